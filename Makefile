@@ -1,0 +1,63 @@
+# Every target creates or updates .venv by itself and does nothing when nothing changed.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+WORKERS ?= 2
+
+.PHONY: help demo check test docs docs-generated bench lock clean
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.runtime: requirements/runtime.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("OmniGraph needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the pinned runtime into $(VENV)"
+	@$(PIP) install -r requirements/runtime.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
+	@echo "installing the pinned checks and tests into $(VENV)"
+	@$(PIP) install -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.runtime
+	@echo "installing the pinned documentation builder into $(VENV)"
+	@$(PIP) install -r requirements/docs.txt
+	@touch $@
+
+demo: $(VENV)/.runtime ## run the product on the example graphs
+	@$(BIN)/omnigraph demo
+
+check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generated docs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell
+	@$(BIN)/python -m docs_build --check
+
+test: check ## check + the whole test suite with branch coverage
+	@rm -f .coverage .coverage.*
+	@$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m coverage combine --quiet
+	@$(BIN)/python -m coverage report
+
+docs: $(VENV)/.docs docs-generated ## build the documentation into site/
+	@$(BIN)/zensical build --clean
+
+docs-generated: $(VENV)/.runtime ## rewrite the generated reference pages
+	@$(BIN)/python docs/build.py
+
+bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
+	@$(BIN)/python benchmarks/compile.py
+
+lock: ## resolve the ranges of pyproject.toml into requirements/*.txt
+	@$(PYTHON) requirements/lock.py
+
+clean: ## remove the environment and everything generated
+	@rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .coverage .coverage.* .hypothesis

@@ -1,0 +1,250 @@
+"""Lint of a query file against a schema: every query judged, nothing raised.
+
+The JSON form is a public contract (`omnigraph lint --json`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import CompilerError, Diagnostic, Severity
+from omnigraph.query import ast, ir
+from omnigraph.query.descriptor import Operation, describe
+from omnigraph.query.parser import SYNTAX_ERROR, parse_queries
+from omnigraph.query.typecheck import check_query
+from omnigraph.syntax import Findings, SourceText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from omnigraph.schema import Catalog
+
+NEVER_UPDATED = "L201"
+_SEVERITY_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+
+class LintStatus(StrEnum):
+    """The verdict on a query or on the whole file."""
+
+    OK = "ok"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult:
+    """The verdict on one query. `diagnostics` holds its errors, `operation` its descriptor when it has none."""
+
+    name: str
+    kind: str
+    warnings: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    operation: Operation | None
+
+    @property
+    def status(self) -> LintStatus:
+        """Whether the query has errors."""
+        return LintStatus.ERROR if self.diagnostics else LintStatus.OK
+
+    def to_json(self) -> dict[str, object]:
+        """`{name, kind, status, warnings, error?, diagnostics?, operation?}`."""
+        body: dict[str, object] = {
+            "name": self.name,
+            "kind": self.kind,
+            "status": str(self.status),
+            "warnings": list(self.warnings),
+        }
+        if self.diagnostics:
+            body["error"] = "; ".join(f"{item.code}: {item.message}" for item in self.diagnostics)
+            body["diagnostics"] = [item.to_json() for item in self.diagnostics]
+        if self.operation is not None:
+            body["operation"] = self.operation.to_json()
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A finding about the file as a whole. `diagnostic` is its place in the text, where it has one."""
+
+    severity: Severity
+    code: str | None
+    message: str
+    type_name: str | None = None
+    property: str | None = None
+    query_names: tuple[str, ...] = ()
+    diagnostic: Diagnostic | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """`{severity, code, message, type_name?, property?, query_names}`, with line and column where known."""
+        body: dict[str, object] = {
+            "severity": str(self.severity),
+            "code": self.code,
+            "message": self.message,
+        }
+        if self.type_name is not None:
+            body["type_name"] = self.type_name
+        if self.property is not None:
+            body["property"] = self.property
+        body["query_names"] = list(self.query_names)
+        if self.diagnostic is not None:
+            body["line"], body["column"] = self.diagnostic.line, self.diagnostic.column
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintReport:
+    """Everything found in one file."""
+
+    schema_source: str
+    query_path: str
+    results: tuple[QueryResult, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> int:
+        """Queries with errors, and errors of the file as a whole."""
+        failed = sum(result.status is LintStatus.ERROR for result in self.results)
+        return failed + self._count(Severity.ERROR)
+
+    @property
+    def warnings(self) -> int:
+        """All warnings, of queries and of the file."""
+        return self._count(Severity.WARNING)
+
+    @property
+    def infos(self) -> int:
+        """All remarks."""
+        return self._count(Severity.INFO)
+
+    @property
+    def status(self) -> LintStatus:
+        """Whether anything is an error."""
+        return LintStatus.ERROR if self.errors else LintStatus.OK
+
+    def _count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+    def to_json(self) -> dict[str, object]:
+        """The report as JSON."""
+        return {
+            "status": str(self.status),
+            "schema_source": self.schema_source,
+            "query_path": self.query_path,
+            "queries_processed": len(self.results),
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "infos": self.infos,
+            "results": [result.to_json() for result in self.results],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> LintReport:
+    """Judge every query of a source. A source that does not parse has `Q000` findings and no results."""
+    try:
+        tree = parse_queries(source)
+    except CompilerError as failure:
+        return LintReport(
+            schema_source=schema_source,
+            query_path=source.name,
+            results=(),
+            findings=tuple(_syntax_finding(item) for item in failure.diagnostics),
+        )
+    judged = [_judge(query, source, catalog) for query in tree.queries]
+    findings = [*_repeated_names(tree), *_parameterless(judged), *_never_updated(judged, catalog)]
+    return LintReport(
+        schema_source=schema_source,
+        query_path=source.name,
+        results=tuple(result for result, _ in judged),
+        findings=tuple(sorted(findings, key=_order)),
+    )
+
+
+def _judge(
+    query: ast.Query, source: SourceText, catalog: Catalog
+) -> tuple[QueryResult, ir.QueryIR | None]:
+    findings = Findings(source)
+    meaning = check_query(query, catalog, findings)
+    is_mutation = isinstance(query.body, ast.MutationBody)
+    warnings = (_parameterless_text(query.name),) if is_mutation and not query.params else ()
+    result = QueryResult(
+        name=query.name,
+        kind="mutation" if is_mutation else "read",
+        warnings=warnings,
+        diagnostics=findings.errors,
+        operation=describe(meaning, catalog) if meaning is not None else None,
+    )
+    return result, meaning
+
+
+def _syntax_finding(diagnostic: Diagnostic) -> Finding:
+    return Finding(
+        severity=Severity.ERROR,
+        code=SYNTAX_ERROR,
+        message=diagnostic.message,
+        diagnostic=diagnostic,
+    )
+
+
+def _repeated_names(tree: ast.QueryFile) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for query in tree.queries:
+        if query.name in seen:
+            message = f"query `{query.name}` is declared twice"
+            yield Finding(
+                severity=Severity.ERROR, code="Q101", message=message, query_names=(query.name,)
+            )
+        seen.add(query.name)
+
+
+def _parameterless(judged: Iterable[tuple[QueryResult, object]]) -> Iterator[Finding]:
+    for result, _ in judged:
+        for warning in result.warnings:
+            yield Finding(
+                severity=Severity.WARNING, code=None, message=warning, query_names=(result.name,)
+            )
+
+
+def _parameterless_text(name: str) -> str:
+    return f"mutation `{name}` declares no parameters: it does the same on every call"
+
+
+def _never_updated(
+    judged: Iterable[tuple[QueryResult, ir.QueryIR | None]], catalog: Catalog
+) -> Iterator[Finding]:
+    """L201: nullable properties that no valid update sets, for node types that some valid update touches."""
+    assigned: dict[str, set[str]] = defaultdict(set)
+    updaters: dict[str, set[str]] = defaultdict(set)
+    for result, meaning in judged:
+        if not isinstance(meaning, ir.MutationIR):
+            continue
+        for statement in meaning.statements:
+            if isinstance(statement, ir.UpdateNode):
+                assigned[statement.node_type] |= {item.property for item in statement.assignments}
+                updaters[statement.node_type].add(result.name)
+    for type_name in sorted(updaters):
+        node = catalog.nodes[type_name]
+        members = node.key.members if node.key else ()
+        for prop in node.properties.values():
+            is_set = prop.name in assigned[type_name]
+            if is_set or not prop.type.nullable or prop.name in members or prop.embedding:
+                continue
+            yield Finding(
+                severity=Severity.WARNING,
+                code=NEVER_UPDATED,
+                message=f"no update sets `{type_name}.{prop.name}`, which may be null",
+                type_name=type_name,
+                property=prop.name,
+                query_names=tuple(sorted(updaters[type_name])),
+            )
+
+
+def _order(finding: Finding) -> tuple[int, str, str, str]:
+    return (
+        _SEVERITY_ORDER.index(finding.severity),
+        finding.type_name or "",
+        finding.property or "",
+        finding.message,
+    )

@@ -1,0 +1,183 @@
+"""Syntax tree of a schema, as written: nothing resolved, nothing checked.
+
+Spans never take part in equality, so two trees are equal when their texts mean the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from omnigraph.syntax import Span
+
+NO_SPAN = Span(0, 0)
+
+
+def _span() -> Span:
+    return field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name and where it stands."""
+
+    text: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An argument: a literal, or a bare name when `bare` is set. Numbers keep their spelling in `text`."""
+
+    value: str | int | float | bool
+    text: str = field(compare=False)
+    bare: bool = False
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@name`, `@name(value)` or `@name(value, key=value)`."""
+
+    name: str
+    values: tuple[Value, ...] = ()
+    keywords: tuple[tuple[Name, Value], ...] = ()
+    span: Span = _span()
+
+
+TypeForm = Literal["scalar", "list", "enum", "vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeExpr:
+    """A type as written. `name` is the scalar of a scalar or list type; it may not exist."""
+
+    form: TypeForm
+    nullable: bool
+    name: str = ""
+    values: tuple[str, ...] = ()
+    dimension: int = 0
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """`name: Type @annotation …`."""
+
+    name: Name
+    type: TypeExpr
+    annotations: tuple[Annotation, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConstraint:
+    """Body form of `@key`, `@unique` or `@index`; members that are no bare names are an error found later."""
+
+    kind: Literal["key", "unique", "index"]
+    members: tuple[Value, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A bound of `@range` or `@card`, with its spelling."""
+
+    text: str
+    span: Span = _span()
+
+    @property
+    def value(self) -> int | float:
+        """The number itself: an integer when it is written as one."""
+        return float(self.text) if "." in self.text else int(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeConstraint:
+    """`@range(property, low..high)`, open on the side that is None."""
+
+    property: Name
+    low: Number | None
+    high: Number | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckConstraint:
+    """`@check(property, "regex")`."""
+
+    property: Name
+    pattern: str
+    span: Span = _span()
+
+
+Constraint = MemberConstraint | RangeConstraint | CheckConstraint
+Header = Annotation | Constraint
+Member = Property | Constraint
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """`@card(min..max)`; no maximum when `high` is None."""
+
+    low: Number
+    high: Number | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceDecl:
+    """A contract of properties."""
+
+    name: Name
+    properties: tuple[Property, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDecl:
+    """A node type. `headers` stand before the body; constraints among them are an error found later."""
+
+    name: Name
+    headers: tuple[Header, ...]
+    implements: tuple[Name, ...]
+    members: tuple[Member, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDecl:
+    """An edge type between two node types."""
+
+    name: Name
+    source: Name
+    target: Name
+    card: Card | None
+    headers: tuple[Header, ...]
+    members: tuple[Member, ...]
+    span: Span = _span()
+
+
+Declaration = InterfaceDecl | NodeDecl | EdgeDecl
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """All declarations of one text, in source order."""
+
+    declarations: tuple[Declaration, ...]
+
+
+def annotations_of(headers: tuple[Header, ...]) -> tuple[Annotation, ...]:
+    """The annotations among the headers of a declaration."""
+    return tuple(item for item in headers if isinstance(item, Annotation))
+
+
+def properties_of(members: tuple[Member, ...]) -> tuple[Property, ...]:
+    """The properties of a body."""
+    return tuple(item for item in members if isinstance(item, Property))
+
+
+def constraints_of(members: tuple[Member, ...]) -> tuple[Constraint, ...]:
+    """The body constraints of a body."""
+    return tuple(item for item in members if not isinstance(item, Property))

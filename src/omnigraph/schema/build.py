@@ -1,0 +1,205 @@
+"""A checked syntax tree → the catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from omnigraph.schema import ast
+from omnigraph.schema.catalog import (
+    Cardinality,
+    Catalog,
+    CheckRule,
+    EdgeDef,
+    Embedding,
+    InterfaceDef,
+    MemberSet,
+    NodeDef,
+    OpaqueAnnotation,
+    PropertyDef,
+    Provenance,
+    RangeRule,
+    RenameHint,
+    TypeMetadata,
+)
+from omnigraph.schema.checks import effective_properties
+from omnigraph.schema.resolve import resolve_type
+from omnigraph.schema.shape import schema_shape, shape_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T", InterfaceDef, NodeDef, EdgeDef)
+
+_MEANINGFUL = frozenset(
+    {"key", "unique", "index", "embed", "description", "instruction", "rename_from"}
+)
+
+
+def build_catalog(schema: ast.Schema) -> Catalog:
+    """The catalog of a schema that passed every check."""
+    interfaces = [d for d in schema.declarations if isinstance(d, ast.InterfaceDecl)]
+    by_name = {interface.name.text: interface for interface in interfaces}
+    interface_defs = _sorted(_interface(item) for item in interfaces)
+    node_defs = _sorted(
+        _node(item, by_name) for item in schema.declarations if isinstance(item, ast.NodeDecl)
+    )
+    edge_defs = _sorted(
+        _edge(item) for item in schema.declarations if isinstance(item, ast.EdgeDecl)
+    )
+    shape = schema_shape(interface_defs.values(), node_defs.values(), edge_defs.values())
+    return Catalog(
+        interfaces=interface_defs, nodes=node_defs, edges=edge_defs, schema_hash=shape_hash(shape)
+    )
+
+
+def _sorted(definitions: Iterable[T]) -> dict[str, T]:
+    return {item.name: item for item in sorted(definitions, key=lambda item: item.name)}
+
+
+def _interface(interface: ast.InterfaceDecl) -> InterfaceDef:
+    return InterfaceDef(
+        name=interface.name.text,
+        properties={p.name.text: _property(p, injected=False) for p in interface.properties},
+        constraints={
+            p.name.text: tuple(
+                a.name for a in p.annotations if a.name in ("key", "unique", "index")
+            )
+            for p in interface.properties
+        },
+    )
+
+
+def _node(node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]) -> NodeDef:
+    properties = effective_properties(node, interfaces)
+    sources = [prop for prop, _ in properties.values()]
+    constraints = ast.constraints_of(node.members)
+    annotations = ast.annotations_of(node.headers)
+    keys = _member_sets("key", sources, constraints)
+    return NodeDef(
+        name=node.name.text,
+        properties={name: _property(p, injected=new) for name, (p, new) in properties.items()},
+        implements=tuple(sorted({name.text for name in node.implements})),
+        key=keys[0] if keys else None,
+        uniques=_member_sets("unique", sources, constraints),
+        indexes=_member_sets("index", sources, constraints),
+        ranges=tuple(
+            RangeRule(
+                property=c.property.text,
+                low=c.low.value if c.low else None,
+                high=c.high.value if c.high else None,
+            )
+            for c in constraints
+            if isinstance(c, ast.RangeConstraint)
+        ),
+        checks=tuple(
+            CheckRule(property=c.property.text, pattern=c.pattern)
+            for c in constraints
+            if isinstance(c, ast.CheckConstraint)
+        ),
+        metadata=_metadata(annotations),
+        renamed_from=_rename_hint(annotations),
+    )
+
+
+def _edge(edge: ast.EdgeDecl) -> EdgeDef:
+    properties = ast.properties_of(edge.members)
+    constraints = ast.constraints_of(edge.members)
+    annotations = ast.annotations_of(edge.headers)
+    card = edge.card
+    return EdgeDef(
+        name=edge.name.text,
+        source=edge.source.text,
+        target=edge.target.text,
+        properties={p.name.text: _property(p, injected=False) for p in properties},
+        cardinality=Cardinality(
+            low=int(card.low.value), high=int(card.high.value) if card.high else None
+        )
+        if card
+        else Cardinality(),
+        uniques=_member_sets("unique", properties, constraints),
+        indexes=_member_sets("index", properties, constraints),
+        metadata=_metadata(annotations),
+        renamed_from=_rename_hint(annotations),
+    )
+
+
+def _property(prop: ast.Property, *, injected: bool) -> PropertyDef:
+    type_ = resolve_type(prop.type)
+    assert type_ is not None, "the checks let only known types through"
+    return PropertyDef(
+        name=prop.name.text,
+        type=type_,
+        injected=injected,
+        embedding=_embedding(prop.annotations),
+        description=_text_of("description", prop.annotations),
+        annotations=_opaque(prop.annotations),
+        renamed_from=_rename_hint(prop.annotations),
+    )
+
+
+def _embedding(annotations: Iterable[ast.Annotation]) -> Embedding | None:
+    for annotation in annotations:
+        if annotation.name == "embed":
+            models = (
+                str(value.value) for name, value in annotation.keywords if name.text == "model"
+            )
+            return Embedding(source=str(annotation.values[0].value), model=next(models, None))
+    return None
+
+
+def _member_sets(
+    kind: str, properties: Iterable[ast.Property], constraints: Iterable[ast.Constraint]
+) -> tuple[MemberSet, ...]:
+    on_properties = (
+        MemberSet(members=(prop.name.text,), provenance=Provenance.PROPERTY)
+        for prop in properties
+        if any(annotation.name == kind for annotation in prop.annotations)
+    )
+    in_body = (
+        MemberSet(members=tuple(str(m.value) for m in c.members), provenance=Provenance.BODY)
+        for c in constraints
+        if isinstance(c, ast.MemberConstraint) and c.kind == kind
+    )
+    # A set that is written twice in the same way says nothing new, whatever the order of its members.
+    distinct = {(s.provenance, frozenset(s.members)): s for s in (*on_properties, *in_body)}
+    return tuple(distinct.values())
+
+
+def _metadata(annotations: Iterable[ast.Annotation]) -> TypeMetadata:
+    annotations = tuple(annotations)
+    return TypeMetadata(
+        description=_text_of("description", annotations),
+        instruction=_text_of("instruction", annotations),
+        annotations=_opaque(annotations),
+    )
+
+
+def _text_of(name: str, annotations: Iterable[ast.Annotation]) -> str | None:
+    found = (str(a.values[0].value) for a in annotations if a.name == name and a.values)
+    return next(found, None)
+
+
+def _rename_hint(annotations: Iterable[ast.Annotation]) -> RenameHint | None:
+    hints = (a for a in annotations if a.name == "rename_from")
+    return next((RenameHint(str(a.values[0].value), a.span) for a in hints), None)
+
+
+def _opaque(annotations: Iterable[ast.Annotation]) -> tuple[OpaqueAnnotation, ...]:
+    return tuple(
+        sorted(
+            (
+                OpaqueAnnotation(
+                    a.name,
+                    _argument_text(a.values[0]) if a.values else None,
+                    tuple(sorted((key.text, _argument_text(value)) for key, value in a.keywords)),
+                )
+                for a in annotations
+                if a.name not in _MEANINGFUL
+            ),
+            key=lambda item: (item.name, item.value or "", item.keywords),
+        )
+    )
+
+
+def _argument_text(value: ast.Value) -> str:
+    return str(value.value) if isinstance(value.value, str) else value.text

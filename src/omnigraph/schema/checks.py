@@ -1,0 +1,392 @@
+"""Static checks of a schema, S-03 to S-28: syntax tree in, findings out.
+
+Rules about one property are in `property_checks`; here are the rules about whole declarations and across them.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from omnigraph.schema import ast
+from omnigraph.schema.property_checks import (
+    check_header_annotations,
+    check_property,
+    semantics_of,
+)
+from omnigraph.schema.resolve import resolve_type
+from omnigraph.syntax import did_you_mean
+from omnigraph.types import (
+    NUMERICS,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    scalar_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omnigraph.syntax import Findings
+
+_MAX_CARDINALITY = 2**32 - 1
+_EDGE_COLUMNS = ("src", "dst")
+
+
+def check_schema(
+    schema: ast.Schema, findings: Findings, *, complete: bool = True, accepted: bool = False
+) -> None:
+    """Record everything that is wrong with `schema`.
+
+    With `complete=False` some declarations of the text did not parse: names that are declared nowhere are then no
+    finding, because they may stand in the broken part. With `accepted=True` the text is the accepted contract of an
+    existing graph, in which a body `@unique` over a Blob is tolerated.
+    """
+    interfaces = {d.name.text: d for d in schema.declarations if isinstance(d, ast.InterfaceDecl)}
+    nodes = {d.name.text: d for d in schema.declarations if isinstance(d, ast.NodeDecl)}
+    _check_names(schema, findings)
+    for declaration in schema.declarations:
+        match declaration:
+            case ast.InterfaceDecl():
+                _check_interface(declaration, findings)
+            case ast.NodeDecl():
+                _check_node(declaration, interfaces, findings, complete=complete, accepted=accepted)
+            case ast.EdgeDecl():
+                _check_edge(declaration, nodes, interfaces, findings, complete=complete)
+
+
+def effective_properties(
+    node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]
+) -> dict[str, tuple[ast.Property, bool]]:
+    """Every property of a node with whether it is injected: the declared ones, then those of its interfaces."""
+    properties = {p.name.text: (p, False) for p in reversed(ast.properties_of(node.members))}
+    properties = dict(reversed(properties.items()))
+    for name in node.implements:
+        interface = interfaces.get(name.text)
+        for contributed in interface.properties if interface else ():
+            properties.setdefault(contributed.name.text, (contributed, True))
+    return properties
+
+
+def _check_names(schema: ast.Schema, findings: Findings) -> None:
+    seen: dict[tuple[type, str], ast.Name] = {}
+    folded: dict[str, ast.Name] = {}
+    for declaration in schema.declarations:
+        name, kind = declaration.name, type(declaration)
+        if (kind, name.text) in seen:
+            word = _KIND_WORDS[kind]
+            findings.error("S-25", name.span, f"{word} `{name.text}` is declared twice")
+            continue
+        seen[kind, name.text] = name
+        if isinstance(declaration, ast.EdgeDecl):
+            other = folded.setdefault(name.text.casefold(), name)
+            if other is not name:
+                message = f"edges `{other.text}` and `{name.text}` differ only in case"
+                hint = "queries find an edge whatever its case: give one of them another name"
+                findings.error("S-27", name.span, message, hint)
+
+
+_KIND_WORDS: dict[type, str] = {
+    ast.InterfaceDecl: "interface",
+    ast.NodeDecl: "node",
+    ast.EdgeDecl: "edge",
+}
+
+
+def _check_duplicate_properties(properties: Iterable[ast.Property], findings: Findings) -> None:
+    seen: set[str] = set()
+    for prop in properties:
+        if prop.name.text in seen:
+            message = f"property `{prop.name.text}` is declared twice"
+            findings.error("S-25", prop.name.span, message)
+        seen.add(prop.name.text)
+
+
+def _check_interface(interface: ast.InterfaceDecl, findings: Findings) -> None:
+    _check_duplicate_properties(interface.properties, findings)
+    for prop in interface.properties:
+        check_property(prop, resolve_type(prop.type, findings), findings, owner="interface")
+
+
+def _check_node(
+    node: ast.NodeDecl,
+    interfaces: Mapping[str, ast.InterfaceDecl],
+    findings: Findings,
+    *,
+    complete: bool,
+    accepted: bool,
+) -> None:
+    check_header_annotations(node.headers, findings)
+    declared = ast.properties_of(node.members)
+    _check_duplicate_properties(declared, findings)
+    for prop in declared:
+        check_property(prop, resolve_type(prop.type, findings), findings, owner="node")
+    known = _check_implements(node, interfaces, findings, complete=complete)
+    properties = effective_properties(node, interfaces)
+    types = {name: resolve_type(prop.type) for name, (prop, _) in properties.items()}
+    names_known = complete or known
+    _check_embeddings(properties, types, findings, complete=names_known)
+    for constraint in ast.constraints_of(node.members):
+        if (
+            accepted
+            and isinstance(constraint, ast.MemberConstraint)
+            and constraint.kind == "unique"
+        ):
+            continue
+        _check_constraint(constraint, types, findings, complete=names_known)
+    _check_key(node, properties, types, findings)
+
+
+def _check_implements(
+    node: ast.NodeDecl,
+    interfaces: Mapping[str, ast.InterfaceDecl],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> bool:
+    """Check the interfaces of a node; whether all of them are known."""
+    declared = {prop.name.text: prop for prop in ast.properties_of(node.members)}
+    contributed: dict[str, tuple[str, ast.Property]] = {}
+    all_known = True
+    for name in node.implements:
+        interface = interfaces.get(name.text)
+        if interface is None:
+            all_known = False
+            if complete:
+                message = f"interface `{name.text}` is not declared"
+                findings.error("S-08", name.span, message, did_you_mean(name.text, interfaces))
+            continue
+        for prop in interface.properties:
+            own = declared.get(prop.name.text)
+            if own is not None:
+                _check_same_type(own, prop, interface, findings)
+                continue
+            first_name, first = contributed.setdefault(prop.name.text, (name.text, prop))
+            if semantics_of(first) != semantics_of(prop):
+                message = (
+                    f"interfaces `{first_name}` and `{name.text}` contribute property "
+                    f"`{prop.name.text}` with different meanings"
+                )
+                findings.error("S-10", name.span, message)
+    return all_known
+
+
+def _check_same_type(
+    own: ast.Property, wanted: ast.Property, interface: ast.InterfaceDecl, findings: Findings
+) -> None:
+    own_type, wanted_type = resolve_type(own.type), resolve_type(wanted.type)
+    if own_type and wanted_type and own_type != wanted_type:
+        message = (
+            f"property `{own.name.text}` is {own_type}, "
+            f"but interface `{interface.name.text}` declares {wanted_type}"
+        )
+        findings.error("S-09", own.type.span, message)
+
+
+def _check_embeddings(
+    properties: Mapping[str, tuple[ast.Property, bool]],
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> None:
+    for prop, _ in properties.values():
+        for annotation in prop.annotations:
+            if annotation.name != "embed" or not annotation.values:
+                continue
+            source = annotation.values[0]
+            name = str(source.value)
+            if name not in types:
+                if complete and name.strip():
+                    message = f"`@embed` names property `{name}`, which this node does not have"
+                    findings.error("S-17", source.span, message, did_you_mean(name, types))
+            elif (type_ := types[name]) and type_.base != ScalarType(Scalar.STRING):
+                message = f"`@embed` needs a String source, `{name}` is {type_}"
+                findings.error("S-17", source.span, message)
+
+
+def _check_constraint(
+    constraint: ast.Constraint,
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> None:
+    match constraint:
+        case ast.MemberConstraint():
+            for member in _check_members(constraint, types, findings, complete=complete):
+                type_ = types.get(str(member.value))
+                if type_ is not None:
+                    _check_member_type(constraint.kind, member, type_, findings)
+        case ast.RangeConstraint(name, low, high):
+            type_ = _known_type(name, types, findings, complete=complete)
+            if type_ and scalar_of(type_.base) not in NUMERICS:
+                message = f"`@range` needs a number, `{name.text}` is {type_}"
+                findings.error("S-24", name.span, message)
+            if low and high and low.value > high.value:
+                message = f"`@range` is empty: {low.text} is above {high.text}"
+                findings.error("S-28", constraint.span, message)
+        case ast.CheckConstraint(name, pattern):
+            type_ = _known_type(name, types, findings, complete=complete)
+            if type_ and type_.base != ScalarType(Scalar.STRING):
+                message = f"`@check` needs a String, `{name.text}` is {type_}"
+                findings.error("S-24", name.span, message)
+            if problem := _pattern_problem(pattern):
+                findings.error("S-28", constraint.span, f"`@check` has a bad pattern: {problem}")
+
+
+def _check_members(
+    constraint: ast.MemberConstraint,
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> list[ast.Value]:
+    """The members that name a property."""
+    good: list[ast.Value] = []
+    seen: set[str] = set()
+    for member in constraint.members:
+        name = str(member.value)
+        if not member.bare:
+            message = f"`@{constraint.kind}` takes no value: it lists property names"
+            findings.error("S-12", member.span, message)
+        elif name in seen:
+            message = f"`@{constraint.kind}` lists `{name}` twice"
+            findings.error("S-28", member.span, message)
+        elif _known_type(ast.Name(name, member.span), types, findings, complete=complete):
+            good.append(member)
+        seen.add(name)
+    return good
+
+
+def _known_type(
+    name: ast.Name,
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> PropertyType | None:
+    if name.text not in types:
+        if complete:
+            message = f"there is no property `{name.text}` here"
+            findings.error("S-20", name.span, message, did_you_mean(name.text, types))
+        return None
+    return types[name.text]
+
+
+def _check_member_type(
+    kind: str, member: ast.Value, type_: PropertyType, findings: Findings
+) -> None:
+    name = member.value
+    match type_.base:
+        case ScalarType(Scalar.BLOB):
+            findings.error("S-15", member.span, f"`@{kind}` cannot hold `{name}`, which is a Blob")
+        case ListType() | VectorType() if kind == "key":
+            findings.error(
+                "S-22", member.span, f"key member `{name}` is {type_}, which has no order"
+            )
+        case ListType() | VectorType() if kind == "unique":
+            findings.error("S-28", member.span, f"`@unique` cannot hold `{name}`, which is {type_}")
+        case _ if kind == "key" and type_.nullable:
+            hint = f"make it required: `{name}: {type_.base}`"
+            findings.error("S-22", member.span, f"key member `{name}` may be null", hint)
+
+
+def _check_key(
+    node: ast.NodeDecl,
+    properties: Mapping[str, tuple[ast.Property, bool]],
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+) -> None:
+    on_properties = [
+        (annotation.span, prop)
+        for prop, _ in properties.values()
+        for annotation in prop.annotations
+        if annotation.name == "key"
+    ]
+    for span, prop in on_properties:
+        type_ = types[prop.name.text]
+        if type_ and type_.nullable:
+            hint = f"make it required: `{prop.name.text}: {type_.base}`"
+            findings.error("S-22", span, f"key member `{prop.name.text}` may be null", hint)
+    in_body = (
+        c.span
+        for c in ast.constraints_of(node.members)
+        if isinstance(c, ast.MemberConstraint) and c.kind == "key"
+    )
+    # Each property counts once: `@key` written twice on one property is S-12.
+    distinct = {prop.name.text: span for span, prop in on_properties}
+    spans = sorted(chain(distinct.values(), in_body))
+    for span in spans[1:]:
+        message = f"node `{node.name.text}` has more than one key"
+        hint = "a key over several properties is written once in the body: `@key(a, b)`"
+        findings.error("S-21", span, message, hint)
+
+
+def _check_edge(
+    edge: ast.EdgeDecl,
+    nodes: Mapping[str, ast.NodeDecl],
+    interfaces: Mapping[str, ast.InterfaceDecl],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> None:
+    check_header_annotations(edge.headers, findings)
+    for endpoint in (edge.source, edge.target):
+        if endpoint.text not in nodes and complete:
+            is_interface = endpoint.text in interfaces
+            what = (
+                "is an interface, not a node type"
+                if is_interface
+                else "is not a declared node type"
+            )
+            hint = None if is_interface else did_you_mean(endpoint.text, nodes)
+            findings.error("S-26", endpoint.span, f"endpoint `{endpoint.text}` {what}", hint)
+    if edge.card:
+        _check_card(edge.card, findings)
+    properties = ast.properties_of(edge.members)
+    _check_duplicate_properties(properties, findings)
+    types: dict[str, PropertyType | None] = {}
+    for prop in properties:
+        type_ = resolve_type(prop.type, findings)
+        check_property(prop, type_, findings, owner="edge")
+        types.setdefault(prop.name.text, type_)
+    columns = dict.fromkeys(_EDGE_COLUMNS, PropertyType(ScalarType(Scalar.STRING)))
+    for constraint in ast.constraints_of(edge.members):
+        is_list = isinstance(constraint, ast.MemberConstraint) and constraint.kind != "key"
+        if not is_list:
+            word = "key" if isinstance(constraint, ast.MemberConstraint) else _rule_word(constraint)
+            message = f"`@{word}` belongs to node types, `{edge.name.text}` is an edge"
+            findings.error("S-23", constraint.span, message)
+            continue
+        _check_constraint(constraint, {**columns, **types}, findings, complete=True)
+
+
+def _rule_word(constraint: ast.Constraint) -> str:
+    return "range" if isinstance(constraint, ast.RangeConstraint) else "check"
+
+
+def _check_card(card: ast.Card, findings: Findings) -> None:
+    bounds = [bound for bound in (card.low, card.high) if bound]
+    for bound in bounds:
+        if not isinstance(bound.value, int) or not 0 <= bound.value <= _MAX_CARDINALITY:
+            message = f"`@card` bounds are whole numbers from 0 to {_MAX_CARDINALITY}"
+            findings.error("S-07", bound.span, message)
+            return
+    if card.high and card.low.value > card.high.value:
+        message = f"`@card` is empty: {card.low.text} is above {card.high.text}"
+        findings.error("S-07", card.span, message)
+
+
+def _pattern_problem(pattern: str) -> str | None:
+    # RE2 is the engine that later judges the values, so it is asked here; nothing else needs pyarrow this early.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as problem:
+        return str(problem).removeprefix("Invalid regular expression: ")
+    return None

@@ -1,0 +1,57 @@
+"""Schema text → catalog: the one entrance to the schema language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.schema.build import build_catalog
+from omnigraph.schema.checks import check_schema
+from omnigraph.schema.parser import SYNTAX_ERROR, parse_schema_all
+from omnigraph.syntax import Findings, SourceText, read_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omnigraph.schema import ast
+    from omnigraph.schema.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledSchema:
+    """A schema that passed every check."""
+
+    source: SourceText
+    tree: ast.Schema
+    catalog: Catalog
+
+
+def compile_schema(source: SourceText | str, *, accepted: bool = False) -> CompiledSchema:
+    """Parse, check and resolve a schema.
+
+    `accepted=True` re-reads the contract of an existing graph, which tolerates one shape that new input may not have.
+
+    >>> compile_schema("node Paper { doi: String @key }").catalog.nodes["Paper"].key.members
+    ('doi',)
+
+    Raises:
+        CompilerError: with every finding: the first syntax error of each broken declaration, and every rule that the
+            other declarations break.
+    """
+    if isinstance(source, str):
+        source = SourceText(source, "<schema>")
+    tree, failures = parse_schema_all(source)
+    findings = Findings(source, list(failures))
+    check_schema(tree, findings, complete=not failures, accepted=accepted)
+    findings.raise_errors()
+    return CompiledSchema(source=source, tree=tree, catalog=build_catalog(tree))
+
+
+def compile_schema_file(path: str | Path) -> CompiledSchema:
+    """Read and compile a `.pg` file.
+
+    Raises:
+        InputFileError: the file cannot be read.
+        CompilerError: as `compile_schema`, or the file is no UTF-8 text.
+    """
+    return compile_schema(read_source(path, code=SYNTAX_ERROR))

@@ -1,0 +1,240 @@
+"""Stable identities: which accepted type or property a declaration continues.
+
+Every type, property and dataset incarnation of a graph has a number that is never used twice. Names may change, the
+number stays; a name that is dropped and added again gets a new one. Pure functions; the identity domain comes in as
+an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.schema.catalog import Catalog, EdgeDef, InterfaceDef, NodeDef, RenameHint, TypeKind
+from omnigraph.syntax import Findings, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnigraph.errors import Diagnostic
+    from omnigraph.syntax import SourceText
+
+_KIND_ORDER = (TypeKind.INTERFACE, TypeKind.NODE, TypeKind.EDGE)
+
+TypeName = tuple[TypeKind, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeIdentity:
+    """The numbers of one type. `incarnation` is None for an interface, which owns no dataset."""
+
+    type_id: int
+    incarnation: int | None
+    properties: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identities:
+    """All numbers of one schema. `next_id` exceeds every number ever given out in this domain."""
+
+    domain: str
+    next_id: int
+    types: Mapping[TypeName, TypeIdentity]
+
+    def __post_init__(self) -> None:
+        used = [
+            number
+            for identity in self.types.values()
+            for number in (
+                identity.type_id,
+                identity.incarnation or 0,
+                *identity.properties.values(),
+            )
+        ]
+        if any(number >= self.next_id for number in used):
+            raise ValueError("next_id must exceed every allocated identity")
+        numbers = [number for number in used if number]
+        if len(numbers) != len(set(numbers)):
+            raise ValueError("an identity is allocated twice")
+
+    def key_members(self, node: NodeDef) -> tuple[str, ...]:
+        """The members of a node's key in id order, which is the order inside derived ids."""
+        if node.key is None:
+            return ()
+        numbers = self.types[TypeKind.NODE, node.name].properties
+        return tuple(sorted(node.key.members, key=numbers.__getitem__))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """How the declarations of a wanted schema relate to the accepted one."""
+
+    identities: Identities
+    #: Wanted type → the accepted name it continues; new types are absent.
+    type_origins: Mapping[TypeName, str]
+    #: Wanted type → wanted property → the accepted property name; new properties are absent.
+    property_origins: Mapping[TypeName, Mapping[str, str]]
+    #: Rename hints that have no effect.
+    warnings: tuple[Diagnostic, ...]
+
+
+def fresh_identities(catalog: Catalog, domain: str, source: SourceText) -> Resolution:
+    """Identities of a schema without predecessor; rename hints are inert and come back as warnings."""
+    findings = Findings(source)
+    for name, declared in declared_types(catalog):
+        hints = [getattr(declared, "renamed_from", None)]
+        hints += [p.renamed_from for p in declared.properties.values() if not p.injected]
+        for hint in filter(None, hints):
+            message = f"`@rename_from` on `{name[1]}` has no effect: there is no earlier schema"
+            findings.warning("S-29", hint.span, message)
+    empty = Identities(domain=domain, next_id=1, types={})
+    return Resolution(
+        identities=_allocate(empty, catalog, {}, {}),
+        type_origins={},
+        property_origins={},
+        warnings=tuple(findings.items),
+    )
+
+
+def resolve_identities(accepted: Identities, wanted: Catalog, source: SourceText) -> Resolution:
+    """Match the declarations of `wanted` with the accepted ones.
+
+    Raises:
+        CompilerError: a rename hint is wrong, or two declarations continue the same accepted one.
+    """
+    findings = Findings(source)
+    types = _match_types(accepted, wanted, findings)
+    properties = _match_properties(accepted, wanted, types, findings)
+    findings.raise_errors()
+    return Resolution(
+        identities=_allocate(accepted, wanted, types, properties),
+        type_origins=types,
+        property_origins=properties,
+        warnings=tuple(findings.items),
+    )
+
+
+def declared_types(catalog: Catalog) -> Iterator[tuple[TypeName, InterfaceDef | NodeDef | EdgeDef]]:
+    """Every declaration with its kind and name: interfaces, nodes, edges, each name-sorted."""
+    groups = (catalog.interfaces, catalog.nodes, catalog.edges)
+    for kind, group in zip(_KIND_ORDER, groups, strict=True):
+        for name in sorted(group):
+            yield (kind, name), group[name]
+
+
+def _match_types(accepted: Identities, wanted: Catalog, findings: Findings) -> dict[TypeName, str]:
+    origins: dict[TypeName, str] = {}
+    renames: list[tuple[TypeName, RenameHint]] = []
+    for key, declared in declared_types(wanted):
+        hint: RenameHint | None = getattr(declared, "renamed_from", None)
+        if key in accepted.types:
+            origins[key] = key[1]
+            if hint:
+                message = f"`@rename_from` on `{key[1]}` is ignored: a {key[0]} of that name exists already"
+                findings.warning("S-29", hint.span, message)
+        elif hint:
+            renames.append((key, hint))
+    consumed = {(kind, origin): name for (kind, name), origin in origins.items()}
+    for (kind, name), hint in renames:
+        known = [other for other_kind, other in accepted.types if other_kind is kind]
+        if hint.name not in known:
+            message = (
+                f"`@rename_from` names `{hint.name}`, which is no {kind} of the accepted schema"
+            )
+            findings.error("S-29", hint.span, message, did_you_mean(hint.name, known))
+        elif (kind, hint.name) in consumed:
+            other = consumed[kind, hint.name]
+            message = f"`{other}` and `{name}` both continue the accepted {kind} `{hint.name}`"
+            findings.error("S-31", hint.span, message)
+        else:
+            consumed[kind, hint.name] = name
+            origins[kind, name] = hint.name
+    return origins
+
+
+def _match_properties(
+    accepted: Identities,
+    wanted: Catalog,
+    type_origins: Mapping[TypeName, str],
+    findings: Findings,
+) -> dict[TypeName, dict[str, str]]:
+    matched: dict[TypeName, dict[str, str]] = {}
+    for key, declared in declared_types(wanted):
+        origin = type_origins.get(key)
+        if origin is None:
+            _refuse_hints_on_new_type(key, declared, findings)
+            continue
+        known = accepted.types[key[0], origin].properties
+        origins = {name: name for name in declared.properties if name in known}
+        consumed = {name: name for name in origins}
+        for name, prop in declared.properties.items():
+            hint = prop.renamed_from
+            if hint is None:
+                continue
+            if name in known:
+                message = f"`@rename_from` on `{name}` is ignored: the property exists already"
+                findings.warning("S-29", hint.span, message)
+            elif hint.name not in known:
+                message = f"`@rename_from` names `{hint.name}`, which `{origin}` does not have"
+                findings.error("S-30", hint.span, message, did_you_mean(hint.name, known))
+            elif hint.name in consumed:
+                message = (
+                    f"`{consumed[hint.name]}` and `{name}` both continue the property `{hint.name}`"
+                )
+                findings.error("S-31", hint.span, message)
+            else:
+                consumed[hint.name] = name
+                origins[name] = hint.name
+        matched[key] = origins
+    return matched
+
+
+def _refuse_hints_on_new_type(
+    key: TypeName, declared: InterfaceDef | NodeDef | EdgeDef, findings: Findings
+) -> None:
+    for prop in declared.properties.values():
+        if prop.renamed_from and not prop.injected:
+            message = (
+                f"`{key[1]}` is new: its property `{prop.name}` cannot continue an accepted one"
+            )
+            findings.error("S-30", prop.renamed_from.span, message)
+
+
+def _allocate(
+    accepted: Identities,
+    wanted: Catalog,
+    type_origins: Mapping[TypeName, str],
+    property_origins: Mapping[TypeName, Mapping[str, str]],
+) -> Identities:
+    """Numbers for everything new, in the order that the contract fixes."""
+    counter = accepted.next_id
+    type_ids: dict[TypeName, int] = {}
+    for key, _ in declared_types(wanted):
+        origin = type_origins.get(key)
+        if origin is not None:
+            type_ids[key] = accepted.types[key[0], origin].type_id
+        else:
+            type_ids[key] = counter
+            counter += 1
+    by_id = sorted(declared_types(wanted), key=lambda item: type_ids[item[0]])
+    property_ids: dict[TypeName, dict[str, int]] = {}
+    for key, declared in by_id:
+        origins = property_origins.get(key, {})
+        known = accepted.types[key[0], type_origins[key]].properties if key in type_origins else {}
+        numbers = {name: known[origin] for name, origin in origins.items()}
+        for name in sorted(set(declared.properties) - set(numbers)):
+            numbers[name] = counter
+            counter += 1
+        property_ids[key] = numbers
+    types: dict[TypeName, TypeIdentity] = {}
+    for key, _ in by_id:
+        incarnation: int | None = None
+        if key in type_origins:
+            incarnation = accepted.types[key[0], type_origins[key]].incarnation
+        elif key[0] is not TypeKind.INTERFACE:
+            incarnation = counter
+            counter += 1
+        types[key] = TypeIdentity(
+            type_id=type_ids[key], incarnation=incarnation, properties=property_ids[key]
+        )
+    return Identities(domain=accepted.domain, next_id=counter, types=types)

@@ -1,0 +1,364 @@
+"""Migration planning: accepted schema and wanted schema in, ordered steps out.
+
+A pure function. Accepted names are first translated into wanted names through the identity resolution, so a rename
+never looks like a drop and an add. What no step can express becomes `UnsupportedChange`; nothing is ever guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.schema.catalog import (
+    Catalog,
+    EdgeDef,
+    InterfaceDef,
+    MemberSet,
+    NodeDef,
+    PropertyDef,
+    TypeKind,
+)
+from omnigraph.schema.identity import Identities, Resolution, declared_types, resolve_identities
+from omnigraph.schema.lint import LintCode
+from omnigraph.schema.steps import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    DropMode,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    RenameProperty,
+    RenameType,
+    Step,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+from omnigraph.types import EnumType, PropertyType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from omnigraph.syntax import SourceText
+
+Declared = InterfaceDef | NodeDef | EdgeDef
+
+_EDGE_COLUMNS = ("src", "dst")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedSchema:
+    """The schema of an existing graph: its catalog and its stable identities."""
+
+    catalog: Catalog
+    identities: Identities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationPlan:
+    """The way from an accepted schema to a wanted one."""
+
+    steps: tuple[Step, ...]
+    resolution: Resolution
+
+    @property
+    def refusals(self) -> tuple[UnsupportedChange, ...]:
+        """The differences that cannot be carried out."""
+        return tuple(step for step in self.steps if isinstance(step, UnsupportedChange))
+
+    @property
+    def supported(self) -> bool:
+        """Whether every difference has a step."""
+        return not self.refusals
+
+    def to_json(self) -> dict[str, object]:
+        """`{supported, step_count, steps}`."""
+        return {
+            "supported": self.supported,
+            "step_count": len(self.steps),
+            "steps": [step.to_json() for step in self.steps],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """One type that both schemas have, with the translation of accepted names into wanted ones."""
+
+    kind: TypeKind
+    name: str
+    accepted: Declared
+    wanted: Declared
+    #: accepted property → wanted property, for those that go on.
+    properties: Mapping[str, str]
+    #: (kind, accepted type) → wanted type, for those that go on.
+    types: Mapping[tuple[TypeKind, str], str]
+
+    def unsupported(
+        self, reason: str, *, member: str | None = None, code: LintCode | None = None
+    ) -> UnsupportedChange:
+        entity = f"{self.kind}:{self.name}" + (f".{member}" if member else "")
+        return UnsupportedChange(entity=entity, reason=reason, code=code)
+
+
+def plan_migration(
+    accepted: AcceptedSchema, wanted: Catalog, source: SourceText, *, allow_data_loss: bool = False
+) -> MigrationPlan:
+    """The plan from `accepted` to `wanted`.
+
+    `source` is the text of the wanted schema, for errors about its rename hints. With `allow_data_loss` every drop
+    of the plan is hard.
+
+    Raises:
+        CompilerError: a rename hint is wrong.
+    """
+    resolution = resolve_identities(accepted.identities, wanted, source)
+    mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
+    steps = [*_changes(accepted.catalog, wanted, resolution)]
+    steps += _drops(accepted.catalog, resolution, mode)
+    if not steps and accepted.catalog.schema_hash != wanted.schema_hash:
+        steps.append(
+            UnsupportedChange(
+                entity="schema", reason="the schemas differ in a way that no step covers"
+            )
+        )
+    return MigrationPlan(steps=tuple(steps), resolution=resolution)
+
+
+def _changes(accepted: Catalog, wanted: Catalog, resolution: Resolution) -> Iterator[Step]:
+    old = dict(declared_types(accepted))
+    types = {(kind, origin): name for (kind, name), origin in resolution.type_origins.items()}
+    for key, declared in declared_types(wanted):
+        kind, name = key
+        origin = resolution.type_origins.get(key)
+        if origin is None:
+            yield AddType(type_kind=kind, type_name=name)
+            continue
+        pair = _Pair(
+            kind=kind,
+            name=name,
+            accepted=old[kind, origin],
+            wanted=declared,
+            properties={was: now for now, was in resolution.property_origins[key].items()},
+            types=types,
+        )
+        yield from _type_changes(pair)
+        yield from _property_changes(pair)
+        yield from _constraint_changes(pair)
+
+
+def _type_changes(pair: _Pair) -> Iterator[Step]:
+    old, new = pair.accepted, pair.wanted
+    if old.name != new.name:
+        yield RenameType(type_kind=pair.kind, old_name=old.name, new_name=new.name)
+    if isinstance(old, InterfaceDef) or isinstance(new, InterfaceDef):
+        return
+    if isinstance(old, NodeDef) and isinstance(new, NodeDef) and old.implements != new.implements:
+        yield pair.unsupported("changing what a node implements is not supported")
+    if old.metadata.annotations != new.metadata.annotations:
+        yield pair.unsupported(
+            "only @description and @instruction may change; other annotations are fixed"
+        )
+    texts = (new.metadata.description, new.metadata.instruction)
+    if (old.metadata.description, old.metadata.instruction) != texts:
+        yield UpdateTypeMetadata(
+            type_kind=pair.kind, type_name=pair.name, description=texts[0], instruction=texts[1]
+        )
+    if isinstance(old, EdgeDef) and isinstance(new, EdgeDef):
+        yield from _edge_changes(pair, old, new)
+
+
+def _edge_changes(pair: _Pair, old: EdgeDef, new: EdgeDef) -> Iterator[Step]:
+    ends = tuple(pair.types.get((TypeKind.NODE, end)) for end in (old.source, old.target))
+    if ends != (new.source, new.target):
+        yield pair.unsupported(
+            "the endpoints of an edge are fixed: existing edges may not fit new ones"
+        )
+    if old.cardinality != new.cardinality:
+        yield pair.unsupported(
+            f"@card cannot change from {old.cardinality} to {new.cardinality}: "
+            "existing edges may violate it"
+        )
+
+
+def _property_changes(pair: _Pair) -> Iterator[Step]:
+    origins = {now: was for was, now in pair.properties.items()}
+    for name in sorted(pair.wanted.properties):
+        new = pair.wanted.properties[name]
+        origin = origins.get(name)
+        if origin is None:
+            yield _addition(pair, new)
+            continue
+        old = pair.accepted.properties[origin]
+        if origin != name:
+            yield RenameProperty(
+                type_kind=pair.kind, type_name=pair.name, old_name=origin, new_name=name
+            )
+        yield from _type_change(pair, name, old.type, new.type)
+        if old.description != new.description:
+            yield UpdatePropertyMetadata(
+                type_kind=pair.kind,
+                type_name=pair.name,
+                property_name=name,
+                description=new.description,
+            )
+        yield from _fixed_parts(pair, old, new)
+
+
+def _addition(pair: _Pair, new: PropertyDef) -> Step:
+    if not new.type.nullable:
+        return pair.unsupported(
+            f"property `{new.name}` is required, but existing rows have no value for it: "
+            f"declare it `{new.type}?`",
+            member=new.name,
+            code=LintCode.ADD_REQUIRED_PROPERTY,
+        )
+    return AddProperty(
+        type_kind=pair.kind,
+        type_name=pair.name,
+        property_name=new.name,
+        property_type=str(new.type),
+    )
+
+
+def _type_change(pair: _Pair, name: str, old: PropertyType, new: PropertyType) -> Iterator[Step]:
+    if old == new:
+        return
+    if (
+        isinstance(old.base, EnumType)
+        and isinstance(new.base, EnumType)
+        and old.nullable == new.nullable
+        and set(old.base.values) < set(new.base.values)
+    ):
+        added = tuple(sorted(set(new.base.values) - set(old.base.values)))
+        yield ExtendEnum(
+            type_kind=pair.kind, type_name=pair.name, property_name=name, added_values=added
+        )
+        return
+    yield pair.unsupported(
+        f"the type of `{name}` cannot change from {old} to {new}",
+        member=name,
+        code=LintCode.CHANGE_PROPERTY_TYPE,
+    )
+
+
+def _fixed_parts(pair: _Pair, old: PropertyDef, new: PropertyDef) -> Iterator[Step]:
+    if old.injected != new.injected:
+        yield pair.unsupported(
+            f"`{new.name}` cannot move between its interface and the node", member=new.name
+        )
+    if old.annotations != new.annotations:
+        yield pair.unsupported(
+            "only @description may change; other annotations are fixed", member=new.name
+        )
+    was, now = old.embedding, new.embedding
+    source = pair.properties.get(was.source) if was else None
+    same = (was is None and now is None) or (
+        was is not None and now is not None and (source, was.model) == (now.source, now.model)
+    )
+    if not same:
+        yield pair.unsupported(
+            "@embed is fixed: stored vectors would no longer match the declared space",
+            member=new.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A constraint in wanted names; `spelling` is the part that may not change although it means nothing."""
+
+    kind: str
+    members: tuple[str, ...]
+    detail: str = ""
+    spelling: str = ""
+
+    def meaning(self) -> tuple[str, tuple[str, ...], str]:
+        return self.kind, self.members, self.detail
+
+    def __str__(self) -> str:
+        inner = ", ".join((*self.members, *([self.detail] if self.detail else [])))
+        return f"@{self.kind}({inner})"
+
+
+def _constraint_changes(pair: _Pair) -> Iterator[Step]:
+    translated = (_translate(rule, pair.properties) for rule in _rules(pair.accepted))
+    old = {rule for rule in translated if rule is not None}
+    new = set(_rules(pair.wanted))
+    old_meanings = {rule.meaning() for rule in old}
+    new_meanings = {rule.meaning() for rule in new}
+    for rule in sorted(new - old, key=_rule_order):
+        if rule.meaning() in old_meanings:
+            yield pair.unsupported(f"{rule} cannot move between property and body spelling")
+        elif rule.kind == "index":
+            yield AddConstraint(
+                type_kind=pair.kind,
+                type_name=pair.name,
+                constraint=rule.kind,
+                members=rule.members,
+            )
+        else:
+            yield pair.unsupported(f"{rule} cannot be added: existing rows may violate it")
+    for rule in sorted(old - new, key=_rule_order):
+        if rule.meaning() not in new_meanings:
+            yield pair.unsupported(
+                f"{rule} cannot be removed: that would relax the accepted schema"
+            )
+
+
+def _translate(rule: _Rule, properties: Mapping[str, str]) -> _Rule | None:
+    """An accepted rule in wanted names, or None when it goes away together with all of its properties."""
+    names = [name if name in _EDGE_COLUMNS else properties.get(name) for name in rule.members]
+    if all(name is None for name in names) and rule.kind != "key":
+        return None
+    members = tuple(sorted(name or gone for name, gone in zip(names, rule.members, strict=True)))
+    return _Rule(rule.kind, members, rule.detail, rule.spelling)
+
+
+def _rules(declared: Declared) -> Iterator[_Rule]:
+    match declared:
+        case InterfaceDef():
+            for name, kinds in declared.constraints.items():
+                for kind in kinds:
+                    yield _Rule(kind, (name,))
+        case NodeDef():
+            yield from _member_rules("key", [declared.key] if declared.key else [])
+            yield from _member_rules("unique", declared.uniques)
+            yield from _member_rules("index", declared.indexes)
+            for bounds in declared.ranges:
+                low = "" if bounds.low is None else bounds.low
+                high = "" if bounds.high is None else bounds.high
+                yield _Rule("range", (bounds.property,), f"{low}..{high}")
+            for check in declared.checks:
+                yield _Rule("check", (check.property,), check.pattern)
+        case EdgeDef():
+            yield from _member_rules("unique", declared.uniques)
+            yield from _member_rules("index", declared.indexes)
+
+
+def _member_rules(kind: str, sets: Iterable[MemberSet]) -> Iterator[_Rule]:
+    for item in sets:
+        yield _Rule(kind, tuple(sorted(item.members)), spelling=str(item.provenance))
+
+
+def _rule_order(rule: _Rule) -> tuple[str, tuple[str, ...], str, str]:
+    return rule.kind, rule.members, rule.detail, rule.spelling
+
+
+def _drops(accepted: Catalog, resolution: Resolution, mode: DropMode) -> Iterator[Step]:
+    types = {(kind, origin): name for (kind, name), origin in resolution.type_origins.items()}
+    for (kind, origin), declared in declared_types(accepted):
+        name = types.get((kind, origin))
+        if name is None:
+            continue
+        kept = set(resolution.property_origins[kind, name].values())
+        for prop in sorted(set(declared.properties) - kept):
+            yield DropProperty(type_kind=kind, type_name=name, property_name=prop, mode=mode)
+    for (kind, origin), _ in declared_types(accepted):
+        if (kind, origin) in types:
+            continue
+        if kind is TypeKind.INTERFACE:
+            yield UnsupportedChange(
+                entity=f"{kind}:{origin}", reason="an interface cannot be removed or renamed"
+            )
+        else:
+            yield DropType(type_kind=kind, type_name=origin, mode=mode)

@@ -1,0 +1,166 @@
+"""The steps of a migration plan, as data; `kind` and the members are the JSON contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from omnigraph.schema.catalog import TypeKind
+    from omnigraph.schema.lint import LintCode
+
+
+class DropMode(StrEnum):
+    """Soft drops keep earlier versions readable; hard drops purge them."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class _Step:
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, object]:
+        """The step as a JSON object tagged by `kind`; `code` only where there is one."""
+        body: dict[str, object] = {"kind": self.kind}
+        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            value = getattr(self, field.name)
+            if value is not None or field.name != "code":
+                body[field.name] = list(value) if isinstance(value, tuple) else value
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddType(_Step):
+    """A new interface, node or edge; nodes and edges get an empty dataset."""
+
+    kind = "add_type"
+    type_kind: TypeKind
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameType(_Step):
+    """A type goes on under another name; identity, path and history stay."""
+
+    kind = "rename_type"
+    type_kind: TypeKind
+    old_name: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddProperty(_Step):
+    """A new nullable property; existing rows hold null."""
+
+    kind = "add_property"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    property_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameProperty(_Step):
+    """A property goes on under another name."""
+
+    kind = "rename_property"
+    type_kind: TypeKind
+    type_name: str
+    old_name: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddConstraint(_Step):
+    """A new `@index`; the physical index is built later."""
+
+    kind = "add_constraint"
+    type_kind: TypeKind
+    type_name: str
+    constraint: str
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendEnum(_Step):
+    """An enum takes more values; the property name is the one after renames."""
+
+    kind = "extend_enum"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    added_values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateTypeMetadata(_Step):
+    """`@description` or `@instruction` of a type changes; None removes it."""
+
+    kind = "update_type_metadata"
+    type_kind: TypeKind
+    type_name: str
+    description: str | None
+    instruction: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePropertyMetadata(_Step):
+    """`@description` of a property changes; None removes it."""
+
+    kind = "update_property_metadata"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropProperty(_Step):
+    """A property leaves the type."""
+
+    kind = "drop_property"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    mode: DropMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropType(_Step):
+    """A node or edge type leaves the graph."""
+
+    kind = "drop_type"
+    type_kind: TypeKind
+    type_name: str
+    mode: DropMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsupportedChange(_Step):
+    """A difference that no step can carry out; one of them makes the whole plan unsupported."""
+
+    kind = "unsupported_change"
+    entity: str
+    reason: str
+    code: LintCode | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.reason}" if self.code else self.reason
+
+
+Step = (
+    AddType
+    | RenameType
+    | AddProperty
+    | RenameProperty
+    | AddConstraint
+    | ExtendEnum
+    | UpdateTypeMetadata
+    | UpdatePropertyMetadata
+    | DropProperty
+    | DropType
+    | UnsupportedChange
+)

@@ -1,0 +1,176 @@
+"""Runs a lark grammar over a file of declarations and reports every broken one.
+
+The whole file is parsed in one go. Only when that fails is it cut at the beginnings of declarations and each piece
+parsed alone, so that one run shows the first syntax error of every declaration instead of the first of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from lark import Lark, TextSlice, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from omnigraph.errors import CompilerError, Diagnostic
+from omnigraph.syntax.source import SourceText, Span, check_readable
+from omnigraph.syntax.strings import EscapeFailure, unescape
+from omnigraph.syntax.suggest import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lark import Token, Transformer
+
+T = TypeVar("T")
+
+#: Explains a syntax error beyond "expected …": gets the text found and its left context, returns a hint or None.
+Advice = "Callable[[str, str], str | None]"
+
+_WORD = re.compile(r"@?\$?[A-Za-z0-9_]+|\S")
+_LONGEST_ENUMERATION = 7
+_ENDLESS_STRING = "a string that never ends"
+_ENDLESS_COMMENT = "a comment that never ends"
+
+
+class DeclarationGrammar(Generic[T]):
+    """A grammar whose texts are sequences of declarations, with the words for its errors.
+
+    Args:
+        grammar: lark grammar text with the start rule `file`.
+        transformer: builds the syntax tree while parsing; its `file` rule gives a sequence of declarations.
+        declaration: matches the beginning of a declaration, for recovery after a syntax error.
+        phrases: terminal name → plain English, for "expected …".
+        code: code of a syntax error; `escape_code` that of an unknown string escape.
+        advise: extra hints for well-known mistakes.
+    """
+
+    def __init__(
+        self,
+        grammar: str,
+        transformer: Transformer[Token, Sequence[T]],
+        *,
+        declaration: str,
+        phrases: Mapping[str, str],
+        code: str,
+        escape_code: str,
+        advise: Callable[[str, str], str | None],
+    ) -> None:
+        self._lark = Lark(
+            grammar,
+            parser="lalr",
+            start="file",
+            transformer=transformer,
+            lexer_callbacks={"STRING": _check_escapes},
+        )
+        self._beginning = re.compile(
+            rf'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|(?P<declaration>{declaration})',
+            re.DOTALL,
+        )
+        self._phrases = phrases
+        self._code = code
+        self._escape_code = escape_code
+        self._advise = advise
+
+    def parse(self, source: SourceText) -> tuple[T, ...]:
+        """All declarations of a text.
+
+        Raises:
+            CompilerError: with the first syntax error of every broken declaration.
+        """
+        declarations, failures = self.parse_all(source)
+        if failures:
+            raise CompilerError(tuple(failures))
+        return declarations
+
+    def parse_all(self, source: SourceText) -> tuple[tuple[T, ...], list[Diagnostic]]:
+        """The declarations that parse, and one finding for each that does not."""
+        check_readable(source, self._code)
+        try:
+            return tuple(self._parse_text(source.text)), []
+        except (UnexpectedInput, EscapeFailure) as failure:
+            first = failure
+        parsed: list[T] = []
+        failures: list[Diagnostic] = []
+        for piece in self._pieces(source.text):
+            try:
+                parsed.extend(self._parse_text(TextSlice(source.text, piece.start, piece.end)))
+            except (UnexpectedInput, EscapeFailure) as failure:
+                failures.append(self._explain(source, failure))
+        # A text can fail as a whole although its pieces parse: what stands between them is then to blame.
+        return tuple(parsed), failures or [self._explain(source, first)]
+
+    def _parse_text(self, text: str | TextSlice[str]) -> Sequence[T]:
+        return cast("Sequence[T]", self._lark.parse(text))
+
+    def _pieces(self, text: str) -> Iterator[Span]:
+        starts = [m.start() for m in self._beginning.finditer(text) if m["declaration"]]
+        bounds = [0, *starts[1:], len(text)] if starts else [0, len(text)]
+        for begin, end in zip(bounds, bounds[1:], strict=False):
+            yield Span(begin, end)
+
+    def _explain(self, source: SourceText, failure: UnexpectedInput | EscapeFailure) -> Diagnostic:
+        if isinstance(failure, EscapeFailure):
+            return source.diagnostic(
+                self._escape_code,
+                Span(failure.offset, failure.offset + len(failure.escape)),
+                f"unknown escape `{failure.escape}` in a string",
+                hint='the escapes are \\" \\\\ \\n \\r \\t',
+            )
+        span, found = _place(source.text, failure)
+        word = source.text[span.start : span.end]
+        endless = found in (_ENDLESS_STRING, _ENDLESS_COMMENT)
+        return source.diagnostic(
+            self._code,
+            span,
+            f"found {found}" if endless else f"found {found}, expected {self._expected(failure)}",
+            hint=self._advise(word, source.text[: span.start].rstrip()),
+        )
+
+    def _expected(self, failure: UnexpectedInput) -> str:
+        if isinstance(failure, UnexpectedToken):
+            names = failure.accepts or failure.expected
+        elif isinstance(failure, UnexpectedCharacters):
+            names = failure.allowed or set()
+        else:
+            names = set()
+        phrases = sorted({self._phrases.get(name, name) for name in names}, key=_by_kind)
+        if len(phrases) > _LONGEST_ENUMERATION:
+            phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]
+        return one_of(phrases) or "something else"
+
+
+def _by_kind(phrase: str) -> tuple[bool, str]:
+    # Things a person thinks of first (a name, a type), punctuation and keywords after them.
+    return phrase.startswith("`"), phrase
+
+
+def _place(text: str, failure: UnexpectedInput) -> tuple[Span, str]:
+    if isinstance(failure, UnexpectedToken) and failure.token.type == "$END":
+        # Inside a piece of a larger file the end of the piece is the end of the declaration.
+        end = failure.token.end_pos or 0
+        is_last = not text[end:].strip()
+        return Span(end, end), "the end of the text" if is_last else "the end of the declaration"
+    start = failure.pos_in_stream or 0
+    if text.startswith('"', start) and isinstance(failure, UnexpectedCharacters):
+        return Span(start, start + 1), _ENDLESS_STRING
+    if text.startswith("/*", start):
+        return Span(start, start + 2), _ENDLESS_COMMENT
+    if isinstance(failure, UnexpectedToken) and failure.token.end_pos is not None:
+        end = failure.token.end_pos
+    else:
+        word = _WORD.match(text, start)
+        end = word.end() if word else start + 1
+    return Span(start, end), _quoted(text[start:end])
+
+
+def _quoted(word: str) -> str:
+    if len(word) == 1 and not word.isprintable():
+        return f"the character U+{ord(word):04X}"
+    return f"`{word if len(word) <= 40 else word[:40] + '…'}`"
+
+
+def _check_escapes(token: Token) -> Token:
+    # Raised from here an unknown escape ends the parse at once, like any other lexical error.
+    if "\\" in token:
+        unescape(token, token.start_pos or 0)
+    return token

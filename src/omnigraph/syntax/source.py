@@ -1,0 +1,226 @@
+"""Source texts and places in them.
+
+A `Span` is a pair of code-point offsets, which is all that syntax trees carry. Lines, columns and excerpts are worked
+out only when a finding is reported.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+from omnigraph.errors import CompilerError, Diagnostic, InputFileError, Severity
+
+#: Largest source text of either language. A schema or query file is written by people and tools for people; data
+#: belongs into load files, which have no such limit.
+MAX_SOURCE_BYTES = 4 * 1024 * 1024
+
+#: Deepest nesting of brackets. Far beyond any readable query, far below what a recursive walk could not survive.
+MAX_NESTING = 64
+
+_EXCERPT_WIDTH = 160
+_TAB = "    "
+
+_OPAQUE_OR_BRACKET = re.compile(
+    r'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|(?P<open>[{(\[])|(?P<close>[})\]])', re.DOTALL
+)
+
+
+class Span(NamedTuple):
+    """A half-open range of code-point offsets in one source text."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """The range from the beginning of this span to the end of `other`."""
+        return Span(self.start, other.end)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """A text and the name under which it is reported."""
+
+    text: str
+    name: str = "<input>"
+    _line_starts: list[int] = field(default_factory=list, repr=False, compare=False)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both counted from 1."""
+        if not self._line_starts:
+            lengths = (len(line) + 1 for line in self.text.split("\n"))
+            self._line_starts.extend(accumulate(lengths, initial=0))
+        line = bisect_right(self._line_starts, offset, hi=len(self._line_starts) - 1)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def diagnostic(
+        self,
+        code: str,
+        span: Span,
+        message: str,
+        *,
+        hint: str | None = None,
+        severity: Severity = Severity.ERROR,
+    ) -> Diagnostic:
+        """A finding at `span`, with its excerpt."""
+        line, column = self.position(span.start)
+        return Diagnostic(
+            code=code,
+            message=message,
+            file=self.name,
+            line=line,
+            column=column,
+            excerpt=self._excerpt(span, line, column),
+            hint=hint,
+            severity=severity,
+        )
+
+    def _excerpt(self, span: Span, line: int, column: int) -> str:
+        begin = self._line_starts[line - 1]
+        end = self.text.find("\n", begin)
+        whole = self.text[begin : len(self.text) if end < 0 else end].rstrip("\r")
+        before, marked = column - 1, max(1, min(span.end, begin + len(whole)) - span.start)
+        # A very long line is shown as the window around the finding.
+        first = max(0, before - _EXCERPT_WIDTH // 2) if len(whole) > _EXCERPT_WIDTH else 0
+        shown = whole[first : first + _EXCERPT_WIDTH]
+        lead = "…" if first else ""
+        tail = "…" if first + _EXCERPT_WIDTH < len(whole) else ""
+        marked = min(marked, max(1, len(shown) - (before - first)))
+        margin = " " * len(str(line))
+        pad = " " * (len(lead) + _cells(shown[: before - first]))
+        carets = "^" * max(1, _cells(shown[before - first : before - first + marked]))
+        return f"  {line} | {lead}{_printable(shown)}{tail}\n  {margin} | {pad}{carets}"
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects the diagnostics of one source text while a compiler walks over it."""
+
+    source: SourceText
+    items: list[Diagnostic] = field(default_factory=list)
+    error_count: int = 0
+
+    def error(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+        """Record an error and go on."""
+        self.items.append(self.source.diagnostic(code, span, message, hint=hint))
+        self.error_count += 1
+
+    def forget(self, length: int) -> None:
+        """Drop everything recorded after the first `length` findings."""
+        dropped = self.items[length:]
+        self.error_count -= sum(item.severity is Severity.ERROR for item in dropped)
+        del self.items[length:]
+
+    def warning(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+        """Record a warning and go on."""
+        finding = self.source.diagnostic(code, span, message, hint=hint, severity=Severity.WARNING)
+        self.items.append(finding)
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """The errors alone, in the order of the checks."""
+        return tuple(item for item in self.items if item.severity is Severity.ERROR)
+
+    def raise_errors(self) -> None:
+        """Raise one `CompilerError` with all errors, if there are any."""
+        if errors := self.errors:
+            raise CompilerError(errors)
+
+
+def read_source(path: str | Path, *, code: str) -> SourceText:
+    """Read a source file.
+
+    Raises:
+        InputFileError: the file cannot be read.
+        CompilerError: it is no UTF-8 text, or it is larger than `MAX_SOURCE_BYTES`; the finding carries `code`.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(MAX_SOURCE_BYTES + 1)
+    except (OSError, ValueError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) else None
+        raise InputFileError(name, reason or str(cause)) from cause
+    if len(data) > MAX_SOURCE_BYTES:
+        _refuse(code, SourceText("", name), _too_large())
+    try:
+        return SourceText(data.decode("utf-8-sig"), name)
+    except UnicodeDecodeError as cause:
+        readable = SourceText(data[: cause.start].decode("utf-8", "replace"), name)
+        place = Span(len(readable.text), len(readable.text))
+        finding = readable.diagnostic(
+            code,
+            place,
+            f"the file is not UTF-8: byte 0x{data[cause.start]:02x} at offset {cause.start}",
+            hint="save the file as UTF-8",
+        )
+        raise CompilerError((finding,)) from cause
+
+
+def check_readable(source: SourceText, code: str) -> None:
+    """Refuse a text that no parser should see: too large, with NUL characters, or nested beyond reason.
+
+    Raises:
+        CompilerError: with one finding that carries `code`.
+    """
+    text = source.text
+    if (
+        len(text) > MAX_SOURCE_BYTES
+        or len(text.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES
+    ):
+        _refuse(code, source, _too_large())
+    if (offset := text.find("\0")) >= 0:
+        _refuse(code, source, "the text holds a NUL character", Span(offset, offset + 1))
+    if sum(map(text.count, "{([")) > MAX_NESTING:
+        _check_nesting(source, code)
+
+
+def _check_nesting(source: SourceText, code: str) -> None:
+    depth = 0
+    for match in _OPAQUE_OR_BRACKET.finditer(source.text):
+        if match["open"]:
+            depth += 1
+            if depth > MAX_NESTING:
+                _refuse(
+                    code,
+                    source,
+                    f"brackets nest deeper than {MAX_NESTING} levels",
+                    Span(*match.span()),
+                )
+        elif match["close"]:
+            depth = max(0, depth - 1)
+
+
+def _refuse(code: str, source: SourceText, message: str, span: Span = Span(0, 0)) -> None:
+    raise CompilerError((source.diagnostic(code, span, message),))
+
+
+def _too_large() -> str:
+    return f"the text is larger than {MAX_SOURCE_BYTES // (1024 * 1024)} MiB, the limit of a source file"
+
+
+def _printable(text: str) -> str:
+    return "".join(_visible(char) for char in text)
+
+
+def _visible(char: str) -> str:
+    if char == "\t":
+        return _TAB
+    return char if char.isprintable() else "·"
+
+
+def _cells(text: str) -> int:
+    return sum(_width(char) for char in text)
+
+
+def _width(char: str) -> int:
+    if char == "\t":
+        return len(_TAB)
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,0 +1,39 @@
+"""Words for error messages: near names and readable enumerations."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LISTED = 8
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest known word, or lists the known ones when they are few.
+
+    >>> did_you_mean("Papr", ["Paper", "Venue"])
+    'did you mean `Paper`?'
+    """
+    names = sorted(set(known))
+    folded = {known_name.casefold(): known_name for known_name in reversed(names)}
+    near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{folded[near[0]]}`?"
+    if names and len(names) <= _LISTED:
+        return f"known here: {', '.join(f'`{item}`' for item in names)}"
+    return None
+
+
+def one_of(phrases: Iterable[str]) -> str:
+    """An enumeration in plain English.
+
+    >>> one_of(["a name", "`}`", "`@`"])
+    'a name, `}` or `@`'
+    """
+    items = list(dict.fromkeys(phrases))
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} or {items[-1]}"

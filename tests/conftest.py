@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from omnigraph.schema import Catalog, compile_schema_file
+
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
+
+# Property tests are deterministic in CI and never fail for being slow on a busy machine.
+settings.register_profile(
+    "omnigraph",
+    deadline=None,
+    derandomize=True,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("omnigraph")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+
+
+@pytest.fixture(scope="session")
+def reading() -> Catalog:
+    """The catalog of the reading graph."""
+    return compile_schema_file(GOLDEN / "reading.pg").catalog
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest):
+    """Compare a text with a golden file, or rewrite the file with --update-golden."""
+
+    def check(path: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), (
+            f"{path} is missing: run pytest --update-golden and read what it wrote"
+        )
+        assert text == path.read_text(encoding="utf-8")
+
+    return check

@@ -1,0 +1,90 @@
+"""Golden files: the texts that people and programs see, one file per error code, plan and migration.
+
+schema_errors/<code>-<what>.pg      → .expected: what the compiler says
+query_errors/<code>-<what>.gq       → .expected: what the compiler says, against reading.pg
+plans/<what>.gq                     → .expected: `explain` of every query, against reading.pg
+migrations/<what>/old.pg, new.pg    → plan.json (or error.expected when a rename hint is wrong)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import CompilerError
+from omnigraph.query import compile_file, explain_ir
+from omnigraph.schema import (
+    AcceptedSchema,
+    compile_schema,
+    compile_schema_file,
+    fresh_identities,
+    plan_migration,
+)
+from omnigraph.syntax import SourceText
+
+HERE = Path(__file__).parent
+DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+def _cases(folder: str, pattern: str) -> list[Path]:
+    return sorted((HERE / folder).glob(pattern))
+
+
+def _source(path: Path) -> SourceText:
+    return SourceText(path.read_text(encoding="utf-8"), path.name)
+
+
+def _code(path: Path) -> str:
+    parts = path.stem.split("-")
+    return "-".join(parts[:2]) if parts[0] == "S" else parts[0]
+
+
+@pytest.mark.parametrize("path", _cases("schema_errors", "*.pg"), ids=lambda path: path.stem)
+def test_a_wrong_schema_is_explained(path: Path, golden) -> None:
+    with pytest.raises(CompilerError) as failure:
+        compile_schema(_source(path))
+    assert _code(path) in failure.value.codes
+    golden(path.with_suffix(".expected"), f"{failure.value}\n")
+
+
+@pytest.mark.parametrize("path", _cases("query_errors", "*.gq"), ids=lambda path: path.stem)
+def test_a_wrong_query_is_explained(path: Path, golden, reading) -> None:
+    from omnigraph.query.lint import lint_queries
+
+    source = _source(path)
+    report = lint_queries(source, reading, "reading.pg")
+    found = [item for result in report.results for item in result.diagnostics]
+    found += [finding.diagnostic for finding in report.findings if finding.diagnostic]
+    codes = {item.code for item in found} | {finding.code for finding in report.findings}
+    assert _code(path) in codes
+    shown = [item.render() for item in found]
+    shown += [
+        f"{finding.severity} {finding.code}: {finding.message}"
+        for finding in report.findings
+        if finding.diagnostic is None and finding.severity == "error"
+    ]
+    golden(path.with_suffix(".expected"), "\n".join(shown) + "\n")
+
+
+@pytest.mark.parametrize("path", _cases("plans", "*.gq"), ids=lambda path: path.stem)
+def test_a_plan_is_stable(path: Path, golden, reading) -> None:
+    compiled = compile_file(_source(path), reading)
+    golden(path.with_suffix(".expected"), "\n".join(explain_ir(query.ir) for query in compiled))
+
+
+@pytest.mark.parametrize("folder", _cases("migrations", "*"), ids=lambda path: path.name)
+def test_a_migration_plan_is_stable(folder: Path, golden) -> None:
+    old = compile_schema_file(folder / "old.pg")
+    new = compile_schema(_source(folder / "new.pg"))
+    accepted = AcceptedSchema(
+        catalog=old.catalog,
+        identities=fresh_identities(old.catalog, DOMAIN, old.source).identities,
+    )
+    try:
+        plan = plan_migration(accepted, new.catalog, new.source)
+    except CompilerError as failure:
+        golden(folder / "error.expected", f"{failure}\n")
+        return
+    golden(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
