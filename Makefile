@@ -12,11 +12,11 @@ WORKERS ?= 2
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.runtime: requirements/runtime.txt pyproject.toml
+$(VENV)/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("OmniGraph needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned runtime into $(VENV)"
-	@$(PIP) install -r requirements/runtime.txt
+	@$(PIP) install -r requirements/build.txt -r requirements/runtime.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -39,7 +39,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generate
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
-	@$(BIN)/python -m docs_build --check
+	@$(BIN)/python docs/build.py --check
 
 test: check ## check + the whole test suite with branch coverage
 	@rm -f .coverage .coverage.*

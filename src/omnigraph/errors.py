@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-
 #: How many findings the message of a `CompilerError` spells out; `diagnostics` holds all of them.
 MAX_SHOWN_DIAGNOSTICS = 100
 

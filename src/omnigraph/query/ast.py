@@ -9,16 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from omnigraph.syntax import Span
-
-NO_SPAN = Span(0, 0)
+from omnigraph.syntax import Span, span_field
 
 #: The anonymous endpoint: every occurrence is a variable of its own.
 ANONYMOUS = "_"
-
-
-def _span() -> Span:
-    return field(default=NO_SPAN, compare=False, repr=False)
 
 
 class Operator(StrEnum):
@@ -43,7 +37,7 @@ class Literal_:
 
     value: str | int | float | bool
     text: str = field(compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +45,7 @@ class ListLiteral:
     """`[a, b]`; nested lists are an error found later."""
 
     items: tuple[Element, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ class Variable:
     """`$name`: a bound variable, a parameter, or `$_`. The name is kept without its dollar."""
 
     name: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class PropertyAccess:
 
     variable: Variable
     property: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ class Alias:
     """A bare name: a result column."""
 
     name: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,7 @@ class Call:
 
     function: str
     arguments: tuple[Expression, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Expression = Literal_ | ListLiteral | Variable | PropertyAccess | Alias | Call
@@ -103,7 +97,7 @@ class PropertyMatch:
 
     property: str
     value: Value
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +107,8 @@ class Binding:
     variable: Variable
     type_name: str
     matches: tuple[PropertyMatch, ...]
-    type_span: Span = _span()
-    span: Span = _span()
+    type_span: Span = span_field()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +117,7 @@ class Bounds:
 
     low: int
     high: int | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +127,7 @@ class Hop:
     edge_word: str
     undirected: bool
     bounds: Bounds | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +138,7 @@ class Traversal:
     edge: Variable | None
     hop: Hop
     right: Variable
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +148,7 @@ class Filter:
     left: Expression
     operator: Operator
     right: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +156,7 @@ class Condition:
     """A call that stands as a clause of its own."""
 
     call: Call
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +164,7 @@ class Negation:
     """`not { … }`."""
 
     clauses: tuple[Clause, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Clause = Negation | Binding | Traversal | Filter | Condition
@@ -185,7 +179,7 @@ class Projection:
 
     expression: Expression
     alias: str | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +188,7 @@ class Sort:
 
     expression: Expression
     direction: Literal["asc", "desc"] | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +210,7 @@ class Assignment:
 
     property: str
     value: Value
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +220,7 @@ class Predicate:
     property: str
     operator: Operator
     value: Value
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +229,8 @@ class Insert:
 
     type_name: str
     assignments: tuple[Assignment, ...]
-    type_span: Span = _span()
-    span: Span = _span()
+    type_span: Span = span_field()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +240,8 @@ class Update:
     type_name: str
     assignments: tuple[Assignment, ...]
     predicate: Predicate
-    type_span: Span = _span()
-    span: Span = _span()
+    type_span: Span = span_field()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +250,8 @@ class Delete:
 
     type_name: str
     predicate: Predicate
-    type_span: Span = _span()
-    span: Span = _span()
+    type_span: Span = span_field()
+    span: Span = span_field()
 
 
 Statement = Insert | Update | Delete
@@ -280,7 +274,7 @@ class ParamType:
     form: Literal["scalar", "list", "vector"]
     name: str = ""
     dimension: int = 0
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +284,7 @@ class Param:
     name: str
     type: ParamType
     nullable: bool
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +293,7 @@ class Note:
 
     kind: Literal["description", "instruction"]
     text: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +304,8 @@ class Query:
     params: tuple[Param, ...]
     notes: tuple[Note, ...]
     body: ReadBody | MutationBody
-    name_span: Span = _span()
-    span: Span = _span()
+    name_span: Span = span_field()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ An engine implements these docstrings and nothing else; two engines that do so g
 **Rows.** A pipeline turns a bag of rows into a bag of rows. It starts with one row without variables. A row binds each
 variable introduced so far to one entity: a node by its id, an edge variable by one stored edge.
 
-**Null logic.** A comparison with null on either side is unknown; only `true` keeps a row. That holds for every operator,
-`!=` included. A null list contains nothing. A parameter that is null is an ordinary null operand, never "no filter".
+**Null logic.** A comparison with null on either side is unknown; only `true` keeps a row. That holds for every
+operator, `!=` included. A null list contains nothing. A parameter that is null is an ordinary null operand, never "no
+filter".
 
 **Numbers.** Numeric types compare by mathematical value without narrowing: an integer column never equals 2.7.
 
@@ -324,8 +325,9 @@ class ReadIR:
     `grouped`: at least one projection is an aggregate; rows are grouped by all other projections, null being one
     group. Without other projections there is always exactly one group, also over no rows.
 
-    `rank`: the entities that satisfy the **whole** pipeline are ranked, best first; rows of one entity keep its rank and
-    are ordered among themselves by `order` and the total order. Rows of entities that the ranking leaves out are dropped.
+    `rank`: the entities that satisfy the **whole** pipeline are ranked, best first; rows of one entity keep its
+    rank and are ordered among themselves by `order` and the total order. Rows of entities that the ranking leaves out
+    are dropped.
 
     `limit` is applied last.
     """

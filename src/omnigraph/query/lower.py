@@ -22,8 +22,8 @@ def lower_pattern(
     """The operators of one block; `bound` are the variables that exist before it.
 
     Each component of connected variables begins at a variable of the surrounding block if it has one, else with a scan
-    of its first binding, else with a scan of the source end of its first traversal. A predicate on one variable rides on
-    the operator that introduces it; every other one runs as soon as all of its variables are bound.
+    of its first binding, else with a scan of the source end of its first traversal. A predicate on one variable rides
+    on the operator that introduces it; every other one runs as soon as all of its variables are bound.
     """
     lowering = _Lowering(context, set(bound))
     lowering.add_predicates(pattern.predicates)

@@ -56,12 +56,12 @@ def check_statement(context: Context, statement: ast.Statement) -> ir.Statement 
             if node is not None:
                 predicate = _predicate(context, statement.predicate, _columns(node))
                 cascades = tuple(edge.name for edge in context.catalog.incident_edges(node.name))
-                return predicate and ir.DeleteNode(node.name, predicate, cascades)
+                return None if predicate is None else ir.DeleteNode(node.name, predicate, cascades)
             if edge is None:
                 return None
             columns = _columns(edge) | dict.fromkeys(_ENDS, _STRING)
             predicate = _predicate(context, statement.predicate, columns)
-            return predicate and ir.DeleteEdge(edge.name, predicate)
+            return None if predicate is None else ir.DeleteEdge(edge.name, predicate)
 
 
 def _report_unknown_type(context: Context, statement: ast.Statement) -> None:
@@ -113,7 +113,7 @@ def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.Update
             context.error("Q115", assignment.span, message, hint)
     predicate = _predicate(context, statement.predicate, columns)
     values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
-    return predicate and ir.UpdateNode(node.name, values, predicate)
+    return None if predicate is None else ir.UpdateNode(node.name, values, predicate)
 
 
 def _check_required(context: Context, statement: ast.Insert, required: Iterable[str]) -> None:

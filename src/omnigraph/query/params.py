@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import ParameterError
-from omnigraph.query import ir
 from omnigraph.syntax import did_you_mean
 from omnigraph.types import INTEGERS, ListType, PropertyType, Scalar, ScalarType, coerce_json
 from omnigraph.types.values import parse_decimal_integer
@@ -13,6 +12,7 @@ from omnigraph.types.values import parse_decimal_integer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from omnigraph.query import ir
     from omnigraph.types import StoredValue
 
 #: Largest integer that JavaScript carries exactly.
@@ -26,8 +26,8 @@ def bind_params(
 ) -> dict[str, StoredValue]:
     """Typed values for all declared parameters; an omitted nullable one is null.
 
-    `javascript=True` reads numbers as a JavaScript client sends them: integers beyond ±(2^53-1) are refused, because they
-    were rounded on the way, and integral floats stand for integers.
+    `javascript=True` reads numbers as a JavaScript client sends them: integers beyond ±(2^53-1) are refused, because
+    they were rounded on the way, and integral floats stand for integers.
 
     >>> from omnigraph.query import compile_query
     >>> from omnigraph.schema import compile_schema

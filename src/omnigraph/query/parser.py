@@ -71,6 +71,14 @@ _PHRASES = {
     "$END": "the end of the text",
 }
 
+_GROUPS = {
+    frozenset({"STRING", "FLOAT", "INT", "TRUE", "FALSE", "LSQB"}): "a literal",
+    frozenset(
+        {"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN", "CONTAINS", "STARTS_WITH"}
+    ): "an operator such as `=`",
+    frozenset({"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN"}): "a comparison such as `=`",
+}
+
 
 def parse_queries(source: SourceText) -> ast.QueryFile:
     """The syntax tree of a query file.
@@ -94,6 +102,7 @@ def _grammar() -> DeclarationGrammar[ast.Query]:
         _Builder(),
         declaration=_DECLARATION,
         phrases=_PHRASES,
+        groups=_GROUPS,
         code=SYNTAX_ERROR,
         escape_code=SYNTAX_ERROR,
         advise=_advise,

@@ -12,7 +12,15 @@ from omnigraph.query.expressions import filter_operand, is_comparable, plain_val
 from omnigraph.query.scope import EdgeVariable, NodeVariable
 from omnigraph.query.text_search import text_condition
 from omnigraph.syntax import did_you_mean
-from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType, scalar_of
+from omnigraph.types import (
+    EnumType,
+    ListType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    render_value,
+    scalar_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -327,7 +335,7 @@ def check_enum_value(
     """Whether a literal is one of the values of an enum property (T3)."""
     if value.value in enum.values:
         return True
-    message = f'"{value.value}" is not a value of `{name}`'
+    message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
     context.error("T3", expression.span, message, did_you_mean(str(value.value), enum.values))
     return False
 

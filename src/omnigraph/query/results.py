@@ -46,7 +46,7 @@ def check_result(
     # Ranking problems come first: a wrong order key would otherwise hide behind its projection.
     _check_ranking(context, query, body, rank_key)
     columns = [_projection(context, scope, item, rank_key) for item in body.projections]
-    _check_columns(context, body, columns)
+    _check_columns(context, body)
     grouped = any(_is_call(item.expression, AGGREGATES) for item in body.projections)
     if grouped:
         _check_grouping(context, body)
@@ -140,14 +140,14 @@ def _projection(
     if isinstance(expression, ast.Call):
         if expression.function in AGGREGATES:
             aggregate = _aggregate(context, scope, expression)
-            return aggregate and ir.Projection(name, aggregate[0], aggregate[1])
+            return None if aggregate is None else ir.Projection(name, aggregate[0], aggregate[1])
         if expression.function in RANK_FUNCTIONS:
             if expression != rank_key:
                 message = f"`{expression.function}` is returned as a score only when it is the first order key"
                 context.error("Q112", expression.span, message, "put the same call into `order`")
                 return None
             ranked = _quiet_rank(context, scope, expression)
-            return ranked and ir.Projection(name, ranked, ir.SCORE_TYPE)
+            return None if ranked is None else ir.Projection(name, ranked, ir.SCORE_TYPE)
     value = _value(context, scope, expression)
     if value is None:
         return None
@@ -217,9 +217,7 @@ def _aggregate(
     return None
 
 
-def _check_columns(
-    context: Context, body: ast.ReadBody, columns: list[ir.Projection | None]
-) -> None:
+def _check_columns(context: Context, body: ast.ReadBody) -> None:
     seen: set[str] = set()
     for projection in body.projections:
         name = column_name(projection)

@@ -182,9 +182,10 @@ def _text_query(context: Context, scope: Scope, call: ast.Call, code: str) -> ir
     value = _argument_value(context, scope, call.arguments[1])
     if value is None:
         return None
-    if isinstance(value, ir.Operand) and value.type.base == ScalarType(Scalar.STRING):
-        if isinstance(value, ir.ParamRef | ir.Constant):
-            return value
+    if isinstance(value, ir.ParamRef | ir.Constant) and value.type.base == ScalarType(
+        Scalar.STRING
+    ):
+        return value
     message = f"the second argument of `{call.function}` is a String literal or parameter"
     context.error(code, call.arguments[1].span, message)
     return None

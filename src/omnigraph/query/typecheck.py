@@ -86,7 +86,7 @@ def _check_params(context: Context, query: ast.Query) -> tuple[ir.Parameter, ...
         elif param.name in context.params:
             context.error("Q102", param.span, f"parameter `${param.name}` is declared twice")
             continue
-        type_ = base and PropertyType(base, param.nullable)
+        type_ = None if base is None else PropertyType(base, param.nullable)
         context.params[param.name] = type_
         if type_ is not None:
             params.append(ir.Parameter(name=param.name, type=type_))

@@ -8,13 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from omnigraph.syntax import Span
-
-NO_SPAN = Span(0, 0)
-
-
-def _span() -> Span:
-    return field(default=NO_SPAN, compare=False, repr=False)
+from omnigraph.syntax import Span, span_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +16,7 @@ class Name:
     """A name and where it stands."""
 
     text: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +26,7 @@ class Value:
     value: str | int | float | bool
     text: str = field(compare=False)
     bare: bool = False
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +36,7 @@ class Annotation:
     name: str
     values: tuple[Value, ...] = ()
     keywords: tuple[tuple[Name, Value], ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 TypeForm = Literal["scalar", "list", "enum", "vector"]
@@ -57,7 +51,7 @@ class TypeExpr:
     name: str = ""
     values: tuple[str, ...] = ()
     dimension: int = 0
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class Property:
     name: Name
     type: TypeExpr
     annotations: tuple[Annotation, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ class MemberConstraint:
 
     kind: Literal["key", "unique", "index"]
     members: tuple[Value, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +78,7 @@ class Number:
     """A bound of `@range` or `@card`, with its spelling."""
 
     text: str
-    span: Span = _span()
+    span: Span = span_field()
 
     @property
     def value(self) -> int | float:
@@ -99,7 +93,7 @@ class RangeConstraint:
     property: Name
     low: Number | None
     high: Number | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +102,7 @@ class CheckConstraint:
 
     property: Name
     pattern: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Constraint = MemberConstraint | RangeConstraint | CheckConstraint
@@ -122,7 +116,7 @@ class Card:
 
     low: Number
     high: Number | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +125,7 @@ class InterfaceDecl:
 
     name: Name
     properties: tuple[Property, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +136,7 @@ class NodeDecl:
     headers: tuple[Header, ...]
     implements: tuple[Name, ...]
     members: tuple[Member, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +149,7 @@ class EdgeDecl:
     card: Card | None
     headers: tuple[Header, ...]
     members: tuple[Member, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Declaration = InterfaceDecl | NodeDecl | EdgeDecl

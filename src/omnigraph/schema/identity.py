@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from omnigraph.errors import Diagnostic
     from omnigraph.syntax import SourceText
 
-_KIND_ORDER = (TypeKind.INTERFACE, TypeKind.NODE, TypeKind.EDGE)
-
 TypeName = tuple[TypeKind, str]
 
 
@@ -116,10 +114,12 @@ def resolve_identities(accepted: Identities, wanted: Catalog, source: SourceText
 
 def declared_types(catalog: Catalog) -> Iterator[tuple[TypeName, InterfaceDef | NodeDef | EdgeDef]]:
     """Every declaration with its kind and name: interfaces, nodes, edges, each name-sorted."""
-    groups = (catalog.interfaces, catalog.nodes, catalog.edges)
-    for kind, group in zip(_KIND_ORDER, groups, strict=True):
-        for name in sorted(group):
-            yield (kind, name), group[name]
+    for name in sorted(catalog.interfaces):
+        yield (TypeKind.INTERFACE, name), catalog.interfaces[name]
+    for name in sorted(catalog.nodes):
+        yield (TypeKind.NODE, name), catalog.nodes[name]
+    for name in sorted(catalog.edges):
+        yield (TypeKind.EDGE, name), catalog.edges[name]
 
 
 def _match_types(accepted: Identities, wanted: Catalog, findings: Findings) -> dict[TypeName, str]:

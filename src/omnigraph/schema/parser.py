@@ -59,6 +59,12 @@ _PHRASES = {
 }
 
 
+_GROUPS = {
+    frozenset({"MEMBER_CONSTRAINT", "RANGE", "CHECK"}): "a constraint such as `@unique(…)`",
+    frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "UINT"}): "a literal",
+}
+
+
 def parse_schema(source: SourceText) -> ast.Schema:
     """The syntax tree of a schema.
 
@@ -81,6 +87,7 @@ def _grammar() -> DeclarationGrammar[ast.Declaration]:
         _Builder(),
         declaration=_DECLARATION,
         phrases=_PHRASES,
+        groups=_GROUPS,
         code=SYNTAX_ERROR,
         escape_code=ESCAPE_ERROR,
         advise=_advise,

@@ -37,8 +37,8 @@ def resolve_type(expr: ast.TypeExpr, findings: Findings | None = None) -> Proper
             base = _list(expr, findings)
         case "scalar":
             scalar = _scalar(expr, findings)
-            base = scalar and ScalarType(scalar)
-    return base and PropertyType(base, expr.nullable)
+            base = None if scalar is None else ScalarType(scalar)
+    return None if base is None else PropertyType(base, expr.nullable)
 
 
 def _enum(expr: ast.TypeExpr, findings: Findings | None) -> EnumType | None:
@@ -66,7 +66,7 @@ def _list(expr: ast.TypeExpr, findings: Findings | None) -> ListType | None:
         if findings:
             findings.error("S-05", expr.span, "there is no list of Blob")
         return None
-    return scalar and ListType(scalar)
+    return None if scalar is None else ListType(scalar)
 
 
 def _scalar(expr: ast.TypeExpr, findings: Findings | None) -> Scalar | None:

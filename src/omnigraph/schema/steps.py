@@ -31,6 +31,10 @@ class _Step:
                 body[field.name] = list(value) if isinstance(value, tuple) else value
         return body
 
+    def describe(self) -> str:
+        """The step as one line for people."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddType(_Step):
@@ -39,6 +43,10 @@ class AddType(_Step):
     kind = "add_type"
     type_kind: TypeKind
     type_name: str
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"+ {self.type_kind} {self.type_name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,10 @@ class RenameType(_Step):
     type_kind: TypeKind
     old_name: str
     new_name: str
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"~ {self.type_kind} {self.old_name} is renamed to {self.new_name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +73,10 @@ class AddProperty(_Step):
     property_name: str
     property_type: str
 
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"+ {self.type_kind} {self.type_name}.{self.property_name}: {self.property_type}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameProperty(_Step):
@@ -71,6 +87,10 @@ class RenameProperty(_Step):
     type_name: str
     old_name: str
     new_name: str
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"~ {self.type_kind} {self.type_name}.{self.old_name} is renamed to {self.new_name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +103,10 @@ class AddConstraint(_Step):
     constraint: str
     members: tuple[str, ...]
 
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"+ {self.type_kind} {self.type_name} @{self.constraint}({', '.join(self.members)})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendEnum(_Step):
@@ -93,6 +117,10 @@ class ExtendEnum(_Step):
     type_name: str
     property_name: str
     added_values: tuple[str, ...]
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"~ {self.type_kind} {self.type_name}.{self.property_name} also takes {', '.join(self.added_values)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +133,10 @@ class UpdateTypeMetadata(_Step):
     description: str | None
     instruction: str | None
 
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"~ {self.type_kind} {self.type_name}: new description or instruction"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatePropertyMetadata(_Step):
@@ -115,6 +147,10 @@ class UpdatePropertyMetadata(_Step):
     type_name: str
     property_name: str
     description: str | None
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"~ {self.type_kind} {self.type_name}.{self.property_name}: new description"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +163,10 @@ class DropProperty(_Step):
     property_name: str
     mode: DropMode
 
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"- {self.type_kind} {self.type_name}.{self.property_name} ({self.mode})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropType(_Step):
@@ -136,6 +176,10 @@ class DropType(_Step):
     type_kind: TypeKind
     type_name: str
     mode: DropMode
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"- {self.type_kind} {self.type_name} ({self.mode})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +193,10 @@ class UnsupportedChange(_Step):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.reason}" if self.code else self.reason
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        return f"! {self.entity}: {self}"
 
 
 Step = (

@@ -13,6 +13,7 @@ from omnigraph.syntax.source import (
     SourceText,
     Span,
     read_source,
+    span_field,
 )
 from omnigraph.syntax.strings import EscapeFailure, unescape
 from omnigraph.syntax.suggest import did_you_mean, one_of
@@ -28,5 +29,6 @@ __all__ = [
     "did_you_mean",
     "one_of",
     "read_source",
+    "span_field",
     "unescape",
 ]

@@ -7,6 +7,7 @@ parsed alone, so that one run shows the first syntax error of every declaration 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from lark import Lark, TextSlice, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -40,6 +41,7 @@ class DeclarationGrammar(Generic[T]):
         transformer: builds the syntax tree while parsing; its `file` rule gives a sequence of declarations.
         declaration: matches the beginning of a declaration, for recovery after a syntax error.
         phrases: terminal name → plain English, for "expected …".
+        groups: sets of terminals that are named together when all of them may stand somewhere.
         code: code of a syntax error; `escape_code` that of an unknown string escape.
         advise: extra hints for well-known mistakes.
     """
@@ -51,6 +53,7 @@ class DeclarationGrammar(Generic[T]):
         *,
         declaration: str,
         phrases: Mapping[str, str],
+        groups: Mapping[frozenset[str], str],
         code: str,
         escape_code: str,
         advise: Callable[[str, str], str | None],
@@ -67,6 +70,7 @@ class DeclarationGrammar(Generic[T]):
             re.DOTALL,
         )
         self._phrases = phrases
+        self._groups = groups
         self._code = code
         self._escape_code = escape_code
         self._advise = advise
@@ -105,7 +109,7 @@ class DeclarationGrammar(Generic[T]):
     def _pieces(self, text: str) -> Iterator[Span]:
         starts = [m.start() for m in self._beginning.finditer(text) if m["declaration"]]
         bounds = [0, *starts[1:], len(text)] if starts else [0, len(text)]
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in pairwise(bounds):
             yield Span(begin, end)
 
     def _explain(self, source: SourceText, failure: UnexpectedInput | EscapeFailure) -> Diagnostic:
@@ -128,12 +132,18 @@ class DeclarationGrammar(Generic[T]):
 
     def _expected(self, failure: UnexpectedInput) -> str:
         if isinstance(failure, UnexpectedToken):
-            names = failure.accepts or failure.expected
+            names = set(failure.accepts or failure.expected)
         elif isinstance(failure, UnexpectedCharacters):
-            names = failure.allowed or set()
+            names = set(failure.allowed or ())
         else:
             names = set()
-        phrases = sorted({self._phrases.get(name, name) for name in names}, key=_by_kind)
+        words = set()
+        for group, phrase in self._groups.items():
+            if group <= names:
+                names = names - group
+                words.add(phrase)
+        words |= {self._phrases.get(name, name) for name in names}
+        phrases = sorted(words, key=_by_kind)
         if len(phrases) > _LONGEST_ENUMERATION:
             phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]
         return one_of(phrases) or "something else"
@@ -150,7 +160,7 @@ def _place(text: str, failure: UnexpectedInput) -> tuple[Span, str]:
         end = failure.token.end_pos or 0
         is_last = not text[end:].strip()
         return Span(end, end), "the end of the text" if is_last else "the end of the declaration"
-    start = failure.pos_in_stream or 0
+    start = cast("int", failure.pos_in_stream)
     if text.startswith('"', start) and isinstance(failure, UnexpectedCharacters):
         return Span(start, start + 1), _ENDLESS_STRING
     if text.startswith("/*", start):

@@ -42,6 +42,15 @@ class Span(NamedTuple):
         return Span(self.start, other.end)
 
 
+_BEGINNING = Span(0, 0)
+
+
+def span_field() -> Span:
+    """A dataclass field for the place of a syntax tree node; never part of equality."""
+    nowhere: Span = field(default=_BEGINNING, compare=False, repr=False)
+    return nowhere
+
+
 @dataclass(frozen=True, slots=True)
 class SourceText:
     """A text and the name under which it is reported."""
@@ -196,7 +205,7 @@ def _check_nesting(source: SourceText, code: str) -> None:
             depth = max(0, depth - 1)
 
 
-def _refuse(code: str, source: SourceText, message: str, span: Span = Span(0, 0)) -> None:
+def _refuse(code: str, source: SourceText, message: str, span: Span = _BEGINNING) -> None:
     raise CompilerError((source.diagnostic(code, span, message),))
 
 

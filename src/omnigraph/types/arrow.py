@@ -53,6 +53,6 @@ def arrow_type(base: BaseType) -> pa.DataType:
             assert_never(base)
 
 
-def arrow_field(name: str, type_: PropertyType) -> pa.Field:
+def arrow_field(name: str, type_: PropertyType) -> pa.Field[pa.DataType]:
     """The Arrow field of one property."""
     return pa.field(name, arrow_type(type_.base), nullable=type_.nullable)

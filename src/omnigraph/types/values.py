@@ -54,7 +54,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_datetime(text: str) -> int:
-    """The epoch millisecond of an ISO 8601 time; without a zone it is UTC, finer digits than milliseconds are refused."""
+    """The epoch millisecond of an ISO 8601 time; UTC without a zone, nothing finer than milliseconds."""
     shape = _DATETIME_TEXT.fullmatch(text)
     if not shape:
         raise ValueError(f"{text!r} is not a time of the form YYYY-MM-DDTHH:MM:SS.mmmZ")

@@ -1,0 +1,128 @@
+"""Write the reference pages that follow from the code; `--check` fails when they are out of date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typer.main import get_command
+
+from omnigraph import errors
+from omnigraph.cli.main import app
+from omnigraph.query.codes import QUERY_CODES
+from omnigraph.schema.codes import SCHEMA_CODES
+from omnigraph.schema.lint import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click import Command, Parameter
+
+HERE = Path(__file__).parent
+NOTICE = (
+    "<!-- Written by docs/build.py from the code; run `make docs-generated` after a change. -->"
+)
+
+
+def main() -> None:
+    pages = {"reference/cli.md": cli_page(), "reference/errors.md": errors_page()}
+    stale = [name for name, text in pages.items() if _read(HERE / name) != text]
+    if "--check" in sys.argv:
+        if stale:
+            sys.exit(f"out of date: {', '.join(stale)}; run `make docs-generated`")
+        return
+    for name, text in pages.items():
+        (HERE / name).write_text(text, encoding="utf-8")
+
+
+def cli_page() -> str:
+    """Every command with its flags."""
+    root = get_command(app)
+    lines = [NOTICE, "", "# Command line", ""]
+    lines += [
+        "Results go to stdout, everything else to stderr. `--json` prints one JSON document, also for failures.",
+        "",
+        "| Exit code | Meaning |",
+        "|---|---|",
+        "| 0 | success |",
+        "| 1 | the command failed, or found errors |",
+        "| 2 | the command line is wrong |",
+        "",
+    ]
+    lines += _commands(root, "omnigraph")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _commands(command: Command, path: str) -> Iterator[str]:
+    children = getattr(command, "commands", None)
+    if children is not None:
+        for name in sorted(children):
+            yield from _commands(children[name], f"{path} {name}")
+        return
+    yield f"## `{path}`"
+    yield ""
+    yield (command.help or "").strip()
+    yield ""
+    rows = [_parameter(parameter) for parameter in command.params]
+    if rows:
+        yield "| Argument | Meaning |"
+        yield "|---|---|"
+        yield from rows
+        yield ""
+
+
+def _parameter(parameter: Parameter) -> str:
+    text = getattr(parameter, "help", None) or ""
+    if parameter.required:
+        text += " (required)"
+    if parameter.param_type_name == "option":
+        spelling = ", ".join(sorted(parameter.opts, key=len))
+        metavar = f" {parameter.metavar}" if parameter.metavar else ""
+        return f"| `{spelling}{metavar}` | {text} |"
+    return f"| `[{parameter.metavar or parameter.name}]` | {text} |"
+
+
+def errors_page() -> str:
+    """Every error class and every code."""
+    lines = [NOTICE, "", "# Errors", ""]
+    lines += [
+        "Failures of the library are subclasses of `omnigraph.errors.OmniError`. Programs look at `kind` and at the",
+        "codes of the diagnostics, never at the message.",
+        "",
+        "| Class | `kind` | HTTP | Exit | Meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for cls in _subclasses(errors.OmniError):
+        meaning = (cls.__doc__ or "").strip().splitlines()[0]
+        row = (f"`{cls.__name__}`", f"`{cls.kind}`", cls.http_status, cls.exit_code, meaning)
+        lines.append(f"| {' | '.join(map(str, row))} |")
+    lines += ["", "## Codes of schema findings", "", "| Code | Meaning |", "|---|---|"]
+    lines += [f"| `{code}` | {meaning} |" for code, meaning in SCHEMA_CODES.items()]
+    lines += ["", "## Codes of query findings", "", "| Code | Meaning |", "|---|---|"]
+    lines += [f"| `{code}` | {meaning} |" for code, meaning in QUERY_CODES.items()]
+    lines += [
+        "",
+        "## Codes of schema changes",
+        "",
+        "| Code | Tier | Meaning | Emitted |",
+        "|---|---|---|---|",
+    ]
+    for rule in RULES:
+        emitted = "yes" if rule.emitted else "reserved"
+        lines.append(f"| `{rule.code}` | {rule.tier} | {rule.meaning} | {emitted} |")
+    return "\n".join(lines) + "\n"
+
+
+def _subclasses(cls: type[errors.OmniError]) -> Iterator[type[errors.OmniError]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""`omnigraph lint`: check queries against a schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.options import AsJson, SchemaFile
+from omnigraph.cli.output import print_json, print_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.query import LintReport
+
+
+def lint(
+    schema: SchemaFile,
+    query: Annotated[
+        Path, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)
+    ],
+    json: AsJson = False,
+) -> None:
+    """Check every query of a file against a schema.
+
+    Prints one line per query, then warnings and a total. Exits with 1 when a query has an error.
+    """
+    report = lint_files(schema, query)
+    if json:
+        print_json(report.to_json())
+    else:
+        print_text("\n".join(report_lines(report)))
+    if report.errors:
+        raise typer.Exit(1)
+
+
+def lint_files(schema: Path, query: Path) -> LintReport:
+    """The lint report of a query file against a schema file."""
+    from omnigraph.query import lint_queries, read_queries
+    from omnigraph.schema import compile_schema_file
+
+    catalog = compile_schema_file(schema).catalog
+    return lint_queries(read_queries(query), catalog, str(schema))
+
+
+def report_lines(report: LintReport) -> Iterator[str]:
+    """The report as a person reads it."""
+    for result in report.results:
+        word = "ERROR" if result.diagnostics else "OK"
+        yield f"{word:<5} {result.kind} {result.name}"
+        for diagnostic in result.diagnostics:
+            yield diagnostic.render()
+    for finding in report.findings:
+        if finding.diagnostic is not None:
+            yield finding.diagnostic.render()
+            continue
+        word = "ERROR" if finding.severity == "error" else "WARN"
+        code = f"{finding.code}: " if finding.code else ""
+        yield f"{word:<5} {code}{finding.message}"
+    counts = [
+        _count(len(report.results), "query", "queries"),
+        _count(report.errors, "error", "errors"),
+        _count(report.warnings, "warning", "warnings"),
+    ]
+    yield ", ".join(counts)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

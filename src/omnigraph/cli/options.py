@@ -1,0 +1,25 @@
+"""Flags that several commands share, declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SchemaFile = Annotated[
+    Path, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)
+]
+QueryFile = Annotated[
+    Path | None,
+    typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False),
+]
+QueryText = Annotated[
+    str | None,
+    typer.Option("--query-string", "-e", metavar="GQ", help="query text", show_default=False),
+]
+QueryName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="query inside the source, when it holds several"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]

@@ -1,0 +1,35 @@
+"""Printing: results on stdout, everything about the run on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.errors import OmniError
+
+
+def print_text(text: str) -> None:
+    """Print a result for people."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def print_json(document: Mapping[str, object]) -> None:
+    """Print a result for programs: one pretty-printed JSON document."""
+    print_text(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_warning(text: str) -> None:
+    """Print a warning or an echo line; stdout stays parseable."""
+    sys.stderr.write(f"{text}\n")
+
+
+def print_error(error: OmniError, *, as_json: bool) -> None:
+    """Print a failure: one readable message on stderr, or the error body on stdout."""
+    if as_json:
+        print_json(error.to_json())
+    else:
+        sys.stderr.write(f"{error.message}\n")

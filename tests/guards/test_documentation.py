@@ -1,0 +1,96 @@
+"""What the documentation shows is run: commands with their output, Python, schemas and queries."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from omnigraph.query import compile_file
+from omnigraph.schema import compile_schema, compile_schema_file
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(language: str) -> list[pytest.param]:
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in FENCE.finditer(text):
+            if block["language"] == language:
+                line = text.count("\n", 0, block.start()) + 1
+                name = f"{page.relative_to(ROOT)}:{line}"
+                found.append(pytest.param(block["body"], id=name))
+    return found
+
+
+def _commands(body: str) -> list[tuple[str, str]]:
+    """Each `$ command` of a console block with the output shown below it."""
+    parts = re.split(r"^\$ (.*)\n", body, flags=re.MULTILINE)[1:]
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("body", _blocks("console"))
+def test_a_shown_command_prints_what_is_shown(body: str, tmp_path: Path) -> None:
+    commands = _commands(body)
+    assert commands, "a console block shows at least one command"
+    for line, shown in commands:
+        command, _, redirect = re.sub(r"\s+#.*$", "", line).partition(" > ")
+        if command.startswith("make "):
+            targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+            assert re.search(rf"^{command.split()[1]}:", targets, re.MULTILINE)
+            continue
+        words = shlex.split(command)
+        assert words[0] == "omnigraph"
+        run = subprocess.run(
+            [sys.executable, "-m", "omnigraph", *words[1:]],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if redirect:
+            assert run.returncode == 0, run.stderr
+        else:
+            assert run.stdout + run.stderr == shown
+
+
+@pytest.mark.parametrize("body", _blocks("python"))
+def test_shown_python_runs(body: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", body], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("body", _blocks("pg"))
+def test_a_shown_schema_compiles(body: str) -> None:
+    assert compile_schema(body).catalog.nodes
+
+
+@pytest.mark.parametrize("body", _blocks("gq"))
+def test_a_shown_query_compiles(body: str) -> None:
+    catalog = compile_schema_file(ROOT / "docs/tutorial/papers.pg").catalog
+    assert compile_file(body, catalog)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_between_pages_leads_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    linked = (ROOT / "docs/decisions/index.md").read_text(encoding="utf-8")
+    missing = [str(p) for p in pages if str(p) not in navigation and p.name not in linked]
+    assert missing == []

@@ -1,0 +1,56 @@
+"""The command line starts fast because it imports little."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+import json, sys
+from omnigraph.cli.main import main
+try:
+    main({words!r})
+except SystemExit:
+    pass
+heavy = ("pyspark", "lance", "fastapi", "pyarrow", "numpy", "pandas", "lark")
+print("\\n@" + json.dumps([name for name in heavy if name in sys.modules]))
+"""
+
+
+def _imported(*words: str) -> list[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE.format(words=list(words))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(run.stdout.rpartition("@")[2])
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("version",), ("schema", "--help"), ("lint", "--help")]
+)
+def test_help_imports_no_heavy_library(words: tuple[str, ...]) -> None:
+    assert _imported(*words) == []
+
+
+def test_explain_needs_only_the_parser() -> None:
+    imported = _imported(
+        "explain",
+        "--schema",
+        "tests/golden/reading.pg",
+        "-e",
+        "query q() { match { $p: Paper } return { $p } }",
+    )
+    assert set(imported) <= {"lark", "pyarrow"}
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = (
+        "import sys, omnigraph; print(sorted(m for m in sys.modules if m.startswith('omnigraph.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -1,0 +1,54 @@
+"""The shape of the source tree: public names exist, rooms explain themselves, modules stay small."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import errors
+
+SOURCES = Path(omnigraph.__file__).parent
+ROOMS = sorted(path.parent.name for path in SOURCES.glob("*/__init__.py"))
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages([str(SOURCES)], prefix="omnigraph.")
+    if not module.name.endswith("__main__")
+)
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "cli"])
+def test_the_public_names_of_a_room_exist_and_are_sorted(room: str) -> None:
+    module = importlib.import_module(f"omnigraph.{room}")
+    assert all(hasattr(module, name) for name in module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_owns_and_where_to_start(room: str) -> None:
+    text = importlib.import_module(f"omnigraph.{room}").__doc__ or ""
+    assert 3 <= len(text.strip().splitlines()) <= 10
+    assert "Owns" in text
+    assert "Start reading" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_has_a_docstring_and_fits_on_ten_screens(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def _tree(cls: type) -> list[type]:
+    return [cls, *(found for child in cls.__subclasses__() for found in _tree(child))]
+
+
+@pytest.mark.parametrize("cls", _tree(errors.OmniError), ids=lambda cls: cls.__name__)
+def test_every_error_is_mapped_to_a_status_and_an_exit_code(cls: type[errors.OmniError]) -> None:
+    assert 400 <= cls.http_status <= 599
+    assert cls.exit_code in (1, 4, 75)
+    assert cls.kind
+    assert cls.__name__ in (errors.__doc__ or "")
