@@ -39,7 +39,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generate
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
-	@$(BIN)/python docs/build.py --check
+	@$(BIN)/python tools/reference_pages.py --check
 
 test: check ## check + the whole test suite with branch coverage
 	@rm -f .coverage .coverage.*
@@ -51,7 +51,7 @@ docs: $(VENV)/.docs docs-generated ## build the documentation into site/
 	@$(BIN)/zensical build --clean
 
 docs-generated: $(VENV)/.runtime ## rewrite the generated reference pages
-	@$(BIN)/python docs/build.py
+	@$(BIN)/python tools/reference_pages.py
 
 bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/compile.py

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from omnigraph.errors import CompilerError, Diagnostic
@@ -13,7 +15,9 @@ from omnigraph.schema import (
     fresh_identities,
     plan_migration,
 )
-from omnigraph.schema.steps import Step
+
+if TYPE_CHECKING:
+    from omnigraph.schema.steps import Step
 
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 

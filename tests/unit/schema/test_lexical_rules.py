@@ -48,7 +48,7 @@ def test_a_comment_may_stand_between_a_constraint_and_its_list() -> None:
     assert [item.members for item in node.uniques] == [("a",)]
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(5)
 def test_many_comments_after_an_annotation_cost_no_time() -> None:
     text = "node A { a: String @key " + "/**/" * 60 + " b: I32 }"
 

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
     from click import Command, Parameter
 
-HERE = Path(__file__).parent
+DOCS = Path(__file__).parents[1] / "docs"
 NOTICE = (
-    "<!-- Written by docs/build.py from the code; run `make docs-generated` after a change. -->"
+    "<!-- Written by tools/reference_pages.py from the code; run `make docs-generated` after a change. -->"
 )
 
 
 def main() -> None:
     pages = {"reference/cli.md": cli_page(), "reference/errors.md": errors_page()}
-    stale = [name for name, text in pages.items() if _read(HERE / name) != text]
+    stale = [name for name, text in pages.items() if _read(DOCS / name) != text]
     if "--check" in sys.argv:
         if stale:
             sys.exit(f"out of date: {', '.join(stale)}; run `make docs-generated`")
         return
     for name, text in pages.items():
-        (HERE / name).write_text(text, encoding="utf-8")
+        (DOCS / name).write_text(text, encoding="utf-8")
 
 
 def cli_page() -> str:
