@@ -62,7 +62,7 @@ def directory_name(type_name: str, incarnation: int | None = None) -> str:
     A name that was dropped and added again passes its incarnation, so that it never meets the old files.
 
     >>> directory_name("Paper")
-    'ac56cf0e2ed37671'
+    'da89d00e1b71df59'
     """
     digest = f"{fnv1a64(type_name.encode()):016x}"
     return digest if incarnation is None else f"{digest}-{incarnation}"
@@ -93,8 +93,15 @@ def split_id(entity_id: str, member_count: int) -> tuple[str, ...]:
     """
     if member_count == 1:
         return (entity_id,)
-    parts = json.loads(entity_id)
+    try:
+        parts = json.loads(entity_id)
+    except RecursionError:
+        parts = None
     is_key = isinstance(parts, list) and len(parts) == member_count
-    if not is_key or not all(isinstance(part, str) for part in parts):
+    if (
+        not is_key
+        or not all(isinstance(part, str) for part in parts)
+        or derive_id(parts) != entity_id
+    ):
         raise ValueError(f"{entity_id!r} is not an id of a key with {member_count} members")
     return tuple(parts)

@@ -94,3 +94,16 @@ def test_every_page_is_in_the_navigation() -> None:
     linked = (ROOT / "docs/decisions/index.md").read_text(encoding="utf-8")
     missing = [str(p) for p in pages if str(p) not in navigation and p.name not in linked]
     assert missing == []
+
+
+def _coverage_rows() -> list[str]:
+    text = (ROOT / "docs/develop/coverage.md").read_text(encoding="utf-8")
+    return re.findall(r"`((?:unit|golden|property|cli|guards)/[^`]+)`", text)
+
+
+@pytest.mark.parametrize("reference", sorted(set(_coverage_rows())))
+def test_the_coverage_table_names_tests_that_exist(reference: str) -> None:
+    path, _, name = reference.partition("::")
+    found = list((ROOT / "tests").glob(path))
+    assert found
+    assert not name or name in found[0].read_text(encoding="utf-8")

@@ -28,19 +28,49 @@ from omnigraph.types.values import to_f32
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+
+def attempt(
+    errors: type[Exception], action: Callable[..., Any], *arguments: Any, **options: Any
+) -> tuple[Any, Any]:
+    """The result of an action and None, or None and the expected error; any other error goes through."""
+    try:
+        return action(*arguments, **options), None
+    except errors as failure:
+        return None, failure
+
+
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 _TAIL = string.ascii_letters + string.digits + "_"
 
 #: Words that mean something somewhere in one of the languages, and are plain names everywhere else.
-SCHEMA_WORDS = ("node", "edge", "interface", "implements", "enum", "key", "model", "src", "range")
-QUERY_WORDS = (
-    "query match return order limit not as asc desc insert update delete set where contains "
-    "starts_with true false"
-).split()
+#: `node`, `edge`, `interface` and `implements` as property names have tests of their own.
+SCHEMA_WORDS = ("enum", "key", "model", "src", "range", "order")
+QUERY_WORDS = [
+    "query",
+    "match",
+    "return",
+    "order",
+    "limit",
+    "not",
+    "as",
+    "asc",
+    "desc",
+    "insert",
+    "update",
+    "delete",
+    "set",
+    "where",
+    "contains",
+    "starts_with",
+    "true",
+    "false",
+]
 
 #: Text of string literals: everything but NUL, which no source may hold, and lone surrogates.
-string_values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+string_values = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8
+)
 
 
 def _word(first: str) -> st.SearchStrategy[str]:
@@ -49,8 +79,12 @@ def _word(first: str) -> st.SearchStrategy[str]:
 
 
 # Names are drawn from a pool, so that they meet each other now and then.
-lower_names = st.sampled_from("a b _ __x a_b camelCase x9 title p".split()) | _word("abcxyz_")
-upper_names = st.sampled_from("A B Paper Vector String A_b X9".split()) | _word("ABCXYZ")
+lower_names = st.sampled_from(
+    ["a", "b", "_", "__x", "a_b", "camelCase", "x9", "title", "p"]
+) | _word("abcxyz_")
+upper_names = st.sampled_from(["A", "B", "Paper", "Vector", "String", "A_b", "X9"]) | _word(
+    "ABCXYZ"
+)
 
 
 # ---- schema syntax trees
@@ -104,9 +138,7 @@ type_expressions = st.one_of(
         st.booleans(),
         values=st.lists(_enum_values, min_size=1, max_size=4).map(tuple),
     ),
-    st.builds(
-        pg.TypeExpr, st.just("vector"), st.booleans(), dimension=st.integers(0, 2**40)
-    ),
+    st.builds(pg.TypeExpr, st.just("vector"), st.booleans(), dimension=st.integers(0, 2**40)),
 )
 properties = st.builds(
     pg.Property,
@@ -124,9 +156,7 @@ constraints = st.one_of(
         st.sampled_from(["key", "unique", "index"]),
         st.lists(schema_arguments, min_size=1, max_size=3).map(tuple),
     ),
-    st.builds(
-        lambda name, bounds: pg.RangeConstraint(name, *bounds), names(schema_names), _bounds
-    ),
+    st.builds(lambda name, bounds: pg.RangeConstraint(name, *bounds), names(schema_names), _bounds),
     st.builds(pg.CheckConstraint, names(schema_names), string_values),
 )
 _headers = st.lists(annotations | constraints, max_size=2).map(tuple)
@@ -169,7 +199,22 @@ scalar_literals = st.one_of(
 )
 _functions = (
     st.sampled_from(
-        "now date datetime count sum avg min max search fuzzy match_text nearest bm25 rrf".split()
+        [
+            "now",
+            "date",
+            "datetime",
+            "count",
+            "sum",
+            "avg",
+            "min",
+            "max",
+            "search",
+            "fuzzy",
+            "match_text",
+            "nearest",
+            "bm25",
+            "rrf",
+        ]
     )
     | plain_names
 )
@@ -186,13 +231,9 @@ def _lists(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[gq.ListLiteral
     return st.builds(gq.ListLiteral, st.lists(elements, max_size=3).map(tuple))
 
 
-_elements = st.recursive(
-    scalar_literals | _calls(_atoms), lambda inner: _lists(inner), max_leaves=4
-)
+_elements = st.recursive(scalar_literals | _calls(_atoms), _lists, max_leaves=4)
 list_literals = _lists(_elements)
-calls = _calls(
-    st.recursive(_atoms | list_literals, lambda inner: _calls(inner), max_leaves=4)
-)
+calls = _calls(st.recursive(_atoms | list_literals, _calls, max_leaves=4))
 expressions = _atoms | list_literals | calls
 #: What may stand right of a variable and `contains`: anything that does not begin with a variable.
 constants = scalar_literals | list_literals | calls | aliases
@@ -218,9 +259,7 @@ filters = st.one_of(
     st.builds(gq.Filter, variables, st.sampled_from(_SYMBOLS), expressions),
     st.builds(gq.Filter, variables, st.sampled_from(_WORDS), constants),
 )
-_bounds_of_hops = st.builds(
-    gq.Bounds, st.integers(0, 2**33), st.none() | st.integers(0, 2**33)
-)
+_bounds_of_hops = st.builds(gq.Bounds, st.integers(0, 2**33), st.none() | st.integers(0, 2**33))
 hops = st.builds(
     gq.Hop,
     free_names.filter(lambda name: name != "not"),
@@ -237,9 +276,7 @@ bindings = st.builds(
 _flat_clauses = st.one_of(bindings, traversals, filters, st.builds(gq.Condition, calls))
 clauses = st.recursive(
     _flat_clauses,
-    lambda inner: st.builds(
-        gq.Negation, st.lists(inner, min_size=1, max_size=2).map(tuple)
-    ),
+    lambda inner: st.builds(gq.Negation, st.lists(inner, min_size=1, max_size=2).map(tuple)),
     max_leaves=3,
 )
 read_bodies = st.builds(
@@ -251,11 +288,11 @@ read_bodies = st.builds(
     st.lists(
         st.builds(gq.Sort, expressions, st.sampled_from([None, "asc", "desc"])), max_size=3
     ).map(tuple),
-    st.none() | st.integers(0, 2**63),
+    st.none() | st.builds(gq.Limit, st.integers(0, 2**63)),
 )
-_assignments = st.lists(
-    st.builds(gq.Assignment, free_names, values), min_size=1, max_size=3
-).map(tuple)
+_assignments = st.lists(st.builds(gq.Assignment, free_names, values), min_size=1, max_size=3).map(
+    tuple
+)
 _predicates = st.builds(gq.Predicate, free_names, st.sampled_from(_SYMBOLS), values)
 mutation_bodies = st.builds(
     gq.MutationBody,
@@ -311,7 +348,7 @@ comments = st.sampled_from(
     [
         "// a comment\n",
         "//\n",
-        "// \"{[( /* \r\n",
+        '// "{[( /* \r\n',
         "/**/",
         "/* two\nlines */",
         '/* " { [ ( // */',
@@ -322,19 +359,170 @@ comments = st.sampled_from(
 gaps = spaces | comments | st.builds(str.__add__, comments, comments)
 
 SCHEMA_TOKENS = (
-    *"interface node edge implements enum Vector String I32 Blob Bool DateTime Date F64".split(),
-    *"Paper A B title x _rowid id src dst true false @key @unique @index @range @check @card".split(),
-    *"@embed @rename_from @description @instruction @x { } ( ) [ ] : , ? = - -> ..".split(),
-    *'0 1 42 1.5 99999999999 "" "a" "^x" "\\n" "\\q" // /* */ # * \''.split(),
+    *[
+        "interface",
+        "node",
+        "edge",
+        "implements",
+        "enum",
+        "Vector",
+        "String",
+        "I32",
+        "Blob",
+        "Bool",
+        "DateTime",
+        "Date",
+        "F64",
+    ],
+    *[
+        "Paper",
+        "A",
+        "B",
+        "title",
+        "x",
+        "_rowid",
+        "id",
+        "src",
+        "dst",
+        "true",
+        "false",
+        "@key",
+        "@unique",
+        "@index",
+        "@range",
+        "@check",
+        "@card",
+    ],
+    *[
+        "@embed",
+        "@rename_from",
+        "@description",
+        "@instruction",
+        "@x",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "]",
+        ":",
+        ",",
+        "?",
+        "=",
+        "-",
+        "->",
+        "..",
+    ],
+    *[
+        "0",
+        "1",
+        "42",
+        "1.5",
+        "99999999999",
+        '""',
+        '"a"',
+        '"^x"',
+        '"\\n"',
+        '"\\q"',
+        "//",
+        "/*",
+        "*/",
+        "#",
+        "*",
+        "'",
+    ],
     "\n",
 )
 QUERY_TOKENS = (
-    *"query match return order limit not as asc desc insert update delete set where".split(),
-    *"contains starts_with true false now date datetime count sum min search fuzzy nearest".split(),
-    *"bm25 rrf match_text cites wrote appearsAt year title vec stage x null Paper Venue".split(),
-    *"Author Wrote Cites String I32 [String] Vector(8) Vector @description @instruction".split(),
-    *'$p $q $_ $x $__now { } ( ) [ ] < > = != <= >= : , . ? 0 1 2.5 "" "a" "2024-05-01"'.split(),
-    *'"\\q" // /* */ # - * \''.split(),
+    *[
+        "query",
+        "match",
+        "return",
+        "order",
+        "limit",
+        "not",
+        "as",
+        "asc",
+        "desc",
+        "insert",
+        "update",
+        "delete",
+        "set",
+        "where",
+    ],
+    *[
+        "contains",
+        "starts_with",
+        "true",
+        "false",
+        "now",
+        "date",
+        "datetime",
+        "count",
+        "sum",
+        "min",
+        "search",
+        "fuzzy",
+        "nearest",
+    ],
+    *[
+        "bm25",
+        "rrf",
+        "match_text",
+        "cites",
+        "wrote",
+        "appearsAt",
+        "year",
+        "title",
+        "vec",
+        "stage",
+        "x",
+        "null",
+        "Paper",
+        "Venue",
+    ],
+    *[
+        "Author",
+        "Wrote",
+        "Cites",
+        "String",
+        "I32",
+        "[String]",
+        "Vector(8)",
+        "Vector",
+        "@description",
+        "@instruction",
+    ],
+    *[
+        "$p",
+        "$q",
+        "$_",
+        "$x",
+        "$__now",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "]",
+        "<",
+        ">",
+        "=",
+        "!=",
+        "<=",
+        ">=",
+        ":",
+        ",",
+        ".",
+        "?",
+        "0",
+        "1",
+        "2.5",
+        '""',
+        '"a"',
+        '"2024-05-01"',
+    ],
+    *['"\\q"', "//", "/*", "*/", "#", "-", "*", "'"],
     "\n",
 )
 
@@ -342,7 +530,9 @@ QUERY_TOKENS = (
 def token_soups(tokens: Iterable[str]) -> st.SearchStrategy[str]:
     """Sequences of real tokens."""
     words = st.lists(st.sampled_from(list(tokens)), max_size=40)
-    return st.builds(lambda glue, items: glue.join(items), st.sampled_from([" ", " ", "", "\n"]), words)
+    return st.builds(
+        lambda glue, items: glue.join(items), st.sampled_from([" ", " ", "", "\n"]), words
+    )
 
 
 @st.composite
@@ -366,7 +556,9 @@ def mutated_texts(draw: st.DrawFn, originals: list[str]) -> str:
                 rest = text[:at] + text[at + length :]
                 text = rest[:other] + part + rest[other:]
             case "insert":
-                junk = draw(st.sampled_from([*'{}()[]<>"$@:,.?=#-/\\*\n\t\'', "é", "𝒳", "\x7f", "/*"]))
+                junk = draw(
+                    st.sampled_from([*"{}()[]<>\"$@:,.?=#-/\\*\n\t'", "é", "𝒳", "\x7f", "/*"])
+                )
                 text = text[:at] + junk + text[at:]
             case "cut":
                 text = text[:at]
@@ -396,7 +588,7 @@ def valid_types(draw: st.DrawFn) -> pg.TypeExpr:
 
 
 _opaque = st.builds(
-    lambda name, value, keywords: pg.Annotation(name, value, keywords),
+    pg.Annotation,
     st.sampled_from(["default", "unit", "ui"]),
     st.lists(schema_literals, min_size=1, max_size=1).map(tuple),
     st.lists(
@@ -446,22 +638,18 @@ def bare(name: str) -> pg.Value:
 
 
 @st.composite
-def _member_lists(
-    draw: st.DrawFn, kind: str, candidates: list[str]
-) -> list[pg.MemberConstraint]:
+def _member_lists(draw: st.DrawFn, kind: str, candidates: list[str]) -> list[pg.MemberConstraint]:
     if not candidates or draw(st.integers(0, 2)):
         return []
     chosen = draw(st.lists(st.sampled_from(candidates), min_size=1, max_size=3, unique=True))
     return [pg.MemberConstraint(kind, tuple(map(bare, chosen)))]  # type: ignore[arg-type]
 
 
-_PROPERTY_NAMES = ("alpha", "beta", "gammaRay", "delta_1", "node", "enum", "match", "epsilon")
+_PROPERTY_NAMES = ("alpha", "beta", "gammaRay", "delta_1", "set", "enum", "match", "epsilon")
 
 
 @st.composite
-def _valid_nodes(
-    draw: st.DrawFn, name: str, interfaces: list[pg.InterfaceDecl]
-) -> pg.NodeDecl:
+def _valid_nodes(draw: st.DrawFn, name: str, interfaces: list[pg.InterfaceDecl]) -> pg.NodeDecl:
     label = pg.Property(pg.Name("label"), pg.TypeExpr("scalar", draw(st.booleans()), "String"))
     chosen = draw(st.lists(st.sampled_from(_PROPERTY_NAMES), max_size=4, unique=True))
     declared = [label, *(draw(valid_properties(item, embed_from="label")) for item in chosen)]
@@ -472,9 +660,7 @@ def _valid_nodes(
         match draw(st.sampled_from(key_forms)):
             case "property":
                 target = draw(st.sampled_from(key_candidates))
-                with_key = replace(
-                    target, annotations=(*target.annotations, pg.Annotation("key"))
-                )
+                with_key = replace(target, annotations=(*target.annotations, pg.Annotation("key")))
                 declared[declared.index(target)] = with_key
             case "body":
                 members = draw(
@@ -553,7 +739,9 @@ def valid_schemas(draw: st.DrawFn) -> pg.Schema:
     node_names = [node.name.text for node in nodes]
     edges = [
         draw(_valid_edges(name, node_names))
-        for name in draw(st.lists(st.sampled_from(["Cites", "Wrote", "Node0"]), max_size=3, unique=True))
+        for name in draw(
+            st.lists(st.sampled_from(["Cites", "Wrote", "Node0"]), max_size=3, unique=True)
+        )
     ]
     return pg.Schema(tuple(draw(st.permutations([*interfaces, *nodes, *edges]))))
 
@@ -628,7 +816,9 @@ def without_hints(schema: pg.Schema) -> pg.Schema:
     """The schema without rename hints, as a person would clean it up after a migration."""
 
     def clean(marks: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(m for m in marks if not (isinstance(m, pg.Annotation) and m.name == "rename_from"))
+        return tuple(
+            m for m in marks if not (isinstance(m, pg.Annotation) and m.name == "rename_from")
+        )
 
     def members(items: Iterable[pg.Member]) -> tuple[pg.Member, ...]:
         return tuple(
@@ -641,7 +831,9 @@ def without_hints(schema: pg.Schema) -> pg.Schema:
         if isinstance(item, pg.InterfaceDecl):
             declared.append(replace(item, properties=members(item.properties)))
         else:
-            declared.append(replace(item, headers=clean(item.headers), members=members(item.members)))
+            declared.append(
+                replace(item, headers=clean(item.headers), members=members(item.members))
+            )
     return pg.Schema(tuple(declared))
 
 
@@ -802,9 +994,7 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             holder, prop = draw(st.sampled_from(every))
             name = _fresh(schema, "renamed")
             hint = text_annotation("rename_from", prop.name.text)
-            renamed = replace(
-                prop, name=pg.Name(name), annotations=(*prop.annotations, hint)
-            )
+            renamed = replace(prop, name=pg.Name(name), annotations=(*prop.annotations, hint))
             new = _swap_member(holder, prop, renamed)
             members = tuple(_renamed_in(m, prop.name.text, name) for m in new.members)
             new = replace(new, members=members)
@@ -905,9 +1095,7 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             contract = pg.InterfaceDecl(pg.Name(name), ())
             new = replace(owner, implements=(*owner.implements, pg.Name(name)))
             changed = put(schema, owner, new)
-            return Migration(
-                "implement", pg.Schema((contract, *changed.declarations)), refusal
-            )
+            return Migration("implement", pg.Schema((contract, *changed.declarations)), refusal)
 
     if isinstance(owner, pg.EdgeDecl):
 
@@ -921,13 +1109,13 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             name = _fresh(schema, "Elsewhere")
             node = pg.NodeDecl(pg.Name(name), (), (), ())
             changed = put(schema, owner, replace(owner, target=pg.Name(name)))
-            return Migration(
-                "change endpoint", pg.Schema((*changed.declarations, node)), refusal
-            )
+            return Migration("change endpoint", pg.Schema((*changed.declarations, node)), refusal)
 
     free = _pairs(
         schema,
-        lambda o, p: p.name.text not in _used(o) and not any(m.name == "embed" for m in p.annotations),
+        lambda o, p: (
+            p.name.text not in _used(o) and not any(m.name == "embed" for m in p.annotations)
+        ),
     )
     if free:
 
@@ -941,9 +1129,7 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
         @offer
         def annotate_property() -> Migration:
             holder, prop = draw(st.sampled_from(free))
-            changed = replace(
-                prop, annotations=(*prop.annotations, pg.Annotation("added_mark"))
-            )
+            changed = replace(prop, annotations=(*prop.annotations, pg.Annotation("added_mark")))
             new = _swap_member(holder, prop, changed)
             return Migration("opaque property annotation", put(schema, holder, new), refusal)
 
@@ -959,9 +1145,7 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             new = _swap_member(holder, prop, replace(prop, annotations=kept))
             return Migration("remove property constraint", put(schema, holder, new), refusal)
 
-    ruled = [
-        (o, c) for o in _owners(schema) for c in pg.constraints_of(o.members)
-    ]
+    ruled = [(o, c) for o in _owners(schema) for c in pg.constraints_of(o.members)]
     if ruled:
 
         @offer
@@ -1058,13 +1242,15 @@ def keys(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
     bases = draw(
         st.lists(
             st.sampled_from(KEY_SCALARS).map(ScalarType)
-            | st.just(EnumType(("a", "b", "true", "1"))),
+            | st.just(EnumType(("1", "a", "b", "true"))),
             min_size=1,
             max_size=3,
         )
     )
     first = [draw(stored_values(base)) for base in bases]
-    second = [draw(st.just(old) | stored_values(base)) for base, old in zip(bases, first, strict=True)]
+    second = [
+        draw(st.just(old) | stored_values(base)) for base, old in zip(bases, first, strict=True)
+    ]
     return bases, first, second
 
 
@@ -1072,13 +1258,15 @@ json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.sampled_from([2**31, 2**53, -(2**53) - 1, 2**63, 2**64, 10**5000, -1, 0])
+    | st.sampled_from([2**31, 2**53, -(2**53) - 1, 2**63, 2**64, 10**400, -1, 0])
     | st.floats()
     | st.text(max_size=6)
     | st.sampled_from(
         ["2024-05-01", "2024-02-30", "2024-05-01T12:00:00Z", "0", "-7", "9" * 30, "1e3", "base64:"]
     ),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -1125,7 +1313,9 @@ _LITERALS = {
     "DateTime": ['datetime("2024-05-01T12:00:00Z")', "now()", "$t"],
 }
 _ITEMS = {"[String]": ['"a"', "$s"], "[I64]": ["3", "$i", "1.5"]}
-_PARAMS = "$s: String, $n: String?, $i: I64, $f: F64, $b: Bool?, $d: Date, $t: DateTime, $v: Vector(8)"
+_PARAMS = (
+    "$s: String, $n: String?, $i: I64, $f: F64, $b: Bool?, $d: Date, $t: DateTime, $v: Vector(8)"
+)
 
 
 class _Pattern:
@@ -1225,7 +1415,9 @@ class _Pattern:
         if papers:
             name = self.draw(st.sampled_from(papers))
             call = self.draw(st.sampled_from(["search", "match_text", "fuzzy"]))
-            self.lines.append(f'{call}(${name}.title, {self.draw(st.sampled_from(["$s", chr(34) * 2]))})')
+            self.lines.append(
+                f"{call}(${name}.title, {self.draw(st.sampled_from(['$s', chr(34) * 2]))})"
+            )
 
     def negation(self) -> None:
         if not self.bound or self.depth >= 3:

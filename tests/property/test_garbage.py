@@ -12,7 +12,13 @@ from omnigraph.errors import CompilerError, Diagnostic, OmniError
 from omnigraph.query import compile_file, lint_queries
 from omnigraph.schema import compile_schema, compile_schema_file
 from omnigraph.syntax import SourceText
-from property.strategies import QUERY_TOKENS, SCHEMA_TOKENS, mutated_texts, token_soups
+from property.strategies import (
+    QUERY_TOKENS,
+    SCHEMA_TOKENS,
+    attempt,
+    mutated_texts,
+    token_soups,
+)
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 READING = compile_schema_file(GOLDEN / "reading.pg").catalog
@@ -21,7 +27,7 @@ GOOD_SCHEMAS = [
     (GOLDEN / "reading.pg").read_text(encoding="utf-8"),
     'interface I { x: String @embed(y) }\nnode N @rename_from("M") implements I { y: [F32]? }\n'
     'edge E: N -> N @card(0..3) @description("d\\n") { p: enum(a-b, 1c) @unique(src, p) }',
-    "node A { x: I32 @key y: Vector(3)? @range(x, -1.5..) @check(z, \"^a\") z: String }",
+    'node A { x: I32 @key y: Vector(3)? @range(x, -1.5..) @check(z, "^a") z: String }',
 ]
 GOOD_QUERIES = [
     """query hybrid($text: String, $v: Vector(8)) @description("d") {
@@ -56,26 +62,23 @@ def _check_place(found: Diagnostic, text: str) -> None:
     assert found.render().count("\n") <= 3
 
 
-def _compile_schema(text: str) -> None:
-    try:
-        compile_schema(text)
-    except CompilerError as failure:
+def _check_failure(failure: OmniError | None, text: str) -> None:
+    if failure is not None:
+        assert failure.message
+    if isinstance(failure, CompilerError):
         for found in failure.diagnostics:
             _check_place(found, text)
-    except OmniError as failure:
-        assert failure.message
+
+
+def _compile_schema(text: str) -> None:
+    _, failure = attempt(OmniError, compile_schema, text)
+    _check_failure(failure, text)
 
 
 def _compile_queries(text: str) -> None:
-    failed = True
-    try:
-        compile_file(text, READING)
-        failed = False
-    except CompilerError as failure:
-        for found in failure.diagnostics:
-            _check_place(found, text)
-    except OmniError as failure:
-        assert failure.message
+    _, failure = attempt(OmniError, compile_file, text, READING)
+    _check_failure(failure, text)
+    failed = failure is not None
     report = lint_queries(SourceText(text), READING, "reading.pg")
     assert bool(report.errors) is failed
     for result in report.results:
@@ -144,13 +147,54 @@ def test_soup_inside_the_braces_of_a_query_gives_typed_errors_only(match, result
 
 _EXPRESSIONS = st.recursive(
     st.sampled_from(
-        '$p $q $e $_ $x $v $p.year $p.vec $p.scan $p.title $p.topics $e.weight $e.proof $x.a nope '
-        '1 2.5 true "a" [] [1] ["a",1] [[1]] [now()] n'.split()
+        [
+            "$p",
+            "$q",
+            "$e",
+            "$_",
+            "$x",
+            "$v",
+            "$p.year",
+            "$p.vec",
+            "$p.scan",
+            "$p.title",
+            "$p.topics",
+            "$e.weight",
+            "$e.proof",
+            "$x.a",
+            "nope",
+            "1",
+            "2.5",
+            "true",
+            '"a"',
+            "[]",
+            "[1]",
+            '["a",1]',
+            "[[1]]",
+            "[now()]",
+            "n",
+        ]
     ),
     lambda inner: st.builds(
         lambda name, parts: f"{name}({', '.join(parts)})",
         st.sampled_from(
-            "now date datetime count sum avg min max search fuzzy match_text nearest bm25 rrf f".split()
+            [
+                "now",
+                "date",
+                "datetime",
+                "count",
+                "sum",
+                "avg",
+                "min",
+                "max",
+                "search",
+                "fuzzy",
+                "match_text",
+                "nearest",
+                "bm25",
+                "rrf",
+                "f",
+            ]
         ),
         st.lists(inner, max_size=3),
     ),
@@ -176,16 +220,67 @@ def test_any_expression_anywhere_gives_typed_errors_only(parts, operator, limit)
 
 
 _VALUES = st.sampled_from(
-    '1 0 2.5 99999999999999999999 true "a" "accepted" "2024-05-01" [] [1] ["a"] [true,1] [[1]] $x $y $z '
-    'now() now(1) date("2024-05-01") date("x") datetime("2024-05-01T00:00:00Z") [date("2024-05-01")] '
-    "[1,2,3,4,5,6,7,8] f() count($x)".split()
+    [
+        "1",
+        "0",
+        "2.5",
+        "99999999999999999999",
+        "true",
+        '"a"',
+        '"accepted"',
+        '"2024-05-01"',
+        "[]",
+        "[1]",
+        '["a"]',
+        "[true,1]",
+        "[[1]]",
+        "$x",
+        "$y",
+        "$z",
+        "now()",
+        "now(1)",
+        'date("2024-05-01")',
+        'date("x")',
+        'datetime("2024-05-01T00:00:00Z")',
+        '[date("2024-05-01")]',
+        "[1,2,3,4,5,6,7,8]",
+        "f()",
+        "count($x)",
+    ]
 )
 _COLUMNS = st.sampled_from(
-    "doi title abstract year pages score open stage topics counts released submitted scan vec from to "
-    "position context weight proof nope id src".split()
+    [
+        "doi",
+        "title",
+        "abstract",
+        "year",
+        "pages",
+        "score",
+        "open",
+        "stage",
+        "topics",
+        "counts",
+        "released",
+        "submitted",
+        "scan",
+        "vec",
+        "from",
+        "to",
+        "position",
+        "context",
+        "weight",
+        "proof",
+        "nope",
+        "id",
+        "src",
+    ]
 )
-_TYPES = st.sampled_from("Paper Venue Author Wrote Cites AppearsAt Titled Nope".split())
-_ASSIGNS = st.lists(st.builds("{}: {}".format, _COLUMNS, _VALUES), min_size=1, max_size=4).map(" ".join)
+_TYPES = st.sampled_from(
+    ["Paper", "Venue", "Author", "Wrote", "Cites", "AppearsAt", "Titled", "Nope"]
+)
+_ASSIGNS = st.lists(st.builds("{}: {}".format, _COLUMNS, _VALUES), min_size=1, max_size=4).map(
+    " ".join
+)
 _WHERES = st.builds("{} {} {}".format, _COLUMNS, st.sampled_from(["=", "<", "!="]), _VALUES)
 _STATEMENTS = st.one_of(
     st.builds("insert {} {{ {} }}".format, _TYPES, _ASSIGNS),
@@ -201,18 +296,61 @@ def test_any_mutation_gives_typed_errors_only(statements) -> None:
 
 
 _MARKS = st.sampled_from(
-    '@key @unique @index @embed @embed(a) @embed("a",model="m") @embed(1) @description("d") @description '
-    '@instruction("i") @rename_from("a") @rename_from @x @x(1) @x("a") @x(1,k=2) @x(a,b) @unique(a) '
-    "@key(a,b) @index(a,a) @range(a,0..1) @range(b,2..1) @check(a,\"[\") @check(b,\"a\") @card(0..1) "
-    "@unique(src,dst) @key(1)".split()
+    [
+        "@key",
+        "@unique",
+        "@index",
+        "@embed",
+        "@embed(a)",
+        '@embed("a",model="m")',
+        "@embed(1)",
+        '@description("d")',
+        "@description",
+        '@instruction("i")',
+        '@rename_from("a")',
+        "@rename_from",
+        "@x",
+        "@x(1)",
+        '@y("a")',
+        "@z(1,k=2)",
+        "@x(a,b)",
+        "@unique(a)",
+        "@key(a,b)",
+        "@index(a,a)",
+        "@range(a,0..1)",
+        "@range(b,2..1)",
+        '@check(a,"[")',
+        '@check(b,"a")',
+        "@card(0..1)",
+        "@unique(src,dst)",
+        "@key(1)",
+    ]
 )
 _TYPE_TEXTS = st.sampled_from(
-    "String String? I32 F64? Bool Date Blob Blob? [String] [Blob] [I32]? enum(a,b) enum(a,a) Vector(3) "
-    "Vector(0) Vector(9999999999)? Nope nope".split()
+    [
+        "String",
+        "String?",
+        "I32",
+        "F64?",
+        "Bool",
+        "Date",
+        "Blob",
+        "Blob?",
+        "[String]",
+        "[Blob]",
+        "[I32]?",
+        "enum(a,b)",
+        "enum(a,a)",
+        "Vector(3)",
+        "Vector(0)",
+        "Vector(9999999999)?",
+        "Nope",
+        "nope",
+    ]
 )
 _PROPERTIES = st.builds(
     lambda name, type_, marks: f"{name}: {type_} {' '.join(marks)}",
-    st.sampled_from("a b c id src _rowid".split()),
+    st.sampled_from(["a", "b", "c", "id", "src", "_rowid"]),
     _TYPE_TEXTS,
     st.lists(_MARKS, max_size=2),
 )

@@ -31,32 +31,35 @@ def _queries(text: str):
     return parse_queries(SourceText(text))
 
 
+#: Tokens that the law below follows with spaces only: comments behind them have tests of their own.
+_COMMENTED_APART = ("enum", "Vector", "@key", "@unique", "@index")
+
+
 def _respaced(draw: st.DrawFn, text: str) -> str:
     """The same tokens with other invisible text between them."""
     result = draw(st.just("") | gaps)
     for token in tokens_of(text):
         result += token
-        # `enum` and `Vector` take only spaces here; comments behind them have tests of their own.
-        result += draw(spaces if token in ("enum", "Vector") else gaps)
+        result += draw(spaces if token in _COMMENTED_APART else gaps)
     return result
 
 
 respaced = st.composite(_respaced)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(schema_trees)
 def test_a_printed_schema_parses_to_the_same_tree(tree) -> None:
     assert _schema(print_schema(tree)) == tree
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(query_trees)
 def test_a_printed_query_file_parses_to_the_same_tree(tree) -> None:
     assert _queries(print_queries(tree)) == tree
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(schema_trees)
 def test_printing_a_parsed_schema_again_changes_nothing(tree) -> None:
     text = print_schema(tree)
@@ -104,7 +107,40 @@ def test_a_comment_may_stand_before_the_parenthesis_of_a_vector_parameter(commen
     assert _queries(f"query q($v: Vector{comment}(8)) {body}") == expected
 
 
-@settings(max_examples=60)
+@pytest.mark.parametrize("mark", ["key", "unique", "index"])
+@settings(max_examples=40)
+@given(comment=comments)
+def test_a_comment_may_stand_between_a_constraint_and_its_members(mark, comment) -> None:
+    expected = _schema(f"node A {{ x: String @{mark}(x) }}")
+    assert _schema(f"node A {{ x: String @{mark}{comment}(x) }}") == expected
+
+
+@pytest.mark.parametrize("mark", ["key", "x"])
+@pytest.mark.parametrize(
+    "comment",
+    ["// the id (normalised)\n", "/* (a, b) */", "// a\n// (b)\n", "/**/ // (\n", "//(\n"],
+)
+def test_a_parenthesis_in_a_comment_behind_an_annotation_is_no_argument(mark, comment) -> None:
+    expected = _schema(f"node A {{ x: String @{mark} y: I32 }}")
+    assert _schema(f"node A {{ x: String @{mark} {comment} y: I32 }}") == expected
+
+
+_RULERS = {
+    "slashes": "/" * 80 + "\n",
+    "openings": "// " * 40 + "\n",
+    "blocks": "/**/" * 40,
+    "lines": "// =\n" * 2000,
+}
+
+
+@pytest.mark.timeout(10, func_only=True)
+@pytest.mark.parametrize("ruler", _RULERS.values(), ids=_RULERS)
+def test_a_ruler_of_comments_behind_a_constraint_word_costs_nothing(ruler) -> None:
+    expected = _schema("node A { x: String @key y: I32 }")
+    assert _schema(f"node A {{ x: String @key {ruler} y: I32 }}") == expected
+
+
+@settings(max_examples=40)
 @given(valid_schemas())
 def test_every_valid_schema_compiles_again_from_its_print_to_the_same_shape(tree) -> None:
     first = compile_schema(print_schema(tree))
@@ -132,10 +168,21 @@ def test_implements_is_a_whole_word() -> None:
         _schema("interface B {} node A implementsB {}")
 
 
-@pytest.mark.parametrize("word", ["node", "edge", "interface", "implements", "enum", "true", "false"])
+@pytest.mark.parametrize(
+    "word", ["node", "edge", "interface", "implements", "enum", "true", "false"]
+)
 def test_a_property_may_be_called_like_a_keyword_wherever_it_is_named(word) -> None:
     schema = compile_schema(f"node A {{ {word}: I32  @range({word}, 0..9)  @index({word}) }}")
     assert schema.catalog.nodes["A"].indexes[0].members == (word,)
+
+
+@pytest.mark.parametrize(
+    "word", ["node", "edge", "interface", "implements", "enum", "true", "false"]
+)
+@pytest.mark.parametrize("mark", ["", "?", " @index", ' @x("a")', " @unique(a)"])
+def test_a_property_behind_another_may_be_called_like_a_keyword(word, mark) -> None:
+    schema = compile_schema(f"node A {{ a: String{mark} {word}: I32 }}")
+    assert list(schema.catalog.nodes["A"].properties) == ["a", word]
 
 
 @pytest.mark.parametrize("word", QUERY_WORDS)

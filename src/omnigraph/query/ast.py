@@ -5,7 +5,7 @@ Spans never take part in equality, so two trees are equal when their texts mean 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -31,13 +31,24 @@ class Operator(StrEnum):
 # ---- values and expressions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Literal_:
     """A string, number or boolean. Numbers keep their spelling in `text`."""
 
     value: str | int | float | bool
-    text: str = field(compare=False)
+    text: str
     span: Span = span_field()
+
+    @property
+    def meaning(self) -> tuple[str, str | int | float | bool]:
+        """What the literal says; `1`, `1.0` and `true` are three different things."""
+        return type(self.value).__name__, self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal_) and self.meaning == other.meaning
+
+    def __hash__(self) -> int:
+        return hash(self.meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +203,21 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """`limit n`."""
+
+    count: int
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class ReadBody:
     """`match { … } return { … } order { … } limit n`."""
 
     clauses: tuple[Clause, ...]
     projections: tuple[Projection, ...]
     order: tuple[Sort, ...]
-    limit: int | None
+    limit: Limit | None
 
 
 # ---- mutations

@@ -11,10 +11,11 @@ from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionEr
 from omnigraph.query import ast, ir
 from omnigraph.query.descriptor import Operation, describe
 from omnigraph.query.parser import SYNTAX_ERROR, parse_queries
-from omnigraph.query.typecheck import check_query
+from omnigraph.query.typecheck import check_query, is_mixed
 from omnigraph.syntax import Findings, SourceText, did_you_mean, read_source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from omnigraph.schema import Catalog
@@ -52,7 +53,7 @@ def compile_file(source: SourceText | str, catalog: Catalog) -> tuple[CompiledQu
     source = _as_source(source)
     tree = parse_queries(source)
     findings = Findings(source)
-    _check_names(tree, findings)
+    check_names(tree, findings)
     compiled = [_compile(query, catalog, findings) for query in tree.queries]
     _raise_findings(findings, tree)
     return tuple(query for query in compiled if query is not None)
@@ -73,7 +74,8 @@ def compile_query(
     source = _as_source(source)
     tree = parse_queries(source)
     findings = Findings(source)
-    _check_names(tree, findings)
+    check_names(tree, findings)
+    findings.raise_errors()
     query = _select(tree, name, source)
     compiled = _compile(query, catalog, findings)
     _raise_findings(findings, ast.QueryFile((query,)))
@@ -143,11 +145,18 @@ def _compile(query: ast.Query, catalog: Catalog, findings: Findings) -> Compiled
     )
 
 
-def _check_names(tree: ast.QueryFile, findings: Findings) -> None:
+def check_names(tree: ast.QueryFile, findings: Findings) -> None:
+    """Record every query that has the name of an earlier one (Q101)."""
+    for query in repeated_queries(tree):
+        findings.error("Q101", query.name_span, f"query `{query.name}` is declared twice")
+
+
+def repeated_queries(tree: ast.QueryFile) -> Iterator[ast.Query]:
+    """The queries that have the name of an earlier one."""
     seen: set[str] = set()
     for query in tree.queries:
         if query.name in seen:
-            findings.error("Q101", query.name_span, f"query `{query.name}` is declared twice")
+            yield query
         seen.add(query.name)
 
 
@@ -172,7 +181,7 @@ def _select(tree: ast.QueryFile, name: str | None, source: SourceText) -> ast.Qu
 
 def _raise_findings(findings: Findings, tree: ast.QueryFile) -> None:
     errors = findings.errors
-    if errors and all(error.code == "D2" for error in errors) and len(tree.queries) == 1:
-        raise MixedMutationError(tree.queries[0].name)
+    if errors and all(error.code == "D2" for error in errors):
+        raise MixedMutationError(next(query.name for query in tree.queries if is_mixed(query)))
     if errors:
         raise CompilerError(errors)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import CompilerError, Diagnostic, Severity
 from omnigraph.query import ast, ir
+from omnigraph.query.compiler import repeated_queries
 from omnigraph.query.descriptor import Operation, describe
 from omnigraph.query.parser import SYNTAX_ERROR, parse_queries
 from omnigraph.query.typecheck import check_query
@@ -153,7 +154,11 @@ def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> Li
             findings=tuple(_syntax_finding(item) for item in failure.diagnostics),
         )
     judged = [_judge(query, source, catalog) for query in tree.queries]
-    findings = [*_repeated_names(tree), *_parameterless(judged), *_never_updated(judged, catalog)]
+    findings = [
+        *_repeated_names(tree, source),
+        *_parameterless(judged),
+        *_never_updated(judged, catalog),
+    ]
     return LintReport(
         schema_source=schema_source,
         query_path=source.name,
@@ -188,15 +193,16 @@ def _syntax_finding(diagnostic: Diagnostic) -> Finding:
     )
 
 
-def _repeated_names(tree: ast.QueryFile) -> Iterator[Finding]:
-    seen: set[str] = set()
-    for query in tree.queries:
-        if query.name in seen:
-            message = f"query `{query.name}` is declared twice"
-            yield Finding(
-                severity=Severity.ERROR, code="Q101", message=message, query_names=(query.name,)
-            )
-        seen.add(query.name)
+def _repeated_names(tree: ast.QueryFile, source: SourceText) -> Iterator[Finding]:
+    for query in repeated_queries(tree):
+        message = f"query `{query.name}` is declared twice"
+        yield Finding(
+            severity=Severity.ERROR,
+            code="Q101",
+            message=message,
+            query_names=(query.name,),
+            diagnostic=source.diagnostic("Q101", query.name_span, message),
+        )
 
 
 def _parameterless(judged: Iterable[tuple[QueryResult, object]]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
@@ -82,7 +83,7 @@ def _insert_node(context: Context, statement: ast.Insert, node: NodeDef) -> ir.I
     columns = _columns(node)
     assigned = _assignments(context, statement.assignments, columns, node.name)
     required = [name for name, type_ in columns.items() if not type_.nullable]
-    _check_required(context, statement, required)
+    _check_required(context, statement, columns, required)
     values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
     return ir.InsertNode(node.name, values)
 
@@ -92,7 +93,7 @@ def _insert_edge(context: Context, statement: ast.Insert, edge: EdgeDef) -> ir.I
     ends = dict.fromkeys(_ENDS, _STRING)
     assigned = _assignments(context, statement.assignments, columns | ends, edge.name)
     required = [*_ENDS, *(name for name, type_ in columns.items() if not type_.nullable)]
-    _check_required(context, statement, required)
+    _check_required(context, statement, (*columns, *ends), required)
     source, target = assigned.pop("from", None), assigned.pop("to", None)
     if source is None or target is None:
         return None
@@ -116,9 +117,20 @@ def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.Update
     return None if predicate is None else ir.UpdateNode(node.name, values, predicate)
 
 
-def _check_required(context: Context, statement: ast.Insert, required: Iterable[str]) -> None:
+def _check_required(
+    context: Context,
+    statement: ast.Insert,
+    columns: Iterable[str],
+    required: Iterable[str],
+) -> None:
     assigned = {assignment.property for assignment in statement.assignments}
-    missing = [f"`{name}`" for name in required if name not in assigned]
+    unknown = assigned - set(columns)
+    missing = [
+        f"`{name}`"
+        for name in required
+        # An unknown property that is nearly this one is reported already, and is probably meant to be it.
+        if name not in assigned and not get_close_matches(name, unknown, n=1)
+    ]
     if missing:
         message = f"insert of `{statement.type_name}` lacks {', '.join(missing)}"
         context.error("T12", statement.type_span, message)

@@ -72,11 +72,14 @@ _PHRASES = {
 }
 
 _GROUPS = {
+    frozenset({"NAME", "INSERT", "UPDATE", "DELETE"}): "a name",
     frozenset({"STRING", "FLOAT", "INT", "TRUE", "FALSE", "LSQB"}): "a literal",
     frozenset(
         {"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN", "CONTAINS", "STARTS_WITH"}
     ): "an operator such as `=`",
     frozenset({"EQ", "NE", "GE", "LE", "MORETHAN", "LESSTHAN"}): "a comparison such as `=`",
+    # Edge words may be any word.
+    frozenset({"NAME", "TRUE", "FALSE"}): "a name",
 }
 
 
@@ -109,38 +112,70 @@ def _grammar() -> DeclarationGrammar[ast.Query]:
     )
 
 
-_ADVICE = {
-    "-": "there are no negative literals: pass the number as a parameter",
+_NO_NEGATIVES = "there are no negative literals: pass the number as a parameter"
+_NO_NULL = "there is no null literal: pass null through a nullable parameter"
+
+#: Words that other languages have, found where this one stopped understanding.
+_FOUND = {
+    "-": _NO_NEGATIVES,
     "#": "comments begin with `//`",
     "'": 'strings are written with double quotes: "…"',
-    "or": "there is no `or`: run two queries, or turn the condition into a list parameter",
-    "and": "there is no `and`: conditions that stand one after the other all have to hold",
     "offset": "there is no `offset`: filter on the last value of the previous page instead",
     "mutation": "there is no `mutation`: a query that inserts, updates or deletes is one",
-    "optional": "there is no `optional`: run a second query for what may be missing",
-    "==": "equality is written `=`",
     "*": "count a variable instead: `count($p)`",
-    "enum": "parameters of an enum property are String",
+    "order": "the order is match, return, order, limit",
+    "return": "the order is match, return, order, limit",
 }
+
+#: What the text before the mistake ends with, and what it was probably meant to be.
+_BEFORE = (
+    (r"\bor", "there is no `or`: run two queries, or turn the condition into a list parameter"),
+    (r"\band", "there is no `and`: conditions that stand one after the other all have to hold"),
+    (r"\boptional", "there is no `optional`: run a second query for what may be missing"),
+    (r"\benum", "a parameter for an enum property is a String"),
+    (r"\bnull", _NO_NULL),
+)
 
 
 def _advise(found: str, before: str) -> str | None:
-    if found in _ADVICE:
-        return _ADVICE[found]
-    if found.startswith("$") and re.search(r"\blimit$", before):
-        return "a limit is a number, not a parameter"
-    if re.match(r"[A-Z]", found) and re.search(r"[$<:]\s*\w*$", before) and found[0].isupper():
-        return f"the word of an edge begins in lower case: `{found[0].lower()}{found[1:]}`"
-    if re.match(r"[0-9]+[A-Za-z_]", found):
-        return "numbers have no exponent and no suffix"
-    if re.match(r"[0-9]", found) and before.endswith("-"):
-        return _ADVICE["-"]
+    if found.startswith("-") or found[:1].isdigit():
+        return _number_advice(found, before)
+    if found == "=" and before.endswith(("=", "<", ">")):
+        return "equality is written `=`"
     if found in ("contains", "starts_with") and re.search(r"\bwhere\s+\w+$", before):
         return "`where` compares with = != < <= > >= only"
+    if found == "and" and re.search(r"\bwhere\b[^{}]*$", before):
+        return "a `where` holds exactly one comparison"
+    if found == "null":
+        return _NO_NULL
+    if found in _FOUND:
+        return _FOUND[found]
+    if found.startswith("$") and re.search(r"\blimit$", before):
+        return "a limit is a number, not a parameter"
+    if found[:1].isupper():
+        return _case_advice(found, before)
     if found == "}" and before.endswith("{"):
         return "the braces may not be empty"
-    if found == "return" and re.search(r"\}\s*(order\s*\{[^}]*\}|limit\s+\d+)$", before):
-        return "the order is match, return, order, limit"
+    for ending, advice in _BEFORE:
+        if re.search(rf"{ending}$", before):
+            return advice
+    return None
+
+
+def _number_advice(found: str, before: str) -> str | None:
+    if found.startswith("-"):
+        return "a limit is 0 or more" if re.search(r"\blimit$", before) else _NO_NEGATIVES
+    if found.endswith("."):
+        return f"a float has digits on both sides of its point: `{found}0`"
+    return "numbers have no exponent and no suffix" if re.search("[A-Za-z_]", found) else None
+
+
+def _case_advice(found: str, before: str) -> str | None:
+    lowered = f"{found[0].lower()}{found[1:]}"
+    if re.search(r"\bquery$", before):
+        return f"the name of a query begins in lower case: `{lowered}`"
+    if re.search(r"\$\w+$|[<:]$", before) and not re.search(r":\s*\w+$", before):
+        return f"the word of an edge begins in lower case: `{lowered}`"
     return None
 
 
@@ -157,7 +192,7 @@ def _span(token: Token) -> Span:
 
 
 def _number(token: Token) -> int:
-    return int(token[:_MAX_DIGITS])
+    return int(token.lstrip("0")[:_MAX_DIGITS] or "0")
 
 
 def _variable(token: Token) -> ast.Variable:
@@ -204,9 +239,9 @@ class _Builder(Transformer[Any, Any]):
         return ast.ParamType("scalar", items[0].name, span=items[0].span)
 
     def read(self, items: list[Any]) -> ast.ReadBody:
-        limit: int | None = None
+        limit: ast.Limit | None = None
         order: tuple[ast.Sort, ...] = ()
-        if isinstance(items[-1], int):
+        if isinstance(items[-1], ast.Limit):
             limit = items.pop()
         if isinstance(items[-1], tuple):
             order = items.pop()
@@ -223,8 +258,8 @@ class _Builder(Transformer[Any, Any]):
     def order(self, items: list[Any]) -> tuple[ast.Sort, ...]:
         return tuple(items[1:])
 
-    def limit(self, items: list[Token]) -> int:
-        return _number(items[1])
+    def limit(self, items: list[Token]) -> ast.Limit:
+        return ast.Limit(_number(items[1]), _span(items[1]))
 
     def negation(self, items: list[Any]) -> ast.Negation:
         keyword, *clauses, close = items

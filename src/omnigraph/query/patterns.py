@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from omnigraph.types import BaseType, PropertyType
 
 
+_MAX_HOPS = 2**63 - 1
+_WORD_OPERATORS = ("contains", "starts_with")
+
+
 def check_pattern(context: Context, clauses: Iterable[ast.Clause], scope: Scope) -> CheckedPattern:
     """Resolve one block; `scope` gains its variables.
 
@@ -81,6 +85,7 @@ def _bind(context: Context, scope: Scope, pattern: CheckedPattern, binding: ast.
         case NodeVariable(other) if other and definition and other.name != definition.name:
             message = f"`${name}` is bound to `{other.name}` and cannot be `{definition.name}` too"
             context.error("Q106", binding.variable.span, message)
+            scope.bound[name] = NodeVariable(None)
             return name
         case NodeVariable(other) if other is not None:
             return name
@@ -126,20 +131,32 @@ def _check_traversals(
         if not isinstance(clause, ast.Traversal):
             continue
         edge = _edge_of(context, clause)
+        if edge is None:
+            # Unknown edge: its variables are bound, but nothing is known about them.
+            for variable in (clause.left, clause.right):
+                scope.bound.setdefault(variable.name, NodeVariable(None))
+            if clause.edge is not None:
+                scope.bound.setdefault(clause.edge.name, EdgeVariable(None))
+            continue
         left, right = (_end_name(context, scope, end) for end in (clause.left, clause.right))
         _bind_edge(context, scope, clause, edge)
-        if edge is None:
-            # Unknown edge: its ends are bound, but nothing is known about them.
-            for name in (left, right):
-                scope.bound.setdefault(name, NodeVariable(None))
-        else:
-            resolvable.append(_Resolvable(clause, edge, left, right))
+        resolvable.append(_Resolvable(clause, edge, left, right))
     for item in in_known_order(resolvable, scope.bound):
         _resolve_traversal(context, scope, pattern, item)
 
 
 def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
-    edge = context.catalog.edge(clause.hop.edge_word)
+    word = clause.hop.edge_word
+    ends = (clause.left.name, clause.right.name)
+    if word == "not":
+        context.error("Q000", clause.hop.span, "`not` is no edge word", "write `not { … }`")
+        return None
+    edge = context.catalog.edge(word)
+    if edge is None and word in _WORD_OPERATORS and all(end in context.params for end in ends):
+        message = f"`{word}` between two variables is a traversal, and both of these are parameters"
+        hint = f"compare a property: `$p.name {word} $text`"
+        context.error("Q104", clause.span, message, hint)
+        return None
     if edge is None:
         words = [name[0].lower() + name[1:] for name in context.catalog.edges]
         message = f"there is no edge `{clause.hop.edge_word}`"
@@ -160,6 +177,7 @@ def _end_name(context: Context, scope: Scope, end: ast.Variable) -> str:
         message = f"`${end.name}` is a parameter, the ends of a traversal are variables"
         hint = f"bind a node first, for example `$n: Type {{ key: ${end.name} }}`"
         context.error("Q104", end.span, message, hint)
+        scope.bound[end.name] = NodeVariable(None)
         return context.hidden_variable()
     if isinstance(scope.bound.get(end.name), EdgeVariable):
         message = f"`${end.name}` is an edge and cannot be an end of a traversal"
@@ -168,7 +186,7 @@ def _end_name(context: Context, scope: Scope, end: ast.Variable) -> str:
     return end.name
 
 
-def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: EdgeDef | None) -> None:
+def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: EdgeDef) -> None:
     variable = clause.edge
     if variable is None or variable.name == ast.ANONYMOUS:
         return
@@ -182,8 +200,10 @@ def _bind_edge(context: Context, scope: Scope, clause: ast.Traversal, edge: Edge
         )
     elif name in scope.bound:
         context.error("T23", variable.span, f"`${name}` is bound already")
+        scope.bound[name] = NodeVariable(None)
     elif name in context.params:
         context.error("Q104", variable.span, f"`${name}` is a parameter and a variable at once")
+        scope.bound[name] = EdgeVariable(None)
     else:
         scope.bound[name] = EdgeVariable(edge)
 
@@ -197,6 +217,9 @@ def _resolve_traversal(
     clause, edge, left, right = item.clause, item.edge, item.left, item.right
     types = [_node_type(scope, name) for name in (left, right)]
     forward = _direction(edge, types[0], types[1])
+    if left == right and edge.source != edge.target:
+        forward = None
+        types = [types[0] or edge.source] * 2
     if forward is None:
         _report_endpoint(context, clause, edge, types)
         forward = True
@@ -261,6 +284,8 @@ def _bounds(context: Context, clause: ast.Traversal) -> tuple[int, int]:
         context.error("T15", bounds.span, message, f"write `{{{bounds.low},5}}` for up to 5 hops")
     elif bounds.low < 1:
         context.error("T15", bounds.span, "a traversal has at least 1 hop")
+    elif bounds.high > _MAX_HOPS:
+        context.error("T15", bounds.span, "so many hops are beyond 64 bits")
     elif bounds.high < bounds.low:
         message = f"the maximum {bounds.high} is below the minimum {bounds.low}"
         context.error("T15", bounds.span, message)
@@ -379,7 +404,8 @@ def _report_incomparable(
 ) -> None:
     message = f"`{clause.operator}` cannot compare {left.type} with {right.type}"
     hint = moment_hint(left.type.base, right) or moment_hint(right.type.base, left)
-    if hint is None and isinstance(left.type.base, ListType):
+    is_membership = clause.operator is ast.Operator.CONTAINS
+    if hint is None and isinstance(left.type.base, ListType) and not is_membership:
         hint = "test membership with `contains`"
     context.error("T7", clause.span, message, hint)
 
@@ -392,10 +418,12 @@ def _check_negation(
 ) -> None:
     mentioned = set(_variables(clause.clauses))
     outer = tuple(name for name in scope.bound if name in mentioned)
-    if not outer:
+    before = context.findings.error_count
+    inner = check_pattern(context, clause.clauses, scope.child())
+    if not outer and context.findings.error_count == before:
+        # After another finding inside it stays silent: a misspelt outer variable looks the same.
         message = "`not` mentions no variable from outside, so it says nothing about the rows"
         context.error("T9", clause.span, message, "use a variable of the surrounding match in it")
-    inner = check_pattern(context, clause.clauses, scope.child())
     inner.outer = outer
     pattern.negations.append(inner)
 

@@ -54,7 +54,7 @@ def _read(body: ast.ReadBody) -> Iterator[str]:
     if body.order:
         yield f"{_INDENT}order {{ {', '.join(map(_sort, body.order))} }}"
     if body.limit is not None:
-        yield f"{_INDENT}limit {body.limit}"
+        yield f"{_INDENT}limit {body.limit.count}"
 
 
 def _clauses(clauses: Iterable[ast.Clause], depth: int) -> Iterator[str]:

@@ -38,20 +38,19 @@ class CheckedResult:
     limit: int | None
 
 
-def check_result(
-    context: Context, scope: Scope, query: ast.Query, body: ast.ReadBody
-) -> CheckedResult:
+def check_result(context: Context, scope: Scope, body: ast.ReadBody) -> CheckedResult:
     """Resolve everything behind `match`."""
     rank_key = _rank_key(body)
     # Ranking problems come first: a wrong order key would otherwise hide behind its projection.
-    _check_ranking(context, query, body, rank_key)
+    _check_ranking(context, body, rank_key)
     columns = [_projection(context, scope, item, rank_key) for item in body.projections]
     _check_columns(context, body)
     grouped = any(_is_call(item.expression, AGGREGATES) for item in body.projections)
     if grouped:
-        _check_grouping(context, body)
-    if body.limit is not None and body.limit > _MAX_LIMIT:
-        context.error("Q109", query.name_span, f"the limit {body.limit} is beyond 64 bits")
+        _check_grouping(context, scope, body)
+    if body.limit is not None and body.limit.count > _MAX_LIMIT:
+        message = f"the limit {body.limit.count} is beyond 64 bits"
+        context.error("Q109", body.limit.span, message)
     known = {column.name: column for column in columns if column is not None}
     keys = [
         _order_key(context, scope, sort, body, known, grouped=grouped)
@@ -63,7 +62,7 @@ def check_result(
         grouped=grouped,
         rank=rank(context, scope, rank_key) if rank_key is not None else None,
         order=tuple(key for key in keys if key is not None),
-        limit=body.limit,
+        limit=None if body.limit is None else body.limit.count,
     )
 
 
@@ -101,35 +100,52 @@ def _rank_key(body: ast.ReadBody) -> ast.Call | None:
     return None
 
 
-def _check_ranking(
-    context: Context, query: ast.Query, body: ast.ReadBody, rank_key: ast.Call | None
-) -> None:
+def _check_ranking(context: Context, body: ast.ReadBody, rank_key: ast.Call | None) -> None:
+    if rank_key is not None:
+        _check_rank_limit(context, body, rank_key)
+    _check_nearest_alone(context, body, rank_key)
     if rank_key is None:
         return
     first = body.order[0]
+    # Written out, `nearest` takes no direction at all; under an alias `asc` says what happens anyway.
+    is_directed = first.direction is not None and (
+        first.expression is rank_key or first.direction == "desc"
+    )
+    if rank_key.function == "nearest" and is_directed:
+        message = "`nearest` takes no direction: the nearest come first"
+        context.error("Q113", first.span, message)
     if any(_is_call(item.expression, AGGREGATES) for item in body.projections):
         message = (
             f"`{rank_key.function}` ranks entities and cannot order the groups of an aggregate"
         )
         context.error("Q113", first.span, message)
-    if rank_key.function == "rrf" and body.limit is None:
+
+
+def _check_rank_limit(context: Context, body: ast.ReadBody, rank_key: ast.Call) -> None:
+    if body.limit is not None:
+        return
+    first = body.order[0]
+    if rank_key.function == "rrf":
         message = "`rrf` needs a `limit`: it fuses the best entities of two rankings"
         context.error("T21", first.span, message)
-    if rank_key.function == "nearest" and body.limit is None:
-        context.error(
-            "T17", first.span, "`nearest` needs a `limit`: every vector is near to some degree"
-        )
-    if rank_key.function == "nearest":
-        for sort in body.order[1:]:
-            if isinstance(sort.expression, ast.Alias):
-                context.error(
-                    "T18", sort.span, "`nearest` cannot be combined with a column as order key"
-                )
-        if first.direction is not None and (
-            first.expression is rank_key or first.direction == "desc"
-        ):
-            message = "`nearest` takes no direction: the nearest come first"
-            context.error("Q113", first.span, message)
+    elif rank_key.function == "nearest":
+        message = "`nearest` needs a `limit`: every vector is near to some degree"
+        context.error("T17", first.span, message)
+
+
+def _check_nearest_alone(context: Context, body: ast.ReadBody, rank_key: ast.Call | None) -> None:
+    """T18: `nearest` and a column are never order keys together."""
+    has_nearest = (rank_key is not None and rank_key.function == "nearest") or any(
+        _is_call(sort.expression, frozenset({"nearest"})) for sort in body.order
+    )
+    aliases = [sort for sort in body.order if isinstance(sort.expression, ast.Alias)]
+    if rank_key is not None and aliases and aliases[0] is body.order[0]:
+        # The first key is the ranking itself, under the name of its column.
+        aliases = aliases[1:]
+    if has_nearest:
+        for sort in aliases:
+            message = "`nearest` cannot be combined with a column as order key"
+            context.error("T18", sort.span, message)
 
 
 def _projection(
@@ -167,7 +183,7 @@ def _value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Ope
         case ast.Literal_() | ast.ListLiteral():
             return literal(context, expression)
         case ast.Alias(name):
-            context.error("Q117", expression.span, f"the column `{name}` cannot be returned again")
+            _report_word(context, expression, name)
             return None
         case ast.Call(function) if function in TEXT_FUNCTIONS:
             message = f"`{function}` is a condition: it belongs into `match`"
@@ -175,6 +191,14 @@ def _value(context: Context, scope: Scope, expression: ast.Expression) -> ir.Ope
             return None
         case ast.Call():
             return value_call(context, expression)
+
+
+def _report_word(context: Context, expression: ast.Alias, name: str) -> None:
+    hint = f"write the variable too: `$p.{name}`"
+    if name == "distinct":
+        hint = "there is no `distinct`: group with an aggregate, for example `count($p)`"
+    message = f"`{name}` is no value: properties are written with their variable"
+    context.error("Q117", expression.span, message, hint)
 
 
 def _aggregate(
@@ -221,18 +245,22 @@ def _check_columns(context: Context, body: ast.ReadBody) -> None:
     seen: set[str] = set()
     for projection in body.projections:
         name = column_name(projection)
+        if isinstance(projection.expression, ast.Alias):
+            # No value, and reported as such.
+            continue
         if name in seen:
             message = f"two columns are called `{name}`"
             context.error("Q114", projection.span, message, "name one of them with `as`")
         seen.add(name)
 
 
-def _check_grouping(context: Context, body: ast.ReadBody) -> None:
+def _check_grouping(context: Context, scope: Scope, body: ast.ReadBody) -> None:
     for projection in body.projections:
         expression = projection.expression
         if _is_call(expression, AGGREGATES | RANK_FUNCTIONS):
             continue
-        if not isinstance(expression, ast.PropertyAccess | ast.Variable):
+        is_parameter = isinstance(expression, ast.Variable) and expression.name not in scope.bound
+        if is_parameter or not isinstance(expression, ast.PropertyAccess | ast.Variable):
             message = "beside an aggregate only properties and variables can be returned"
             context.error("T9", projection.span, message)
 

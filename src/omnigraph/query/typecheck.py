@@ -48,8 +48,8 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.Qu
                 params=params,
                 statements=tuple(item for item in checked if item is not None),
             )
-            if findings.error_count == before:
-                _check_one_sided(context, query, statements)
+            if findings.error_count == before and is_mixed(query):
+                _report_mixed(context, query, statements)
     return result if findings.error_count == before else None
 
 
@@ -59,7 +59,7 @@ def _check_read(
     scope = Scope()
     before = context.findings.error_count
     pattern = check_pattern(context, body.clauses, scope)
-    result = check_result(context, scope, query, body)
+    result = check_result(context, scope, body)
     if context.findings.error_count > before:
         return None
     return ir.ReadIR(
@@ -124,12 +124,18 @@ def _check_notes(context: Context, query: ast.Query) -> None:
         seen.add(note.kind)
 
 
-def _check_one_sided(
+def is_mixed(query: ast.Query) -> bool:
+    """Whether a mutation both writes and deletes (D2)."""
+    if not isinstance(query.body, ast.MutationBody):
+        return False
+    deletes = {isinstance(statement, ast.Delete) for statement in query.body.statements}
+    return len(deletes) == 2
+
+
+def _report_mixed(
     context: Context, query: ast.Query, statements: tuple[ast.Statement, ...]
 ) -> None:
-    deletes = [isinstance(statement, ast.Delete) for statement in statements]
-    if any(deletes) and not all(deletes):
-        first = next(s for s, is_delete in zip(statements, deletes, strict=True) if is_delete)
-        message = f"mutation `{query.name}` mixes insert/update with delete"
-        hint = "split it: inserts and updates first, deletes second; or use a branch and merge it"
-        context.error("D2", first.span, message, hint)
+    first = next(statement for statement in statements if isinstance(statement, ast.Delete))
+    message = f"mutation `{query.name}` mixes insert/update with delete"
+    hint = "split it: inserts and updates first, deletes second; or use a branch and merge it"
+    context.error("D2", first.span, message, hint)

@@ -5,10 +5,14 @@ Spans never take part in equality, so two trees are equal when their texts mean 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from omnigraph.syntax import Span, span_field
+
+#: Longer digit strings are out of range for every number of the language.
+MAX_DIGITS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +23,30 @@ class Name:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """An argument: a literal, or a bare name when `bare` is set. Numbers keep their spelling in `text`."""
 
     value: str | int | float | bool
-    text: str = field(compare=False)
+    text: str
     bare: bool = False
     span: Span = span_field()
+
+    @property
+    def name(self) -> str:
+        """The property that the argument names, in a list of properties: `true` may be one."""
+        return self.text if isinstance(self.value, bool) else str(self.value)
+
+    @property
+    def meaning(self) -> tuple[str, str | int | float | bool, bool]:
+        """What the argument says; `1`, `1.0` and `true` are three different things."""
+        return type(self.value).__name__, self.value, self.bare
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.meaning == other.meaning
+
+    def __hash__(self) -> int:
+        return hash(self.meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +102,18 @@ class Number:
 
     @property
     def value(self) -> int | float:
-        """The number itself: an integer when it is written as one."""
-        return float(self.text) if "." in self.text else int(self.text)
+        """The number itself: an integer when it is written as one. Check `is_reasonable` first."""
+        if "." in self.text:
+            return float(self.text)
+        digits = self.text.removeprefix("-").lstrip("0")[:MAX_DIGITS] or "0"
+        return -int(digits) if self.text.startswith("-") else int(digits)
+
+    @property
+    def is_reasonable(self) -> bool:
+        """Whether the number fits 64 bits, or is at least a finite float."""
+        if "." in self.text:
+            return isfinite(float(self.text))
+        return len(self.text.removeprefix("-").lstrip("0")) <= MAX_DIGITS
 
 
 @dataclass(frozen=True, slots=True)

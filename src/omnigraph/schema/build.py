@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 T = TypeVar("T", InterfaceDef, NodeDef, EdgeDef)
+R = TypeVar("R", RangeRule, CheckRule)
 
 _MEANINGFUL = frozenset(
     {"key", "unique", "index", "embed", "description", "instruction", "rename_from"}
@@ -82,16 +83,16 @@ def _node(node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]) -> No
         key=keys[0] if keys else None,
         uniques=_member_sets("unique", sources, constraints),
         indexes=_member_sets("index", sources, constraints),
-        ranges=tuple(
+        ranges=_distinct(
             RangeRule(
                 property=c.property.text,
-                low=c.low.value if c.low else None,
-                high=c.high.value if c.high else None,
+                low=_bound(c.low),
+                high=_bound(c.high),
             )
             for c in constraints
             if isinstance(c, ast.RangeConstraint)
         ),
-        checks=tuple(
+        checks=_distinct(
             CheckRule(property=c.property.text, pattern=c.pattern)
             for c in constraints
             if isinstance(c, ast.CheckConstraint)
@@ -99,6 +100,19 @@ def _node(node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]) -> No
         metadata=_metadata(annotations),
         renamed_from=_rename_hint(annotations),
     )
+
+
+def _distinct(rules: Iterable[R]) -> tuple[R, ...]:
+    # A rule that is written twice says nothing new.
+    return tuple(dict.fromkeys(rules))
+
+
+def _bound(number: ast.Number | None) -> int | float | None:
+    """The value of a bound: `1` and `1.0` are the same one."""
+    if number is None:
+        return None
+    value = number.value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _edge(edge: ast.EdgeDecl) -> EdgeDef:
@@ -156,7 +170,7 @@ def _member_sets(
         if any(annotation.name == kind for annotation in prop.annotations)
     )
     in_body = (
-        MemberSet(members=tuple(str(m.value) for m in c.members), provenance=Provenance.BODY)
+        MemberSet(members=tuple(m.name for m in c.members), provenance=Provenance.BODY)
         for c in constraints
         if isinstance(c, ast.MemberConstraint) and c.kind == kind
     )

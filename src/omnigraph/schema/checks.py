@@ -5,6 +5,7 @@ Rules about one property are in `property_checks`; here are the rules about whol
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -44,17 +45,34 @@ def check_schema(
     finding, because they may stand in the broken part. With `accepted=True` the text is the accepted contract of an
     existing graph, in which a body `@unique` over a Blob is tolerated.
     """
-    interfaces = {d.name.text: d for d in schema.declarations if isinstance(d, ast.InterfaceDecl)}
-    nodes = {d.name.text: d for d in schema.declarations if isinstance(d, ast.NodeDecl)}
+    declarations = schema.declarations
+    world = _World(
+        findings=findings,
+        interfaces={d.name.text: d for d in declarations if isinstance(d, ast.InterfaceDecl)},
+        nodes={d.name.text: d for d in declarations if isinstance(d, ast.NodeDecl)},
+        complete=complete,
+        accepted=accepted,
+    )
     _check_names(schema, findings)
-    for declaration in schema.declarations:
+    for declaration in declarations:
         match declaration:
             case ast.InterfaceDecl():
                 _check_interface(declaration, findings)
             case ast.NodeDecl():
-                _check_node(declaration, interfaces, findings, complete=complete, accepted=accepted)
+                _check_node(declaration, world)
             case ast.EdgeDecl():
-                _check_edge(declaration, nodes, interfaces, findings, complete=complete)
+                _check_edge(declaration, world)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _World:
+    """What the rules about one declaration know about the others."""
+
+    findings: Findings
+    interfaces: Mapping[str, ast.InterfaceDecl]
+    nodes: Mapping[str, ast.NodeDecl]
+    complete: bool
+    accepted: bool
 
 
 def effective_properties(
@@ -106,57 +124,49 @@ def _check_duplicate_properties(properties: Iterable[ast.Property], findings: Fi
 
 def _check_interface(interface: ast.InterfaceDecl, findings: Findings) -> None:
     _check_duplicate_properties(interface.properties, findings)
+    types: dict[str, PropertyType | None] = {}
     for prop in interface.properties:
-        check_property(prop, resolve_type(prop.type, findings), findings, owner="interface")
+        type_ = resolve_type(prop.type, findings)
+        check_property(prop, type_, findings, owner="interface")
+        types.setdefault(prop.name.text, type_)
+    for prop in interface.properties:
+        # A source that the interface lacks may come from the implementor: that is checked there.
+        _check_embedding(prop, types, findings, owner=None)
+        _check_nullable_key(prop, types[prop.name.text], findings)
 
 
-def _check_node(
-    node: ast.NodeDecl,
-    interfaces: Mapping[str, ast.InterfaceDecl],
-    findings: Findings,
-    *,
-    complete: bool,
-    accepted: bool,
-) -> None:
+def _check_node(node: ast.NodeDecl, world: _World) -> None:
+    findings = world.findings
     check_header_annotations(node.headers, findings)
     declared = ast.properties_of(node.members)
     _check_duplicate_properties(declared, findings)
     for prop in declared:
         check_property(prop, resolve_type(prop.type, findings), findings, owner="node")
-    known = _check_implements(node, interfaces, findings, complete=complete)
-    properties = effective_properties(node, interfaces)
+    names_known = _check_implements(node, world) or world.complete
+    properties = effective_properties(node, world.interfaces)
     types = {name: resolve_type(prop.type) for name, (prop, _) in properties.items()}
-    names_known = complete or known
-    _check_embeddings(properties, types, findings, complete=names_known)
+    owner = node.name.text if names_known else None
+    for name, (prop, injected) in properties.items():
+        sources = _missing_sources(prop, types, node, world.interfaces) if injected else types
+        _check_embedding(prop, sources, findings, owner=owner)
+        if not injected:
+            _check_nullable_key(prop, types[name], findings)
     for constraint in ast.constraints_of(node.members):
-        if (
-            accepted
-            and isinstance(constraint, ast.MemberConstraint)
-            and constraint.kind == "unique"
-        ):
-            continue
-        _check_constraint(constraint, types, findings, complete=names_known)
-    _check_key(node, properties, types, findings)
+        _check_constraint(constraint, types, world, names_known=names_known)
+    _check_key(node, properties, findings)
 
 
-def _check_implements(
-    node: ast.NodeDecl,
-    interfaces: Mapping[str, ast.InterfaceDecl],
-    findings: Findings,
-    *,
-    complete: bool,
-) -> bool:
+def _check_implements(node: ast.NodeDecl, world: _World) -> bool:
     """Check the interfaces of a node; whether all of them are known."""
+    findings = world.findings
     declared = {prop.name.text: prop for prop in ast.properties_of(node.members)}
     contributed: dict[str, tuple[str, ast.Property]] = {}
     all_known = True
     for name in node.implements:
-        interface = interfaces.get(name.text)
+        interface = world.interfaces.get(name.text)
         if interface is None:
             all_known = False
-            if complete:
-                message = f"interface `{name.text}` is not declared"
-                findings.error("S-08", name.span, message, did_you_mean(name.text, interfaces))
+            _report_unknown_interface(name, world)
             continue
         for prop in interface.properties:
             own = declared.get(prop.name.text)
@@ -173,6 +183,15 @@ def _check_implements(
     return all_known
 
 
+def _report_unknown_interface(name: ast.Name, world: _World) -> None:
+    if name.text in world.nodes:
+        message = f"`{name.text}` is a node type, not an interface"
+        world.findings.error("S-08", name.span, message)
+    elif world.complete:
+        message = f"interface `{name.text}` is not declared"
+        world.findings.error("S-08", name.span, message, did_you_mean(name.text, world.interfaces))
+
+
 def _check_same_type(
     own: ast.Property, wanted: ast.Property, interface: ast.InterfaceDecl, findings: Findings
 ) -> None:
@@ -185,56 +204,100 @@ def _check_same_type(
         findings.error("S-09", own.type.span, message)
 
 
-def _check_embeddings(
-    properties: Mapping[str, tuple[ast.Property, bool]],
+def _missing_sources(
+    prop: ast.Property,
+    types: Mapping[str, PropertyType | None],
+    node: ast.NodeDecl,
+    interfaces: Mapping[str, ast.InterfaceDecl],
+) -> Mapping[str, PropertyType | None]:
+    """The properties among which an injected `@embed` looks for its source, minus what its interface checked itself."""
+    for name in node.implements:
+        interface = interfaces.get(name.text)
+        if interface and any(item is prop for item in interface.properties):
+            checked = {item.name.text for item in interface.properties}
+            return {name: None if name in checked else type_ for name, type_ in types.items()}
+    return types
+
+
+def _check_embedding(
+    prop: ast.Property,
     types: Mapping[str, PropertyType | None],
     findings: Findings,
     *,
-    complete: bool,
+    owner: str | None,
 ) -> None:
-    for prop, _ in properties.values():
-        for annotation in prop.annotations:
-            if annotation.name != "embed" or not annotation.values:
-                continue
-            source = annotation.values[0]
-            name = str(source.value)
-            if name not in types:
-                if complete and name.strip():
-                    message = f"`@embed` names property `{name}`, which this node does not have"
-                    findings.error("S-17", source.span, message, did_you_mean(name, types))
-            elif (type_ := types[name]) and type_.base != ScalarType(Scalar.STRING):
-                message = f"`@embed` needs a String source, `{name}` is {type_}"
-                findings.error("S-17", source.span, message)
+    """Check the source of `@embed`; without `owner` a source that is not there may still come from elsewhere."""
+    for annotation in prop.annotations:
+        if annotation.name != "embed" or not annotation.values:
+            continue
+        source = annotation.values[0]
+        if not isinstance(source.value, str) or not source.value.strip():
+            continue
+        name = source.value
+        if name not in types:
+            if owner is not None:
+                message = f"`@embed` names property `{name}`, which node `{owner}` does not have"
+                findings.error("S-17", source.span, message, did_you_mean(name, types))
+        elif (type_ := types[name]) and type_.base != ScalarType(Scalar.STRING):
+            message = f"`@embed` needs a String source, `{name}` is {type_}"
+            findings.error("S-17", source.span, message)
+
+
+def _check_nullable_key(prop: ast.Property, type_: PropertyType | None, findings: Findings) -> None:
+    for annotation in prop.annotations:
+        if annotation.name == "key" and type_ and type_.nullable:
+            hint = f"make it required: `{prop.name.text}: {type_.base}`"
+            message = f"key member `{prop.name.text}` may be null"
+            findings.error("S-22", annotation.span, message, hint)
 
 
 def _check_constraint(
     constraint: ast.Constraint,
     types: Mapping[str, PropertyType | None],
-    findings: Findings,
+    world: _World,
     *,
-    complete: bool,
+    names_known: bool,
 ) -> None:
+    findings = world.findings
     match constraint:
         case ast.MemberConstraint():
-            for member in _check_members(constraint, types, findings, complete=complete):
-                type_ = types.get(str(member.value))
-                if type_ is not None:
+            for member in _check_members(constraint, types, findings, complete=names_known):
+                type_ = types.get(member.name)
+                if type_ is not None and not _is_tolerated(constraint, type_, world):
                     _check_member_type(constraint.kind, member, type_, findings)
         case ast.RangeConstraint(name, low, high):
-            type_ = _known_type(name, types, findings, complete=complete)
+            type_ = _known_type(name, types, findings, complete=names_known)
             if type_ and scalar_of(type_.base) not in NUMERICS:
                 message = f"`@range` needs a number, `{name.text}` is {type_}"
                 findings.error("S-24", name.span, message)
-            if low and high and low.value > high.value:
-                message = f"`@range` is empty: {low.text} is above {high.text}"
-                findings.error("S-28", constraint.span, message)
+            _check_bounds(constraint, low, high, findings)
         case ast.CheckConstraint(name, pattern):
-            type_ = _known_type(name, types, findings, complete=complete)
+            type_ = _known_type(name, types, findings, complete=names_known)
             if type_ and type_.base != ScalarType(Scalar.STRING):
                 message = f"`@check` needs a String, `{name.text}` is {type_}"
                 findings.error("S-24", name.span, message)
             if problem := _pattern_problem(pattern):
                 findings.error("S-28", constraint.span, f"`@check` has a bad pattern: {problem}")
+
+
+def _is_tolerated(constraint: ast.MemberConstraint, type_: PropertyType, world: _World) -> bool:
+    """The one shape that old accepted contracts may have: a body `@unique` over a Blob."""
+    is_blob = type_.base == ScalarType(Scalar.BLOB)
+    return world.accepted and constraint.kind == "unique" and is_blob
+
+
+def _check_bounds(
+    constraint: ast.RangeConstraint,
+    low: ast.Number | None,
+    high: ast.Number | None,
+    findings: Findings,
+) -> None:
+    unreasonable = [bound for bound in (low, high) if bound and not bound.is_reasonable]
+    for bound in unreasonable:
+        findings.error("S-28", bound.span, "the bound is beyond every number that is stored")
+    if low and high and not unreasonable and low.value > high.value:
+        message = f"`@range` is empty: {low.text} is above {high.text}"
+        findings.error("S-28", constraint.span, message)
 
 
 def _check_members(
@@ -248,8 +311,9 @@ def _check_members(
     good: list[ast.Value] = []
     seen: set[str] = set()
     for member in constraint.members:
-        name = str(member.value)
-        if not member.bare:
+        name = member.name
+        is_property = isinstance(member.value, bool) and name in types
+        if not member.bare and not is_property:
             message = f"`@{constraint.kind}` takes no value: it lists property names"
             findings.error("S-12", member.span, message)
         elif name in seen:
@@ -279,14 +343,13 @@ def _known_type(
 def _check_member_type(
     kind: str, member: ast.Value, type_: PropertyType, findings: Findings
 ) -> None:
-    name = member.value
+    name = member.name
     match type_.base:
         case ScalarType(Scalar.BLOB):
             findings.error("S-15", member.span, f"`@{kind}` cannot hold `{name}`, which is a Blob")
         case ListType() | VectorType() if kind == "key":
-            findings.error(
-                "S-22", member.span, f"key member `{name}` is {type_}, which has no order"
-            )
+            message = f"key member `{name}` is {type_}: a key holds single values only"
+            findings.error("S-22", member.span, message)
         case ListType() | VectorType() if kind == "unique":
             findings.error("S-28", member.span, f"`@unique` cannot hold `{name}`, which is {type_}")
         case _ if kind == "key" and type_.nullable:
@@ -295,54 +358,39 @@ def _check_member_type(
 
 
 def _check_key(
-    node: ast.NodeDecl,
-    properties: Mapping[str, tuple[ast.Property, bool]],
-    types: Mapping[str, PropertyType | None],
-    findings: Findings,
+    node: ast.NodeDecl, properties: Mapping[str, tuple[ast.Property, bool]], findings: Findings
 ) -> None:
-    on_properties = [
-        (annotation.span, prop)
-        for prop, _ in properties.values()
+    # Each property counts once: `@key` written twice on one property is S-12.
+    on_properties = {
+        name: annotation.span
+        for name, (prop, _) in properties.items()
         for annotation in prop.annotations
         if annotation.name == "key"
-    ]
-    for span, prop in on_properties:
-        type_ = types[prop.name.text]
-        if type_ and type_.nullable:
-            hint = f"make it required: `{prop.name.text}: {type_.base}`"
-            findings.error("S-22", span, f"key member `{prop.name.text}` may be null", hint)
+    }
     in_body = (
         c.span
         for c in ast.constraints_of(node.members)
         if isinstance(c, ast.MemberConstraint) and c.kind == "key"
     )
-    # Each property counts once: `@key` written twice on one property is S-12.
-    distinct = {prop.name.text: span for span, prop in on_properties}
-    spans = sorted(chain(distinct.values(), in_body))
+    spans = sorted(chain(on_properties.values(), in_body))
     for span in spans[1:]:
         message = f"node `{node.name.text}` has more than one key"
         hint = "a key over several properties is written once in the body: `@key(a, b)`"
         findings.error("S-21", span, message, hint)
 
 
-def _check_edge(
-    edge: ast.EdgeDecl,
-    nodes: Mapping[str, ast.NodeDecl],
-    interfaces: Mapping[str, ast.InterfaceDecl],
-    findings: Findings,
-    *,
-    complete: bool,
-) -> None:
+def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
+    findings = world.findings
     check_header_annotations(edge.headers, findings)
     for endpoint in (edge.source, edge.target):
-        if endpoint.text not in nodes and complete:
-            is_interface = endpoint.text in interfaces
+        if endpoint.text not in world.nodes and world.complete:
+            is_interface = endpoint.text in world.interfaces
             what = (
                 "is an interface, not a node type"
                 if is_interface
                 else "is not a declared node type"
             )
-            hint = None if is_interface else did_you_mean(endpoint.text, nodes)
+            hint = None if is_interface else did_you_mean(endpoint.text, world.nodes)
             findings.error("S-26", endpoint.span, f"endpoint `{endpoint.text}` {what}", hint)
     if edge.card:
         _check_card(edge.card, findings)
@@ -361,7 +409,7 @@ def _check_edge(
             message = f"`@{word}` belongs to node types, `{edge.name.text}` is an edge"
             findings.error("S-23", constraint.span, message)
             continue
-        _check_constraint(constraint, {**columns, **types}, findings, complete=True)
+        _check_constraint(constraint, {**columns, **types}, world, names_known=True)
 
 
 def _rule_word(constraint: ast.Constraint) -> str:

@@ -43,6 +43,7 @@ def compile_schema(source: SourceText | str, *, accepted: bool = False) -> Compi
     tree, failures = parse_schema_all(source)
     findings = Findings(source, list(failures))
     check_schema(tree, findings, complete=not failures, accepted=accepted)
+    findings.items.sort(key=lambda item: (item.line, item.column))
     findings.raise_errors()
     return CompiledSchema(source=source, tree=tree, catalog=build_catalog(tree))
 

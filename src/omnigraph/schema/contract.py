@@ -85,6 +85,8 @@ def _read_identities(contract: Json) -> Identities:
     for group, kind in _GROUPS.items():
         for declared in cast("list[Json]", contract[group]):
             properties = cast("list[Json]", declared["properties"])
+            if (kind is TypeKind.INTERFACE) == ("incarnation" in declared):
+                raise ValueError(f"{kind} {declared['name']} has a wrong incarnation")
             types[kind, cast("str", declared["name"])] = TypeIdentity(
                 type_id=cast("int", declared["id"]),
                 incarnation=cast("int | None", declared.get("incarnation")),

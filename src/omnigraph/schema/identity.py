@@ -30,6 +30,13 @@ class TypeIdentity:
     incarnation: int | None
     properties: Mapping[str, int]
 
+    def numbers(self) -> Iterator[int]:
+        """Every number of the type."""
+        yield self.type_id
+        if self.incarnation is not None:
+            yield self.incarnation
+        yield from self.properties.values()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identities:
@@ -40,19 +47,12 @@ class Identities:
     types: Mapping[TypeName, TypeIdentity]
 
     def __post_init__(self) -> None:
-        used = [
-            number
-            for identity in self.types.values()
-            for number in (
-                identity.type_id,
-                identity.incarnation or 0,
-                *identity.properties.values(),
-            )
-        ]
+        used = [number for identity in self.types.values() for number in identity.numbers()]
+        if any(type(number) is not int or number < 1 for number in used):
+            raise ValueError("identities are whole numbers from 1")
         if any(number >= self.next_id for number in used):
             raise ValueError("next_id must exceed every allocated identity")
-        numbers = [number for number in used if number]
-        if len(numbers) != len(set(numbers)):
+        if len(used) != len(set(used)):
             raise ValueError("an identity is allocated twice")
 
     def key_members(self, node: NodeDef) -> tuple[str, ...]:
@@ -79,12 +79,13 @@ class Resolution:
 def fresh_identities(catalog: Catalog, domain: str, source: SourceText) -> Resolution:
     """Identities of a schema without predecessor; rename hints are inert and come back as warnings."""
     findings = Findings(source)
-    for name, declared in declared_types(catalog):
-        hints = [getattr(declared, "renamed_from", None)]
-        hints += [p.renamed_from for p in declared.properties.values() if not p.injected]
-        for hint in filter(None, hints):
-            message = f"`@rename_from` on `{name[1]}` has no effect: there is no earlier schema"
-            findings.warning("S-29", hint.span, message)
+    for (_, name), declared in declared_types(catalog):
+        hints = {name: getattr(declared, "renamed_from", None)}
+        hints |= {p.name: p.renamed_from for p in declared.properties.values() if not p.injected}
+        for hinted, hint in hints.items():
+            if hint is not None:
+                message = f"`@rename_from` on `{hinted}` has no effect: there is no earlier schema"
+                findings.warning("S-29", hint.span, message)
     empty = Identities(domain=domain, next_id=1, types={})
     return Resolution(
         identities=_allocate(empty, catalog, {}, {}),
@@ -170,6 +171,9 @@ def _match_properties(
         for name, prop in declared.properties.items():
             hint = prop.renamed_from
             if hint is None:
+                continue
+            if prop.injected and (name in known or hint.name not in known):
+                # Wrong or idle on the interface that contributes it, and reported there.
                 continue
             if name in known:
                 message = f"`@rename_from` on `{name}` is ignored: the property exists already"

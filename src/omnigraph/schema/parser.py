@@ -60,6 +60,14 @@ _PHRASES = {
 
 
 _GROUPS = {
+    frozenset(
+        {"NAME", "INTERFACE", "NODE", "EDGE", "IMPLEMENTS", "TRUE", "FALSE"}
+    ): "a property name",
+    frozenset(
+        {"TRUE", "FALSE", "STRING", "FLOAT", "UINT", "NAME", "TYPE_NAME"}
+    ): "a literal or a name",
+    frozenset({"TYPE_NAME", "NAME", "ENUM", "VECTOR", "LSQB"}): "a type",
+    frozenset({"TYPE_NAME", "NAME"}): "a type",
     frozenset({"MEMBER_CONSTRAINT", "RANGE", "CHECK"}): "a constraint such as `@unique(…)`",
     frozenset({"TRUE", "FALSE", "STRING", "FLOAT", "UINT"}): "a literal",
 }
@@ -97,7 +105,6 @@ def _grammar() -> DeclarationGrammar[ast.Declaration]:
 def _advise(found: str, before: str) -> str | None:
     advice = {
         "#": "comments begin with `//`",
-        ",": "properties follow each other without commas",
         "@card": "`@card(min..max)` stands once, directly after the endpoints of an edge",
         "*": "leave the maximum out: `0..`",
         "'": 'strings are written with double quotes: "…"',
@@ -108,7 +115,10 @@ def _advise(found: str, before: str) -> str | None:
         return "annotations of a node stand before `implements`"
     if found.startswith("@") and re.search(r"interface\s+\w+$", before):
         return "an interface takes no annotation"
-    if found.startswith("-"):
+    inside_parentheses = before.rfind("(") > before.rfind(")")
+    if found == "," and not inside_parentheses:
+        return "properties follow each other without commas"
+    if found.startswith("-") and inside_parentheses:
         return "negative numbers are written only as bounds of `@range`"
     for keyword in ("interface", "node", "edge"):
         if found.startswith(keyword) and found != keyword and re.search(r"(^|[}\n])\s*$", before):
@@ -147,8 +157,8 @@ class _Builder(Transformer[Any, Any]):
             name, tuple(rest), implements, tuple(members), Span(_start(keyword), end)
         )
 
-    def implements(self, items: list[ast.Name]) -> tuple[ast.Name, ...]:
-        return tuple(items)
+    def implements(self, items: list[Any]) -> tuple[ast.Name, ...]:
+        return tuple(items[1:])
 
     def edge(self, items: list[Any]) -> ast.EdgeDecl:
         keyword, name, source, target, *rest = items
@@ -266,5 +276,5 @@ class _Builder(Transformer[Any, Any]):
 
 
 def _integer(token: Token) -> int:
-    # Digit strings beyond any bound of the language are cut, so that Python never meets one it refuses to convert.
-    return int(token[:40])
+    # Digit strings beyond any bound of the language are cut: still out of range, and safe to convert.
+    return int(token.lstrip("0")[: ast.MAX_DIGITS] or "0")

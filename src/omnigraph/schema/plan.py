@@ -36,6 +36,7 @@ from omnigraph.schema.steps import (
     UpdateTypeMetadata,
 )
 from omnigraph.types import EnumType, PropertyType
+from omnigraph.types.values import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -175,9 +176,13 @@ def _edge_changes(pair: _Pair, old: EdgeDef, new: EdgeDef) -> Iterator[Step]:
             "the endpoints of an edge are fixed: existing edges may not fit new ones"
         )
     if old.cardinality != new.cardinality:
+        is_tighter = new.cardinality.low > old.cardinality.low or (
+            new.cardinality.high is not None
+            and (old.cardinality.high is None or new.cardinality.high < old.cardinality.high)
+        )
+        why = "existing edges may violate it" if is_tighter else "that would relax the schema"
         yield pair.unsupported(
-            f"@card cannot change from {old.cardinality} to {new.cardinality}: "
-            "existing edges may violate it"
+            f"@card cannot change from {old.cardinality} to {new.cardinality}: {why}"
         )
 
 
@@ -281,11 +286,11 @@ class _Rule:
 
 
 def _constraint_changes(pair: _Pair) -> Iterator[Step]:
-    translated = (_translate(rule, pair.properties) for rule in _rules(pair.accepted))
+    translated = (_translate(rule, pair) for rule in _rules(pair.accepted))
     old = {rule for rule in translated if rule is not None}
     new = set(_rules(pair.wanted))
     old_meanings = {rule.meaning() for rule in old}
-    new_meanings = {rule.meaning() for rule in new}
+    respelled = {rule.meaning() for rule in new - old}
     for rule in sorted(new - old, key=_rule_order):
         if rule.meaning() in old_meanings:
             yield pair.unsupported(f"{rule} cannot move between property and body spelling")
@@ -299,15 +304,16 @@ def _constraint_changes(pair: _Pair) -> Iterator[Step]:
         else:
             yield pair.unsupported(f"{rule} cannot be added: existing rows may violate it")
     for rule in sorted(old - new, key=_rule_order):
-        if rule.meaning() not in new_meanings:
+        if rule.meaning() not in respelled:
             yield pair.unsupported(
                 f"{rule} cannot be removed: that would relax the accepted schema"
             )
 
 
-def _translate(rule: _Rule, properties: Mapping[str, str]) -> _Rule | None:
+def _translate(rule: _Rule, pair: _Pair) -> _Rule | None:
     """An accepted rule in wanted names, or None when it goes away together with all of its properties."""
-    names = [name if name in _EDGE_COLUMNS else properties.get(name) for name in rule.members]
+    columns = _EDGE_COLUMNS if pair.kind is TypeKind.EDGE else ()
+    names = [name if name in columns else pair.properties.get(name) for name in rule.members]
     if all(name is None for name in names) and rule.kind != "key":
         return None
     members = tuple(sorted(name or gone for name, gone in zip(names, rule.members, strict=True)))
@@ -329,7 +335,7 @@ def _rules(declared: Declared) -> Iterator[_Rule]:
                 high = "" if bounds.high is None else bounds.high
                 yield _Rule("range", (bounds.property,), f"{low}..{high}")
             for check in declared.checks:
-                yield _Rule("check", (check.property,), check.pattern)
+                yield _Rule("check", (check.property,), quote(check.pattern))
         case EdgeDef():
             yield from _member_rules("unique", declared.uniques)
             yield from _member_rules("index", declared.indexes)

@@ -67,7 +67,11 @@ def check_header_annotations(headers: tuple[ast.Header, ...], findings: Findings
 def semantics_of(prop: ast.Property) -> tuple[object, ...]:
     """What a property means, for comparing the contributions of two interfaces."""
     annotations = sorted(
-        (a.name, tuple(v.value for v in a.values), tuple((k.text, v.value) for k, v in a.keywords))
+        (
+            a.name,
+            [repr(v.meaning) for v in a.values],
+            [(k.text, repr(v.meaning)) for k, v in a.keywords],
+        )
         for a in prop.annotations
         if a.name != "rename_from"
     )
@@ -183,9 +187,20 @@ def _check_rename(annotations: Iterable[ast.Annotation], findings: Findings) -> 
 def _check_single_values(annotations: Iterable[ast.Annotation], findings: Findings) -> None:
     known = {*_RULES, *_TEXTS, "rename_from"}
     for annotation in annotations:
-        if annotation.name not in known and len(annotation.values) > 1:
+        for _, value in annotation.keywords:
+            if value.bare:
+                findings.error(
+                    "S-01", value.span, "the value of a key is a literal", 'write `key="value"`'
+                )
+        if annotation.name in known:
+            continue
+        first_key = annotation.keywords[0][0].span.start if annotation.keywords else None
+        is_ordered = first_key is None or (
+            len(annotation.values) == 1 and annotation.values[0].span.start < first_key
+        )
+        if len(annotation.values) > 1 or not is_ordered:
             message = f"`@{annotation.name}` takes one value and then `key=value` pairs"
-            findings.error("S-01", annotation.values[1].span, message)
+            findings.error("S-01", annotation.span, message)
 
 
 def _is_one_text(annotation: ast.Annotation) -> bool:

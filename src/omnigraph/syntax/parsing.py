@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from lark import Lark, TextSlice, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.parsers.lalr_interactive_parser import InteractiveParser
+from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.syntax.source import SourceText, Span, check_readable
@@ -27,7 +29,7 @@ T = TypeVar("T")
 #: Explains a syntax error beyond "expected …": gets the text found and its left context, returns a hint or None.
 Advice = "Callable[[str, str], str | None]"
 
-_WORD = re.compile(r"@?\$?[A-Za-z0-9_]+|\S")
+_WORD = re.compile(r"[0-9]+\.(?![0-9])|@?\$?[A-Za-z0-9_]+|\S")
 _LONGEST_ENUMERATION = 7
 _ENDLESS_STRING = "a string that never ends"
 _ENDLESS_COMMENT = "a comment that never ends"
@@ -121,6 +123,11 @@ class DeclarationGrammar(Generic[T]):
                 hint='the escapes are \\" \\\\ \\n \\r \\t',
             )
         span, found = _place(source.text, failure)
+        if found == _ENDLESS_STRING and _ends_in_an_escape(source.text):
+            end = len(source.text)
+            return source.diagnostic(
+                self._escape_code, Span(end - 1, end), "the text ends inside an escape"
+            )
         word = source.text[span.start : span.end]
         endless = found in (_ENDLESS_STRING, _ENDLESS_COMMENT)
         return source.diagnostic(
@@ -134,7 +141,7 @@ class DeclarationGrammar(Generic[T]):
         if isinstance(failure, UnexpectedToken):
             names = set(failure.accepts or failure.expected)
         elif isinstance(failure, UnexpectedCharacters):
-            names = set(failure.allowed or ())
+            names = _accepted(failure)
         else:
             names = set()
         words = set()
@@ -147,6 +154,20 @@ class DeclarationGrammar(Generic[T]):
         if len(phrases) > _LONGEST_ENUMERATION:
             phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]
         return one_of(phrases) or "something else"
+
+
+def _accepted(failure: UnexpectedCharacters) -> set[str]:
+    """The terminals that may stand at the failure; what lark reports itself is too many after state merging."""
+    state = failure.state
+    if isinstance(state, ParserState):
+        # Asking the state needs no parser: nothing is parsed any further.
+        cursor = InteractiveParser(None, state, state.lexer)
+        return set(cursor.accepts())  # type: ignore[no-untyped-call]  # lark leaves it untyped
+    return set(failure.allowed or ())
+
+
+def _ends_in_an_escape(text: str) -> bool:
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 
 def _by_kind(phrase: str) -> tuple[bool, str]:

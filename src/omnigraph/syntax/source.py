@@ -6,13 +6,14 @@ out only when a finding is reported.
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from omnigraph.errors import CompilerError, Diagnostic, InputFileError, Severity
 
@@ -157,15 +158,17 @@ def read_source(path: str | Path, *, code: str) -> SourceText:
         raise InputFileError(name, reason or str(cause)) from cause
     if len(data) > MAX_SOURCE_BYTES:
         _refuse(code, SourceText("", name), _too_large())
+    body = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return SourceText(data.decode("utf-8-sig"), name)
+        return SourceText(body.decode(), name)
     except UnicodeDecodeError as cause:
-        readable = SourceText(data[: cause.start].decode("utf-8", "replace"), name)
+        readable = SourceText(body[: cause.start].decode("utf-8", "replace"), name)
         place = Span(len(readable.text), len(readable.text))
+        offset = cause.start + len(data) - len(body)
         finding = readable.diagnostic(
             code,
             place,
-            f"the file is not UTF-8: byte 0x{data[cause.start]:02x} at offset {cause.start}",
+            f"the file is not UTF-8: byte 0x{data[offset]:02x} at offset {offset}",
             hint="save the file as UTF-8",
         )
         raise CompilerError((finding,)) from cause
@@ -178,10 +181,12 @@ def check_readable(source: SourceText, code: str) -> None:
         CompilerError: with one finding that carries `code`.
     """
     text = source.text
-    if (
-        len(text) > MAX_SOURCE_BYTES
-        or len(text.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES
-    ):
+    try:
+        is_large = len(text) > MAX_SOURCE_BYTES or len(text.encode()) > MAX_SOURCE_BYTES
+    except UnicodeEncodeError as cause:
+        place = Span(cause.start, cause.start + 1)
+        _refuse(code, source, "the text holds half a surrogate pair, which is no character", place)
+    if is_large:
         _refuse(code, source, _too_large())
     if (offset := text.find("\0")) >= 0:
         _refuse(code, source, "the text holds a NUL character", Span(offset, offset + 1))
@@ -205,7 +210,7 @@ def _check_nesting(source: SourceText, code: str) -> None:
             depth = max(0, depth - 1)
 
 
-def _refuse(code: str, source: SourceText, message: str, span: Span = _BEGINNING) -> None:
+def _refuse(code: str, source: SourceText, message: str, span: Span = _BEGINNING) -> NoReturn:
     raise CompilerError((source.diagnostic(code, span, message),))
 
 
@@ -232,4 +237,6 @@ def _width(char: str) -> int:
         return len(_TAB)
     if unicodedata.combining(char):
         return 0
+    if not char.isprintable():
+        return 1
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

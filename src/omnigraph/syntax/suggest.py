@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LISTED = 8
+#: Beyond this many known names a near one is not looked for: comparing costs more than the hint is worth.
+_COMPARED = 256
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -18,6 +20,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     'did you mean `Paper`?'
     """
     names = sorted(set(known))
+    if len(names) > _COMPARED:
+        return None
     folded = {known_name.casefold(): known_name for known_name in reversed(names)}
     near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if near:

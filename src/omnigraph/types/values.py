@@ -12,7 +12,7 @@ import math
 import re
 import struct
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Final
 
 from omnigraph.types.kinds import (
@@ -39,6 +39,8 @@ _DATETIME_TEXT: Final = re.compile(
     re.ASCII,
 )
 _DECIMAL_INTEGER: Final = re.compile(r"-?[0-9]+", re.ASCII)
+#: Types that are stored as whole numbers.
+_WHOLE: Final = INTEGERS | {Scalar.DATE, Scalar.DATETIME}
 #: Longer digit strings cannot be an integer of any type, and Python refuses to convert very long ones.
 _MAX_INTEGER_DIGITS: Final = 40
 
@@ -154,6 +156,8 @@ def canonical_spelling(base: BaseType, value: StoredValue) -> str:
     Raises:
         ValueError: the type has no spelling (lists, vectors, blobs), or the value is not finite.
     """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} has no spelling as an id")
     match base, value:
         case (EnumType(), str(text)) | (ScalarType(Scalar.STRING), str(text)):
             return text
@@ -163,7 +167,7 @@ def canonical_spelling(base: BaseType, value: StoredValue) -> str:
             return _positional(_shortest_f32(number))
         case ScalarType(Scalar.F64), float(number):
             return _positional(repr(number))
-        case ScalarType(), int(number) if not isinstance(number, bool):
+        case ScalarType(scalar), int(number) if scalar in _WHOLE and not isinstance(number, bool):
             return str(number)
     raise ValueError(f"{_show(value)} of type {base} has no spelling as an id")
 
@@ -176,14 +180,18 @@ def parse_spelling(base: BaseType, text: str) -> StoredValue:
     """
     value: StoredValue
     match base:
-        case EnumType() | ScalarType(Scalar.STRING):
+        case EnumType(values):
+            value = text if text in values else None
+        case ScalarType(Scalar.STRING):
             value = text
         case ScalarType(Scalar.BOOL):
             value = {"true": True, "false": False}.get(text)
         case ScalarType(scalar) if scalar in FLOATS:
             value = to_f32(float(text)) if scalar is Scalar.F32 else float(text)
-        case ScalarType(scalar) if scalar is not Scalar.BLOB:
-            value = int(text) if _DECIMAL_INTEGER.fullmatch(text) else None
+        case ScalarType(scalar) if scalar in INTEGERS:
+            value = _coerce_integer(scalar, parse_decimal_integer(text))
+        case ScalarType(scalar) if scalar in _WHOLE:
+            value = parse_decimal_integer(text)
         case _:
             value = None
     if value is None or canonical_spelling(base, value) != text:
@@ -223,12 +231,22 @@ def _show(value: object) -> str:
             return "true" if flag else "false"
         case float(number):
             return _positional(repr(number)) if math.isfinite(number) else str(number)
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "an object"
+        case int(number) if abs(number) >= 10**_MAX_INTEGER_DIGITS:
+            return f"a number of more than {_MAX_INTEGER_DIGITS} digits"
     return str(value)
 
 
 def _expect_text(scalar: Scalar, value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{_show(value)} is not a {scalar}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as cause:
+        raise ValueError("the text holds half a surrogate pair, which is no character") from cause
     return value
 
 
@@ -239,7 +257,7 @@ def _coerce_integer(scalar: Scalar, value: object) -> int:
         raise ValueError(f"{_show(value)} is not an integer, as {scalar} needs")
     low, high = integer_range(scalar)
     if not low <= value <= high:
-        raise ValueError(f"{value} is out of range for {scalar} ({low} to {high})")
+        raise ValueError(f"{_show(value)} is out of range for {scalar} ({low} to {high})")
     return value
 
 
@@ -277,17 +295,22 @@ def parse_decimal_integer(text: str) -> int:
 
 
 def _shortest_f32(number: float) -> str:
+    """The fewest digits that read back as the same 32-bit float; of several such numbers the nearest."""
+    exact = Decimal(number)
     for digits in range(1, 10):
-        text = f"{number:.{digits}g}"
-        if to_f32(float(text)) == number:
-            return text
+        # At a power of two the gap below is narrower: the nearest candidate may fail where the other one holds.
+        candidates = [
+            Context(prec=digits, rounding=rounding).plus(exact)
+            for rounding in (ROUND_FLOOR, ROUND_CEILING)
+        ]
+        good = [item for item in candidates if to_f32(float(item)) == number]
+        if good:
+            return str(min(good, key=lambda item: abs(item - exact)))
     return repr(number)
 
 
 def _positional(text: str) -> str:
     number = Decimal(text)
-    if not number.is_finite():
-        raise ValueError(f"{text} has no spelling as an id")
     if number == 0:
         return "0"
     plain = f"{number:f}"

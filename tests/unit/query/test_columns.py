@@ -56,14 +56,18 @@ def compiled(projection: str, reading, tail: str = ""):
     return compile_query(text, reading)
 
 
-@pytest.mark.parametrize(("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS])
+@pytest.mark.parametrize(
+    ("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS]
+)
 def test_a_column_has_the_name_and_type_of_its_expression(projection, name, type_, reading):
     (column,) = compiled(projection, reading).ir.projections
 
     assert (column.name, str(column.type)) == (name, type_)
 
 
-@pytest.mark.parametrize(("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS])
+@pytest.mark.parametrize(
+    ("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS]
+)
 def test_the_descriptor_names_the_column_as_the_result_does(projection, name, type_, reading):
     (field,) = compiled(projection, reading).operation.result
 
@@ -124,7 +128,7 @@ def test_one_aggregate_makes_the_query_grouped(projection, grouped, reading):
 
 @pytest.mark.parametrize("key", ["literal", "t", "n", "p.title"])
 def test_an_order_key_names_a_column_by_a_plain_name(key, reading):
-    text = f'$p.title, $t, $n, "x"'
+    text = '$p.title, $t, $n, "x"'
     if key == "p.title":
         with pytest.raises(CompilerError):
             compiled(text, reading, f"order {{ {key} }}")
@@ -142,9 +146,7 @@ def test_t6_a_property_name_alone_is_no_column(reading):
     assert failure.value.codes == ("T6",)
 
 
-@pytest.mark.parametrize(
-    ("direction", "descending"), [("", False), ("asc", False), ("desc", True)]
-)
+@pytest.mark.parametrize(("direction", "descending"), [("", False), ("asc", False), ("desc", True)])
 def test_an_order_key_is_ascending_unless_it_says_desc(direction, descending, reading):
     (key,) = compiled("$p.title", reading, f"order {{ $p.title {direction} }}").ir.order
 

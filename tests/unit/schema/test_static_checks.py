@@ -223,9 +223,7 @@ def test_s_22_the_reason_against_a_list_in_a_key_is_about_keys() -> None:
 
 
 def test_a_wrong_type_is_reported_once_and_causes_no_other_finding() -> None:
-    text = (
-        'node A { a: Strin @key v: Vector(2) @embed(a) @check(a, "x") @range(a, 0..1) @unique(a) }'
-    )
+    text = 'node A { a: Varchar @key v: Vector(2) @embed(a) @check(a, "x") @range(a, 0..1) @unique(a) }'
 
     assert codes_of(text) == ["S-01"]
 

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.errors import CompilerError
+from omnigraph.query import compile_query, ir
+
+
+def statement(text: str, reading, params: str = ""):
+    return compile_query(f"query q({params}) {{ {text} }}", reading).ir.statements[0]
+
+
+def assigned(assignment: str, reading, params: str = ""):
+    text = f'update Paper set {{ {assignment} }} where doi = "x"'
+    return statement(text, reading, params).assignments[0].value
+
+
+ACCEPTED = [
+    ("year: 2020", 2020),
+    ("year: 2020.0", 2020),
+    ("pages: 4294967295", 4294967295),
+    ("score: 3", 3.0),
+    ("score: 2.5", 2.5),
+    ("open: true", True),
+    ('title: "x"', "x"),
+    ('stage: "accepted"', "accepted"),
+    ('topics: ["a", "b"]', ("a", "b")),
+    ("topics: []", ()),
+    ("counts: [1, 2]", (1, 2)),
+    ("counts: [1.0, 2.0]", (1, 2)),
+    ("counts: []", ()),
+    ('released: date("1970-01-02")', 1),
+    ('submitted: datetime("1970-01-01T00:00:01Z")', 1000),
+    ('scan: "base64:aGk="', "base64:aGk="),
+    ('scan: "s3://bucket/x"', "s3://bucket/x"),
+    ("vec: [1, 0, 0, 0, 0, 0, 0, 0]", (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+    ("vec: [1, 0.5, 0, 0, 0, 0, 0, 0]", (1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+]
+
+
+@pytest.mark.parametrize(("assignment", "stored"), ACCEPTED, ids=[item[0] for item in ACCEPTED])
+def test_an_assigned_literal_is_in_the_stored_form_of_its_property(assignment, stored, reading):
+    value = assigned(assignment, reading)
+
+    assert value.value == stored
+    assert type(value.value) is type(stored)
+    if isinstance(stored, tuple):
+        assert [type(item) for item in value.value] == [type(item) for item in stored]
+
+
+def test_a_literal_for_f32_is_rounded_to_its_precision(reading):
+    text = 'insert Cites { from: "a", to: "b", weight: 0.1 }'
+
+    (weight,) = statement(text, reading).assignments
+
+    assert weight.value.value == 0.10000000149011612
+
+
+REFUSED = [
+    "year: 2020.5",
+    "year: 2147483648",
+    'year: "2020"',
+    "year: true",
+    "pages: 4294967296",
+    'score: "3"',
+    "score: true",
+    "open: 1",
+    'open: "true"',
+    "title: 5",
+    'stage: "Accepted"',
+    "stage: 5",
+    'topics: "a"',
+    "topics: [1]",
+    'counts: ["1"]',
+    "counts: [1.5]",
+    'released: "1970-01-02"',
+    "released: 5",
+    'released: datetime("1970-01-01T00:00:01Z")',
+    'submitted: date("1970-01-01")',
+    'submitted: "1970-01-01T00:00:01Z"',
+    "scan: 5",
+    'scan: ["a"]',
+    "vec: [1, 2]",
+    'vec: ["a", "b", "c", "d", "e", "f", "g", "h"]',
+    "vec: []",
+    "vec: 5",
+    'vec: "heaps"',
+]
+
+
+@pytest.mark.parametrize("assignment", REFUSED)
+def test_t3_a_literal_that_does_not_fit_is_refused(assignment, reading):
+    with pytest.raises(CompilerError) as failure:
+        assigned(assignment, reading)
+
+    assert failure.value.codes == ("T3",)
+
+
+def test_t3_a_literal_beyond_f32_is_refused(reading):
+    text = f'insert Cites {{ from: "a", to: "b", weight: 1{"0" * 39}.0 }}'
+
+    with pytest.raises(CompilerError) as failure:
+        statement(text, reading)
+
+    assert failure.value.codes == ("T3",)
+
+
+PARAMETERS = [
+    ("year", "I64", True),
+    ("year", "F64", True),
+    ("year", "String", False),
+    ("year", "Bool", False),
+    ("year", "[I32]", False),
+    ("score", "I32", True),
+    ("score", "U64", True),
+    ("title", "String", True),
+    ("title", "I32", False),
+    ("stage", "String", True),
+    ("open", "Bool", True),
+    ("open", "I32", False),
+    ("released", "Date", True),
+    ("released", "DateTime", False),
+    ("released", "String", False),
+    ("submitted", "DateTime", True),
+    ("submitted", "Date", False),
+    ("scan", "Blob", True),
+    ("scan", "String", True),
+    ("scan", "I32", False),
+    ("title", "Blob", False),
+    ("topics", "[String]", True),
+    ("topics", "String", False),
+    ("topics", "[I64]", False),
+    ("counts", "[I64]", True),
+    ("counts", "[F64]", True),
+    ("vec", "Vector(8)", True),
+    ("vec", "Vector(4)", False),
+    ("vec", "[F32]", False),
+    ("vec", "String", False),
+    ("abstract", "String?", True),
+]
+
+
+def _labels(cases):
+    return [f"{type_} for {name}" for name, type_, _ in cases]
+
+
+FITTING = [item for item in PARAMETERS if item[2]]
+UNFITTING = [item for item in PARAMETERS if not item[2]]
+
+
+@pytest.mark.parametrize(("name", "type_", "fits"), FITTING, ids=_labels(FITTING))
+def test_t7_a_parameter_of_a_compatible_type_is_accepted(name, type_, fits, reading):
+    value = assigned(f"{name}: $x", reading, f"$x: {type_}")
+
+    assert value == ir.ParamRef("x", value.type)
+    assert str(value.type) == type_
+
+
+@pytest.mark.parametrize(("name", "type_", "fits"), UNFITTING, ids=_labels(UNFITTING))
+def test_t7_a_parameter_of_another_type_is_refused(name, type_, fits, reading):
+    with pytest.raises(CompilerError) as failure:
+        assigned(f"{name}: $x", reading, f"$x: {type_}")
+
+    assert failure.value.codes == ("T7",)
+
+
+def test_now_fits_a_datetime(reading):
+    assert assigned("submitted: now()", reading) == ir.ParamRef(ir.NOW, ir.INSTANT_TYPE)
+
+
+@pytest.mark.parametrize("name", ["released", "title", "year", "open"])
+def test_t7_now_fits_nothing_but_a_datetime(name, reading):
+    with pytest.raises(CompilerError) as failure:
+        assigned(f"{name}: now()", reading)
+
+    assert failure.value.codes == ("T7",)
+
+
+@pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])
+def test_a_where_takes_every_comparison(op, reading):
+    predicate = statement(f"delete Paper where year {op} 2020", reading).predicate
+
+    assert (predicate.property, str(predicate.op), predicate.value.value) == ("year", op, 2020)
+
+
+@pytest.mark.parametrize(
+    ("written", "column"), [("from", "src"), ("to", "dst"), ("context", "context")]
+)
+def test_a_where_on_an_edge_names_its_ends_from_and_to(written, column, reading):
+    predicate = statement(f'delete Cites where {written} = "x"', reading).predicate
+
+    assert predicate.property == column
+
+
+def test_a_where_compares_numbers_by_value_without_narrowing(reading):
+    predicate = statement("delete Paper where year = 2.7", reading).predicate
+
+    assert predicate.value == ir.Constant(2.7, predicate.value.type)
+
+
+def test_a_filter_compares_numbers_by_value_without_narrowing(reading):
+    text = "query q() { match { $p: Paper $p.year = 2.7 } return { $p } }"
+
+    (comparison,) = compile_query(text, reading).ir.pipeline[0].filters
+
+    assert (comparison.right.value, str(comparison.right.type)) == (2.7, "F64")
+
+
+@pytest.mark.parametrize(
+    ("list_", "code"),
+    [('["a", 1]', "Q108"), ('["a", true]', "Q108"), ('[["a"]]', "Q108"), ("[now()]", "Q108")],
+)
+def test_q108_a_list_literal_holds_plain_values_of_one_type(list_, code, reading):
+    with pytest.raises(CompilerError) as failure:
+        assigned(f"topics: {list_}", reading)
+
+    assert failure.value.codes == (code,)
+
+
+def test_a_list_literal_may_hold_dates(reading):
+    text = 'query q() { match { $p: Paper } return { [date("1970-01-02"), date("1970-01-03")] as days } }'
+
+    (column,) = compile_query(text, reading).ir.projections
+
+    assert (column.expression.value, str(column.type)) == ((1, 2), "[Date]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "insert Paper { doi: $d, title: $d, year: 2020 }",
+        "insert Wrote { from: $d, position: 1 }",
+        "insert Wrote { to: $d, position: 1 }",
+        "insert Wrote { from: $d, to: $d }",
+    ],
+    ids=["stage", "to", "from", "position"],
+)
+def test_t12_an_insert_assigns_everything_that_is_not_nullable(text, reading):
+    with pytest.raises(CompilerError) as failure:
+        statement(text, reading, "$d: String")
+
+    assert failure.value.codes == ("T12",)
+
+
+def test_t12_a_non_null_embedding_has_to_be_assigned():
+    from omnigraph.schema import compile_schema
+
+    catalog = compile_schema(
+        'node Note {\n  body: String\n  vec: Vector(4) @embed("body", model="mock-4")\n}'
+    ).catalog
+
+    with pytest.raises(CompilerError) as failure:
+        compile_query('query q() { insert Note { body: "x" } }', catalog)
+
+    assert failure.value.codes == ("T12",)
+
+
+def test_a_nullable_embedding_may_be_omitted(reading):
+    text = 'insert Paper { doi: "10.1", title: "x", year: 2020, stage: "accepted", abstract: "y" }'
+
+    names = [item.property for item in statement(text, reading).assignments]
+
+    assert "vec" not in names
+
+
+def test_omitted_properties_are_not_assigned_so_that_an_insert_replaces_the_row(reading):
+    text = 'insert Author { full_name: "x" }'
+
+    assert [item.property for item in statement(text, reading).assignments] == ["full_name"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('insert Author { full_name: "x" }', ir.InsertNode),
+        ('insert Cites { from: "a", to: "b" }', ir.InsertEdge),
+        ('update Author set { orcid: "x" } where full_name = "y"', ir.UpdateNode),
+        ('delete Author where full_name = "x"', ir.DeleteNode),
+        ('delete Cites where from = "x"', ir.DeleteEdge),
+    ],
+    ids=["insert node", "insert edge", "update node", "delete node", "delete edge"],
+)
+def test_every_statement_has_its_operator(text, kind, reading):
+    assert type(statement(text, reading)) is kind
+
+
+def test_type_names_of_mutations_are_exact(reading):
+    with pytest.raises(CompilerError) as failure:
+        statement('delete AUTHOR where full_name = "x"', reading)
+
+    assert failure.value.codes == ("T10",)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("insert Same { x: 1 }", ir.InsertNode),
+        ("update Same set { x: 1 } where x = 2", ir.UpdateNode),
+        ("delete Same where x = 1", ir.DeleteNode),
+    ],
+    ids=["insert", "update", "delete"],
+)
+def test_a_node_type_wins_over_an_edge_type_of_the_same_name(text, kind):
+    from omnigraph.schema import compile_schema
+
+    catalog = compile_schema("node Same { x: I32? }\nedge Same: Same -> Same { x: I32? }").catalog
+
+    compiled = compile_query(f"query q() {{ {text} }}", catalog)
+
+    assert type(compiled.ir.statements[0]) is kind

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from omnigraph.errors import (
+    MAX_SHOWN_DIAGNOSTICS,
+    BadRequestError,
+    CompilerError,
+    Diagnostic,
+    InputFileError,
+    MixedMutationError,
+    OmniError,
+    ParameterError,
+    QuerySelectionError,
+    Severity,
+)
+
+
+def finding(number: int = 1, **members: object) -> Diagnostic:
+    body: dict[str, object] = {
+        "code": "S-01",
+        "message": "wrong",
+        "file": "f.pg",
+        "line": number,
+        "column": 2,
+    }
+    return Diagnostic(**(body | members))  # type: ignore[arg-type]
+
+
+def test_a_finding_is_a_json_object() -> None:
+    assert finding().to_json() == {
+        "code": "S-01",
+        "severity": "error",
+        "message": "wrong",
+        "file": "f.pg",
+        "line": 1,
+        "column": 2,
+    }
+
+
+def test_a_hint_is_in_the_json_only_when_there_is_one() -> None:
+    assert finding(hint="try").to_json()["hint"] == "try"
+    assert "hint" not in finding().to_json()
+
+
+def test_a_finding_without_excerpt_is_rendered_in_one_line() -> None:
+    assert finding(severity=Severity.INFO).render() == "f.pg:1:2: info S-01: wrong"
+
+
+def test_a_compiler_error_needs_a_finding() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        CompilerError(())
+
+
+def test_a_compiler_error_shows_all_its_findings() -> None:
+    error = CompilerError((finding(1), finding(2, code="S-03")))
+
+    assert error.codes == ("S-01", "S-03")
+    assert str(error) == "f.pg:1:2: error S-01: wrong\nf.pg:2:2: error S-03: wrong"
+
+
+def test_a_message_of_very_many_findings_is_cut_and_the_findings_are_not() -> None:
+    error = CompilerError(tuple(finding(number) for number in range(1, MAX_SHOWN_DIAGNOSTICS + 4)))
+
+    assert str(error).count("error S-01") == MAX_SHOWN_DIAGNOSTICS
+    assert str(error).endswith("… and 3 more errors")
+    assert len(error.to_json()["diagnostics"]) == MAX_SHOWN_DIAGNOSTICS + 3  # type: ignore[arg-type]
+
+
+def test_one_hidden_finding_is_one_error() -> None:
+    error = CompilerError(tuple(finding(number) for number in range(1, MAX_SHOWN_DIAGNOSTICS + 2)))
+
+    assert str(error).endswith("… and 1 more error")
+
+
+ERRORS = [
+    pytest.param(
+        CompilerError((finding(),)),
+        "compiler",
+        "bad_request",
+        400,
+        {"diagnostics": [finding().to_json()]},
+        id="CompilerError",
+    ),
+    pytest.param(
+        BadRequestError("no"), "bad_request", "bad_request", 400, {}, id="BadRequestError"
+    ),
+    pytest.param(
+        ParameterError("q", {"a": "a is wrong", "b": "b is wrong"}),
+        "bad_request",
+        "bad_request",
+        400,
+        {"parameters": {"a": "a is wrong", "b": "b is wrong"}},
+        id="ParameterError",
+    ),
+    pytest.param(
+        QuerySelectionError("which one?", ("a", "b")),
+        "bad_request",
+        "bad_request",
+        400,
+        {"available": ["a", "b"]},
+        id="QuerySelectionError",
+    ),
+    pytest.param(
+        MixedMutationError("q"), "bad_request", "bad_request", 400, {}, id="MixedMutationError"
+    ),
+    pytest.param(
+        InputFileError("x.pg", "gone"), "io", "internal", 500, {"path": "x.pg"}, id="InputFileError"
+    ),
+    pytest.param(OmniError("broken"), "internal", "internal", 500, {}, id="OmniError"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind", "code", "status", "details"), ERRORS)
+def test_an_error_body_has_message_kind_code_and_details(
+    error: OmniError, kind: str, code: str, status: int, details: dict[str, object]
+) -> None:
+    body = error.to_json()
+
+    assert body == {"error": str(error), "kind": kind, "code": code} | details
+    assert json.loads(json.dumps(body)) == body
+    assert (error.http_status, error.exit_code) == (status, 1)
+
+
+def test_a_parameter_error_lists_every_problem() -> None:
+    error = ParameterError("q", {"a": "a is wrong", "b": "b is wrong"})
+
+    assert str(error) == "parameters of query `q` do not fit: a is wrong; b is wrong"
+
+
+def test_a_mixed_mutation_is_told_to_be_split() -> None:
+    message = str(MixedMutationError("q"))
+
+    assert "`q`" in message
+    assert "split" in message
+
+
+def test_an_unreadable_file_is_named_with_its_reason() -> None:
+    assert str(InputFileError("x.pg", "gone")) == "cannot read x.pg: gone"

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import pytest
+from lark import Transformer
+
+from omnigraph.errors import CompilerError
+from omnigraph.syntax import DeclarationGrammar, SourceText
+
+GRAMMAR = r"""
+file: thing*
+thing: "thing" NAME "{" (NAME | STRING)* "}"
+NAME: /[a-z]+/
+STRING: /"[^"\\]*(?:\\.[^"\\]*)*"/s
+%ignore /\s+/
+%ignore /\/\/[^\n]*/
+%ignore /\/\*.*?\*\//s
+"""
+
+
+class Builder(Transformer):
+    def file(self, items: list[str]) -> tuple[str, ...]:
+        return tuple(items)
+
+    def thing(self, items: list[str]) -> str:
+        return str(items[0])
+
+
+@pytest.fixture(scope="module")
+def grammar() -> DeclarationGrammar[str]:
+    return DeclarationGrammar(
+        GRAMMAR,
+        Builder(),
+        declaration=r"(?<![a-z])thing\s",
+        phrases={
+            "NAME": "a name",
+            "STRING": "a string",
+            "LBRACE": "`{`",
+            "RBRACE": "`}`",
+            "THING": "`thing`",
+            "$END": "the end of the text",
+        },
+        groups={frozenset({"NAME", "STRING"}): "a word"},
+        code="C-1",
+        escape_code="C-2",
+        advise=lambda found, before: f"not {found}" if before.endswith("{") else None,
+    )
+
+
+def test_all_declarations_are_parsed(grammar: DeclarationGrammar[str]) -> None:
+    assert grammar.parse(SourceText('thing a {} thing b { c "d" }')) == ("a", "b")
+
+
+def test_sound_declarations_are_kept_beside_broken_ones(grammar: DeclarationGrammar[str]) -> None:
+    parsed, failures = grammar.parse_all(SourceText("thing a {}\nthing b (\nthing c {}\nthing {"))
+
+    assert parsed == ("a", "c")
+    assert [(item.line, item.column) for item in failures] == [(2, 9), (4, 7)]
+
+
+def test_a_broken_text_raises_all_failures(grammar: DeclarationGrammar[str]) -> None:
+    with pytest.raises(CompilerError) as failure:
+        grammar.parse(SourceText("thing a (\nthing b )"))
+
+    assert failure.value.codes == ("C-1", "C-1")
+
+
+def test_expected_words_are_plain_english(grammar: DeclarationGrammar[str]) -> None:
+    _, (failure,) = grammar.parse_all(SourceText("thing a { b } }"))
+
+    assert failure.message == "found `}`, expected the end of the text or `thing`"
+
+
+def test_terminals_of_a_group_are_named_together(grammar: DeclarationGrammar[str]) -> None:
+    _, (failure,) = grammar.parse_all(SourceText("thing a { ("))
+
+    assert failure.message == "found `(`, expected a word or `}`"
+
+
+def test_advice_sees_the_word_and_what_stands_before(grammar: DeclarationGrammar[str]) -> None:
+    _, (failure,) = grammar.parse_all(SourceText("thing a { { }"))
+
+    assert failure.hint == "not {"
+
+
+def test_the_word_of_a_declaration_inside_strings_and_comments_is_no_beginning(
+    grammar: DeclarationGrammar[str],
+) -> None:
+    text = 'thing a { "thing b {" /* thing c { */ } // thing d {\nthing e {\n'
+
+    parsed, failures = grammar.parse_all(SourceText(text))
+
+    assert parsed == ("a",)
+    assert [item.line for item in failures] == [2]
+
+
+def test_a_text_without_any_declaration_is_reported_once(grammar: DeclarationGrammar[str]) -> None:
+    _, failures = grammar.parse_all(SourceText("what is this"))
+
+    assert [(item.line, item.column) for item in failures] == [(1, 1)]
+
+
+def test_what_stands_before_the_first_declaration_is_reported(
+    grammar: DeclarationGrammar[str],
+) -> None:
+    parsed, failures = grammar.parse_all(SourceText("junk\nthing a {}\nthing b {}"))
+
+    assert [(item.line, item.column) for item in failures] == [(1, 1)]
+    assert "b" in parsed
+
+
+def test_an_unknown_escape_has_its_own_code(grammar: DeclarationGrammar[str]) -> None:
+    _, (failure,) = grammar.parse_all(SourceText('thing a { "b\\c" }'))
+
+    assert (failure.code, failure.column) == ("C-2", 13)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "column"),
+    [
+        ('thing a { "b }', "found a string that never ends", 11),
+        ("thing a { /* b }", "found a comment that never ends", 11),
+        ("thing a {", "found the end of the text, expected a word or `}`", 10),
+    ],
+)
+def test_a_text_that_ends_too_early_says_what_is_open(
+    grammar: DeclarationGrammar[str], text: str, message: str, column: int
+) -> None:
+    _, (failure,) = grammar.parse_all(SourceText(text))
+
+    assert (failure.message, failure.column) == (message, column)
+
+
+def test_a_long_word_is_cut_in_the_message(grammar: DeclarationGrammar[str]) -> None:
+    _, (failure,) = grammar.parse_all(SourceText("thing " + "X" * 100))
+
+    assert "`" + "X" * 40 + "…`" in failure.message
+
+
+def test_a_character_that_does_not_print_is_named_by_its_number(
+    grammar: DeclarationGrammar[str],
+) -> None:
+    _, (failure,) = grammar.parse_all(SourceText("thing \x07"))
+
+    assert failure.message.startswith("found the character U+0007")
+
+
+@pytest.mark.timeout(60)
+def test_very_many_broken_declarations_are_all_reported(grammar: DeclarationGrammar[str]) -> None:
+    _, failures = grammar.parse_all(SourceText("thing a )\n" * 3000))
+
+    assert len(failures) == 3000

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import doctest
+from typing import TYPE_CHECKING
+
+import pytest
+
+import omnigraph.ids
+import omnigraph.schema.compiler
+import omnigraph.syntax.suggest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@pytest.mark.parametrize(
+    "module",
+    [omnigraph.ids, omnigraph.schema.compiler, omnigraph.syntax.suggest],
+    ids=lambda module: module.__name__,
+)
+def test_the_examples_of_a_docstring_are_true(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+
+    assert result.attempted > 0
+    assert result.failed == 0

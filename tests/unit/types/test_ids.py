@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.ids import (
+    derive_id,
+    directory_name,
+    edge_table_key,
+    fnv1a64,
+    is_ulid,
+    new_ulid,
+    node_table_key,
+    split_id,
+)
+
+IDS = [
+    (["10.5/a1"], "10.5/a1"),
+    ([""], ""),
+    (['["a"]'], '["a"]'),
+    (["2024", "ICML"], '["2024","ICML"]'),
+    (["naïve", "知识"], '["naïve","知识"]'),
+    (['a"b', "c\\d"], '["a\\"b","c\\\\d"]'),
+    (["a\n", "\x01"], '["a\\n","\\u0001"]'),
+    (["", "", ""], '["","",""]'),
+    (["a,b", "c"], '["a,b","c"]'),
+]
+
+
+@pytest.mark.parametrize(("spellings", "entity_id"), IDS)
+def test_an_id_is_derived_from_the_spellings_of_a_key(spellings: list[str], entity_id: str) -> None:
+    assert derive_id(spellings) == entity_id
+
+
+@pytest.mark.parametrize(("spellings", "entity_id"), IDS)
+def test_a_derived_id_is_split_into_its_spellings(spellings: list[str], entity_id: str) -> None:
+    assert split_id(entity_id, len(spellings)) == tuple(spellings)
+
+
+def test_different_keys_have_different_ids() -> None:
+    assert derive_id(["a,b", "c"]) != derive_id(["a", "b,c"])
+
+
+def test_an_id_needs_a_member() -> None:
+    with pytest.raises(ValueError, match="at least one member"):
+        derive_id([])
+
+
+@pytest.mark.parametrize(
+    "entity_id",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("x", id="no JSON"),
+        pytest.param("5", id="a number"),
+        pytest.param('{"a":"b"}', id="an object"),
+        pytest.param('["a"]', id="too few"),
+        pytest.param('["a","b","c"]', id="too many"),
+        pytest.param('["a",1]', id="a number inside"),
+        pytest.param('["a",null]', id="null inside"),
+        pytest.param('["a", "b"]', id="not compact"),
+        pytest.param('["\\u0061","b"]', id="needless escape"),
+        pytest.param("[" * 100_000, id="deep nest"),
+    ],
+)
+def test_a_text_that_is_no_derived_id_is_refused(entity_id: str) -> None:
+    with pytest.raises(ValueError):
+        split_id(entity_id, 2)
+
+
+def test_table_keys_name_kind_and_type() -> None:
+    assert (node_table_key("Paper"), edge_table_key("Paper")) == ("node:Paper", "edge:Paper")
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"", 0xCBF29CE484222325),
+        (b"a", 0xAF63DC4C8601EC8C),
+        (b"foobar", 0x85944171F73967E8),
+    ],
+)
+def test_the_hash_is_fnv_1a_of_64_bits(data: bytes, value: int) -> None:
+    assert fnv1a64(data) == value
+
+
+def test_a_directory_name_is_sixteen_hexadecimal_digits() -> None:
+    assert directory_name("a") == "af63dc4c8601ec8c"
+    assert directory_name("Paper") == "da89d00e1b71df59"
+
+
+def test_a_short_hash_is_padded() -> None:
+    names = [directory_name(f"T{number}") for number in range(300)]
+
+    assert {len(name) for name in names} == {16}
+    assert any(name.startswith("0") for name in names)
+
+
+def test_a_name_that_returns_has_another_directory() -> None:
+    assert directory_name("a", 7) == "af63dc4c8601ec8c-7"
+    assert directory_name("a", 7) != directory_name("a", 8)
+
+
+def test_a_new_ulid_is_canonical_and_fresh() -> None:
+    made = [new_ulid() for _ in range(1000)]
+
+    assert all(is_ulid(text) and len(text) == 26 for text in made)
+    assert len(set(made)) == len(made)
+
+
+def test_ulids_of_one_process_sort_in_the_order_they_were_made() -> None:
+    made = [new_ulid() for _ in range(1000)]
+
+    assert made == sorted(made)
+
+
+@pytest.mark.parametrize("text", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "0" * 26, "7" + "Z" * 25])
+def test_a_canonical_ulid_is_recognised(text: str) -> None:
+    assert is_ulid(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FA", id="too short"),
+        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FAVV", id="too long"),
+        pytest.param("01arz3ndektsv4rrffq69g5fav", id="lower case"),
+        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FAI", id="letter I"),
+        pytest.param("01ARZ3NDEKTSV4RRFFQ69G5FAU", id="letter U"),
+        pytest.param("8" + "Z" * 25, id="beyond 128 bits"),
+        pytest.param("é" * 26, id="not ASCII"),
+        pytest.param(" 1ARZ3NDEKTSV4RRFFQ69G5FAV", id="space"),
+    ],
+)
+def test_any_other_text_is_no_ulid(text: str) -> None:
+    assert not is_ulid(text)
