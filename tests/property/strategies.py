@@ -45,7 +45,18 @@ _TAIL = string.ascii_letters + string.digits + "_"
 
 #: Words that mean something somewhere in one of the languages, and are plain names everywhere else.
 #: `node`, `edge`, `interface` and `implements` as property names have tests of their own.
-SCHEMA_WORDS = ("enum", "key", "model", "src", "range", "order")
+SCHEMA_WORDS = (
+    "enum",
+    "key",
+    "model",
+    "src",
+    "range",
+    "order",
+    "node",
+    "edge",
+    "interface",
+    "implements",
+)
 QUERY_WORDS = [
     "query",
     "match",
@@ -645,7 +656,7 @@ def _member_lists(draw: st.DrawFn, kind: str, candidates: list[str]) -> list[pg.
     return [pg.MemberConstraint(kind, tuple(map(bare, chosen)))]  # type: ignore[arg-type]
 
 
-_PROPERTY_NAMES = ("alpha", "beta", "gammaRay", "delta_1", "set", "enum", "match", "epsilon")
+_PROPERTY_NAMES = ("alpha", "beta", "gammaRay", "delta_1", "node", "enum", "match", "implements")
 
 
 @st.composite

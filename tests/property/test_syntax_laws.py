@@ -17,7 +17,6 @@ from property.strategies import (
     gaps,
     query_trees,
     schema_trees,
-    spaces,
     tokens_of,
     valid_schemas,
 )
@@ -31,16 +30,12 @@ def _queries(text: str):
     return parse_queries(SourceText(text))
 
 
-#: Tokens that the law below follows with spaces only: comments behind them have tests of their own.
-_COMMENTED_APART = ("enum", "Vector", "@key", "@unique", "@index")
-
-
 def _respaced(draw: st.DrawFn, text: str) -> str:
     """The same tokens with other invisible text between them."""
     result = draw(st.just("") | gaps)
     for token in tokens_of(text):
         result += token
-        result += draw(spaces if token in _COMMENTED_APART else gaps)
+        result += draw(gaps)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from omnigraph.syntax import did_you_mean
@@ -63,7 +64,8 @@ class Scope:
 
     def report_unbound(self, context: Context, variable: ast.Variable, code: str) -> None:
         """Record that a variable is neither bound nor a parameter."""
-        known = [f"${name}" for name in (*self.bound, *context.params) if not name.startswith("~")]
+        names = chain(self.bound, context.params)
+        known = (f"${name}" for name in names if not name.startswith("~"))
         name = f"${variable.name}"
         if variable.name == "_":
             context.error(code, variable.span, "`$_` has no value: give the variable a name")

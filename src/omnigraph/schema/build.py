@@ -78,7 +78,10 @@ def _node(node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]) -> No
     keys = _member_sets("key", sources, constraints)
     return NodeDef(
         name=node.name.text,
-        properties={name: _property(p, injected=new) for name, (p, new) in properties.items()},
+        properties={
+            name: _property(prop, injected=interface is not None)
+            for name, (prop, interface) in properties.items()
+        },
         implements=tuple(sorted({name.text for name in node.implements})),
         key=keys[0] if keys else None,
         uniques=_member_sets("unique", sources, constraints),

@@ -77,14 +77,15 @@ class _World:
 
 def effective_properties(
     node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]
-) -> dict[str, tuple[ast.Property, bool]]:
-    """Every property of a node with whether it is injected: the declared ones, then those of its interfaces."""
-    properties = {p.name.text: (p, False) for p in reversed(ast.properties_of(node.members))}
-    properties = dict(reversed(properties.items()))
+) -> dict[str, tuple[ast.Property, ast.InterfaceDecl | None]]:
+    """Every property of a node with the interface that contributes it: the declared ones, then the injected ones."""
+    properties: dict[str, tuple[ast.Property, ast.InterfaceDecl | None]] = {}
+    for declared in ast.properties_of(node.members):
+        properties.setdefault(declared.name.text, (declared, None))
     for name in node.implements:
         interface = interfaces.get(name.text)
         for contributed in interface.properties if interface else ():
-            properties.setdefault(contributed.name.text, (contributed, True))
+            properties.setdefault(contributed.name.text, (contributed, interface))
     return properties
 
 
@@ -146,10 +147,9 @@ def _check_node(node: ast.NodeDecl, world: _World) -> None:
     properties = effective_properties(node, world.interfaces)
     types = {name: resolve_type(prop.type) for name, (prop, _) in properties.items()}
     owner = node.name.text if names_known else None
-    for name, (prop, injected) in properties.items():
-        sources = _missing_sources(prop, types, node, world.interfaces) if injected else types
-        _check_embedding(prop, sources, findings, owner=owner)
-        if not injected:
+    for name, (prop, interface) in properties.items():
+        _check_embedding(prop, types, findings, owner=owner, checked=interface)
+        if interface is None:
             _check_nullable_key(prop, types[name], findings)
     for constraint in ast.constraints_of(node.members):
         _check_constraint(constraint, types, world, names_known=names_known)
@@ -204,29 +204,18 @@ def _check_same_type(
         findings.error("S-09", own.type.span, message)
 
 
-def _missing_sources(
-    prop: ast.Property,
-    types: Mapping[str, PropertyType | None],
-    node: ast.NodeDecl,
-    interfaces: Mapping[str, ast.InterfaceDecl],
-) -> Mapping[str, PropertyType | None]:
-    """The properties among which an injected `@embed` looks for its source, minus what its interface checked itself."""
-    for name in node.implements:
-        interface = interfaces.get(name.text)
-        if interface and any(item is prop for item in interface.properties):
-            checked = {item.name.text for item in interface.properties}
-            return {name: None if name in checked else type_ for name, type_ in types.items()}
-    return types
-
-
 def _check_embedding(
     prop: ast.Property,
     types: Mapping[str, PropertyType | None],
     findings: Findings,
     *,
     owner: str | None,
+    checked: ast.InterfaceDecl | None = None,
 ) -> None:
-    """Check the source of `@embed`; without `owner` a source that is not there may still come from elsewhere."""
+    """Check the source of `@embed`; without `owner` a source that is not there may still come from elsewhere.
+
+    A source that the interface `checked` declares itself was judged with that interface.
+    """
     for annotation in prop.annotations:
         if annotation.name != "embed" or not annotation.values:
             continue
@@ -234,6 +223,8 @@ def _check_embedding(
         if not isinstance(source.value, str) or not source.value.strip():
             continue
         name = source.value
+        if checked and any(item.name.text == name for item in checked.properties):
+            continue
         if name not in types:
             if owner is not None:
                 message = f"`@embed` names property `{name}`, which node `{owner}` does not have"
@@ -358,7 +349,9 @@ def _check_member_type(
 
 
 def _check_key(
-    node: ast.NodeDecl, properties: Mapping[str, tuple[ast.Property, bool]], findings: Findings
+    node: ast.NodeDecl,
+    properties: Mapping[str, tuple[ast.Property, ast.InterfaceDecl | None]],
+    findings: Findings,
 ) -> None:
     # Each property counts once: `@key` written twice on one property is S-12.
     on_properties = {

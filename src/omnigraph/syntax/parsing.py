@@ -15,7 +15,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.errors import CompilerError, Diagnostic
-from omnigraph.syntax.source import SourceText, Span, check_readable
+from omnigraph.syntax.source import OPAQUE, SourceText, Span, check_readable
 from omnigraph.syntax.strings import EscapeFailure, unescape
 from omnigraph.syntax.suggest import one_of
 
@@ -31,6 +31,8 @@ Advice = "Callable[[str, str], str | None]"
 
 _WORD = re.compile(r"[0-9]+\.(?![0-9])|@?\$?[A-Za-z0-9_]+|\S")
 _LONGEST_ENUMERATION = 7
+#: How much of the text before a mistake is looked at for advice.
+_CONTEXT = 300
 _ENDLESS_STRING = "a string that never ends"
 _ENDLESS_COMMENT = "a comment that never ends"
 
@@ -67,10 +69,7 @@ class DeclarationGrammar(Generic[T]):
             transformer=transformer,
             lexer_callbacks={"STRING": _check_escapes},
         )
-        self._beginning = re.compile(
-            rf'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|(?P<declaration>{declaration})',
-            re.DOTALL,
-        )
+        self._beginning = re.compile(rf"{OPAQUE}|(?P<declaration>{declaration})", re.DOTALL)
         self._phrases = phrases
         self._groups = groups
         self._code = code
@@ -134,7 +133,9 @@ class DeclarationGrammar(Generic[T]):
             self._code,
             span,
             f"found {found}" if endless else f"found {found}, expected {self._expected(failure)}",
-            hint=self._advise(word, source.text[: span.start].rstrip()),
+            hint=self._advise(
+                word, source.text[max(0, span.start - _CONTEXT) : span.start].rstrip()
+            ),
         )
 
     def _expected(self, failure: UnexpectedInput) -> str:

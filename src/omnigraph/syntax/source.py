@@ -27,9 +27,9 @@ MAX_NESTING = 64
 _EXCERPT_WIDTH = 160
 _TAB = "    "
 
-_OPAQUE_OR_BRACKET = re.compile(
-    r'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|(?P<open>[{(\[])|(?P<close>[})\]])', re.DOTALL
-)
+#: Matches what no structure is looked for in: strings and comments, unterminated ones up to the end of the text.
+OPAQUE = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|//[^\n]*|/\*(?:.*?\*/|.*)'
+_OPAQUE_OR_BRACKET = re.compile(rf"{OPAQUE}|(?P<open>[{{(\[])|(?P<close>[}})\]])", re.DOTALL)
 
 
 class Span(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("Papr", ["Paper", "Venue"])
     'did you mean `Paper`?'
     """
-    names = sorted(set(known))
-    if len(names) > _COMPARED:
+    distinct = set(islice(known, _COMPARED + 1))
+    if len(distinct) > _COMPARED:
         return None
+    names = sorted(distinct)
     folded = {known_name.casefold(): known_name for known_name in reversed(names)}
     near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if near:
