@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from click import Command, Parameter
 
 DOCS = Path(__file__).parents[1] / "docs"
-NOTICE = (
-    "<!-- Written by tools/reference_pages.py from the code; run `make docs-generated` after a change. -->"
-)
+NOTICE = "<!-- Written by tools/reference_pages.py from the code; run `make docs-generated` after a change. -->"
 
 
 def main() -> None:

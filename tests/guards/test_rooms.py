@@ -27,7 +27,7 @@ def test_the_public_names_of_a_room_exist_and_are_sorted(room: str) -> None:
     assert len(set(module.__all__)) == len(module.__all__)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "errors"])
 def test_a_room_says_what_it_owns_and_where_to_start(room: str) -> None:
     text = importlib.import_module(f"omnigraph.{room}").__doc__ or ""
     assert 3 <= len(text.strip().splitlines()) <= 10

@@ -1,0 +1,104 @@
+"""Every failure of the library, as one tree of typed exceptions.
+
+    OmniError
+    ├── CompilerError                    a schema or query does not parse or type-check; carries diagnostics
+    ├── BadRequestError                  refused input, nothing happened
+    │   ├── ParameterError               query parameters do not fit their declaration
+    │   ├── QuerySelectionError          no query, several, or another kind of query than asked for
+    │   └── MixedMutationError           one mutation query both writes and deletes
+    ├── InputFileError                   a file that the caller named cannot be read
+    ├── NotFoundError                    what was named does not exist
+    │   └── BranchNotFoundError
+    ├── ConflictError                    *lost*: nothing happened, a repetition may succeed
+    │   ├── ExpectedVersionMismatchError a touched table moved
+    │   ├── ReadSetConflictError         something only read moved
+    │   └── RetryableCommitConflictError lock or catalog stayed busy
+    ├── KeyConflictError                 strict insert met an existing id
+    ├── AlreadyInitializedError, InitializationClaimedError, InitializationCommittedError
+    ├── PreconditionFailedError          the branch head is not the expected commit
+    ├── ResourceLimitError               a configured bound would be crossed
+    ├── BlobRangeError, ExternalBlobPolicyError
+    ├── RecoveryRequiredError            *unknown*: look before you retry
+    ├── HistoricalVersionReclaimedError  the version was cleaned up
+    ├── StorageError                     the storage below failed
+    │   ├── StorageFormatError           written by another release
+    │   └── DriftError                   a table is not where its writer left it
+    └── InternalError                    an invariant is broken
+
+`kind` and `code` are stable and meant for programs; the message is meant for people and says what to do next.
+`http_status` and `exit_code` are the one place where failures are mapped to the two outer surfaces.
+"""
+
+from omnigraph.errors.base import (
+    Diagnostic,
+    OmniError,
+    Severity,
+)
+from omnigraph.errors.commits import (
+    ConflictError,
+    ExpectedVersionMismatchError,
+    InternalError,
+    KeyConflictError,
+    PreconditionFailedError,
+    ReadSetConflictError,
+    RecoveryRequiredError,
+    RetryableCommitConflictError,
+)
+from omnigraph.errors.requests import (
+    MAX_SHOWN_DIAGNOSTICS,
+    BadRequestError,
+    BlobRangeError,
+    BranchNotFoundError,
+    CompilerError,
+    ExternalBlobPolicyError,
+    InputFileError,
+    MixedMutationError,
+    NotFoundError,
+    ParameterError,
+    QuerySelectionError,
+    ResourceLimitError,
+)
+from omnigraph.errors.storage import (
+    AlreadyInitializedError,
+    DriftError,
+    HistoricalVersionReclaimedError,
+    InitializationClaimedError,
+    InitializationCommittedError,
+    StorageError,
+    StorageFailure,
+    StorageFormatError,
+)
+
+__all__ = [
+    "MAX_SHOWN_DIAGNOSTICS",
+    "AlreadyInitializedError",
+    "BadRequestError",
+    "BlobRangeError",
+    "BranchNotFoundError",
+    "CompilerError",
+    "ConflictError",
+    "Diagnostic",
+    "DriftError",
+    "ExpectedVersionMismatchError",
+    "ExternalBlobPolicyError",
+    "HistoricalVersionReclaimedError",
+    "InitializationClaimedError",
+    "InitializationCommittedError",
+    "InputFileError",
+    "InternalError",
+    "KeyConflictError",
+    "MixedMutationError",
+    "NotFoundError",
+    "OmniError",
+    "ParameterError",
+    "PreconditionFailedError",
+    "QuerySelectionError",
+    "ReadSetConflictError",
+    "RecoveryRequiredError",
+    "ResourceLimitError",
+    "RetryableCommitConflictError",
+    "Severity",
+    "StorageError",
+    "StorageFailure",
+    "StorageFormatError",
+]

@@ -1,0 +1,166 @@
+"""Refused requests: the input is wrong, and nothing happened."""
+
+from __future__ import annotations
+
+from omnigraph.errors.base import Diagnostic, OmniError
+
+#: How many findings the message of a `CompilerError` spells out; `diagnostics` holds all of them.
+MAX_SHOWN_DIAGNOSTICS = 100
+
+
+class CompilerError(OmniError):
+    """A schema or a query is wrong. `diagnostics` holds every independent finding, the first one first."""
+
+    kind = "compiler"
+    code = "bad_request"
+    http_status = 400
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        if not diagnostics:
+            raise ValueError("a CompilerError needs at least one diagnostic")
+        self.diagnostics = diagnostics
+        shown = [item.render() for item in diagnostics[:MAX_SHOWN_DIAGNOSTICS]]
+        if (hidden := len(diagnostics) - len(shown)) > 0:
+            shown.append(f"… and {hidden} more error{'' if hidden == 1 else 's'}")
+        super().__init__("\n".join(shown))
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of all findings, in order."""
+        return tuple(item.code for item in self.diagnostics)
+
+    def details(self) -> dict[str, object]:
+        """The findings, one JSON object each."""
+        return {"diagnostics": [item.to_json() for item in self.diagnostics]}
+
+
+class BadRequestError(OmniError):
+    """Refused input: the request itself is wrong, and nothing happened."""
+
+    kind = "bad_request"
+    code = "bad_request"
+    http_status = 400
+
+
+class ParameterError(BadRequestError):
+    """Query parameters do not fit their declaration. `problems` maps each parameter name to its sentence."""
+
+    def __init__(self, query: str, problems: dict[str, str]) -> None:
+        self.query = query
+        self.problems = problems
+        listing = "; ".join(problems.values())
+        super().__init__(f"parameters of query `{query}` do not fit: {listing}")
+
+    def details(self) -> dict[str, object]:
+        """The sentence of each parameter that does not fit."""
+        return {"parameters": dict(self.problems)}
+
+
+class QuerySelectionError(BadRequestError):
+    """The source does not hold exactly the query that was asked for. `available` lists what it holds."""
+
+    def __init__(self, message: str, available: tuple[str, ...]) -> None:
+        self.available = available
+        super().__init__(message)
+
+    def details(self) -> dict[str, object]:
+        """The names of the queries in the source."""
+        return {"available": list(self.available)}
+
+
+class MixedMutationError(BadRequestError):
+    """One mutation query holds both writes (insert, update) and deletes."""
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+        super().__init__(
+            f"mutation `{query}` mixes insert/update with delete: split it into two queries, writes first and "
+            "deletes second, or run both on a branch and merge it"
+        )
+
+
+class InputFileError(OmniError):
+    """A file that the caller named cannot be read."""
+
+    kind = "io"
+    http_status = 500
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"cannot read {path}: {reason}")
+
+    def details(self) -> dict[str, object]:
+        """The path as the caller gave it."""
+        return {"path": self.path}
+
+
+class NotFoundError(OmniError):
+    """Something that was named does not exist: a graph, a commit, a schema file, a cell."""
+
+    kind = "not_found"
+    code = "not_found"
+    http_status = 404
+
+
+class BranchNotFoundError(NotFoundError):
+    """No branch of that name exists."""
+
+    kind = "branch_not_found"
+
+    def __init__(self, branch: str, hint: str | None = None) -> None:
+        self.branch = branch
+        super().__init__(f"there is no branch `{branch}`" + (f": {hint}" if hint else ""))
+
+    def details(self) -> dict[str, object]:
+        """The name that was asked for."""
+        return {"branch": self.branch}
+
+
+class ResourceLimitError(OmniError):
+    """A configured bound would be crossed. Nothing was written."""
+
+    kind = "resource_limit"
+    code = "bad_request"
+    http_status = 413
+
+    def __init__(self, resource: str, limit: int, actual: int, advice: str) -> None:
+        self.resource = resource
+        self.limit = limit
+        self.actual = actual
+        super().__init__(f"{resource}: {actual} is above the limit of {limit}; {advice}")
+
+    def details(self) -> dict[str, object]:
+        """`resource_limit` with the bound."""
+        return {
+            "resource_limit": {
+                "resource": self.resource,
+                "limit": self.limit,
+                "actual": self.actual,
+            }
+        }
+
+
+class BlobRangeError(OmniError):
+    """A range outside the value of a blob."""
+
+    kind = "blob_range"
+    code = "bad_request"
+    http_status = 416
+
+    def __init__(self, start: int, end: int, length: int) -> None:
+        super().__init__(f"bytes {start} to {end} are outside a blob of {length} bytes")
+        self.start, self.end, self.length = start, end, length
+
+
+class ExternalBlobPolicyError(OmniError):
+    """An external blob URI is not allowed."""
+
+    kind = "external_blob_policy"
+    code = "bad_request"
+    http_status = 400
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        self.reason = reason
+        super().__init__(f"external blob {uri} is refused: {reason}")

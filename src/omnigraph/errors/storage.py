@@ -1,0 +1,111 @@
+"""Failures of the storage below a graph, and of its creation."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from omnigraph.errors.base import OmniError
+
+
+class AlreadyInitializedError(OmniError):
+    """The root holds a graph, or parts of one, already."""
+
+    kind = "already_initialized"
+    code = "conflict"
+    http_status = 409
+
+    def __init__(self, uri: str, found: str) -> None:
+        self.uri = uri
+        super().__init__(f"{uri} is in use already: found {found}")
+
+
+class InitializationClaimedError(OmniError):
+    """Another process is creating a graph at this root."""
+
+    kind = "initialization_claimed"
+    code = "conflict"
+    http_status = 409
+
+    def __init__(self, uri: str, claim: str) -> None:
+        self.uri = uri
+        super().__init__(
+            f"another process is creating a graph at {uri}; if it is dead, remove {claim} and try again"
+        )
+
+
+class InitializationCommittedError(OmniError):
+    """The graph was created, a later step of init failed. Keep the files and open the graph."""
+
+    kind = "initialization_committed"
+
+    def __init__(self, uri: str, cause: str) -> None:
+        self.uri = uri
+        super().__init__(
+            f"the graph at {uri} was created, but a later step failed: {cause}; open it"
+        )
+
+
+class HistoricalVersionReclaimedError(OmniError):
+    """A version that was readable once has been cleaned up."""
+
+    kind = "historical_version_reclaimed"
+    code = None
+    http_status = 410
+
+    def __init__(self, table_key: str, version: int) -> None:
+        self.table_key = table_key
+        self.version = version
+        super().__init__(f"version {version} of {table_key} was reclaimed by cleanup")
+
+
+class StorageFailure(StrEnum):
+    """What kind of evidence a storage failure comes with."""
+
+    TRANSIENT = "transient"
+    CONFIGURATION = "configuration"
+    NOT_FOUND = "not_found"
+    PRECONDITION = "precondition"
+    PERMANENT = "permanent"
+    UNKNOWN = "unknown"
+
+
+class StorageError(OmniError):
+    """The storage below the graph failed. `failure` says what is known about why."""
+
+    kind = "storage"
+
+    def __init__(self, message: str, failure: StorageFailure = StorageFailure.UNKNOWN) -> None:
+        self.failure = failure
+        super().__init__(message)
+
+    def details(self) -> dict[str, object]:
+        """The kind of failure."""
+        return {"failure": str(self.failure)}
+
+
+class StorageFormatError(StorageError):
+    """The graph was written in another storage format than this release reads."""
+
+    def __init__(self, found: str, supported: int) -> None:
+        self.found = found
+        self.supported = supported
+        if found.isdigit() and int(found) > supported:
+            advice = "upgrade omnigraph to the release that wrote it"
+        else:
+            advice = "export it with the release that wrote it, then init and load with this one"
+        super().__init__(
+            f"the graph has storage format {found}, this release reads {supported}: {advice}",
+            StorageFailure.CONFIGURATION,
+        )
+
+
+class DriftError(StorageError):
+    """A table is not at the version where its writer left it."""
+
+    def __init__(self, location: str, expected: int, actual: int) -> None:
+        self.location = location
+        self.expected = expected
+        self.actual = actual
+        super().__init__(
+            f"{location} is at version {actual}, expected {expected}", StorageFailure.PRECONDITION
+        )
