@@ -133,7 +133,7 @@ class InterfaceDef:
 
     name: str
     properties: Mapping[str, PropertyDef]
-    #: Index and key intents that the interface gives to its implementors, per property.
+    #: Index and key intents that the interface gives to its implementers, per property.
     constraints: Mapping[str, tuple[str, ...]]
 
 

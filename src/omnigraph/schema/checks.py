@@ -131,7 +131,7 @@ def _check_interface(interface: ast.InterfaceDecl, findings: Findings) -> None:
         check_property(prop, type_, findings, owner="interface")
         types.setdefault(prop.name.text, type_)
     for prop in interface.properties:
-        # A source that the interface lacks may come from the implementor: that is checked there.
+        # A source that the interface lacks may come from the implementer: that is checked there.
         _check_embedding(prop, types, findings, owner=None)
         _check_nullable_key(prop, types[prop.name.text], findings)
 
