@@ -1,0 +1,71 @@
+"""Named places where a test can make the system fail.
+
+`OMNIGRAPH_FAILPOINT` holds one instruction, `<name>=<action>` or `<name>@<n>=<action>` for the n-th time the place is
+reached. Actions: `kill` ends the process at once, as a power cut would end it for every other process; `raise` raises
+`FailpointError`. Without the variable a place costs one look-up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from enum import StrEnum
+
+VARIABLE = "OMNIGRAPH_FAILPOINT"
+
+
+class Failpoint(StrEnum):
+    """Every place, in the order in which a write passes them."""
+
+    BEFORE_SIDECAR = "before_sidecar"
+    SIDECAR_WRITE = "sidecar_write"
+    AFTER_SIDECAR = "after_sidecar"
+    BEFORE_TABLE_COMMIT = "before_table_commit"
+    AFTER_TABLE_COMMIT = "after_table_commit"
+    BEFORE_PUBLISH = "before_publish"
+    IN_FOLD = "in_fold"
+    BEFORE_CATALOG_COMMIT = "before_catalog_commit"
+    AFTER_PUBLISH = "after_publish"
+    SIDECAR_DELETE = "sidecar_delete"
+    AFTER_SIDECAR_DELETE = "after_sidecar_delete"
+    RECOVERY_LIST = "recovery_list"
+    BEFORE_RESTORE = "before_restore"
+    AFTER_RESTORE = "after_restore"
+    BEFORE_RECOVERY_PUBLISH = "before_recovery_publish"
+    AFTER_RECOVERY_PUBLISH = "after_recovery_publish"
+    AUDIT_WRITE = "audit_write"
+    AFTER_AUDIT = "after_audit"
+    INIT_AFTER_CLAIM = "init_after_claim"
+    INIT_AFTER_TABLES = "init_after_tables"
+    INIT_AFTER_SCHEMA = "init_after_schema"
+    INIT_AFTER_MANIFEST = "init_after_manifest"
+
+
+class FailpointError(RuntimeError):
+    """Raised on purpose at a named place."""
+
+
+_reached: Counter[str] = Counter()
+
+
+def reach(place: Failpoint) -> None:
+    """Pass a named place; fail there if the environment asks for it."""
+    instruction = os.environ.get(VARIABLE)
+    if not instruction:
+        return
+    target, _, action = instruction.partition("=")
+    name, _, count = target.partition("@")
+    if name != place:
+        return
+    _reached[instruction] += 1
+    if _reached[instruction] != int(count or 1):
+        return
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise FailpointError(place)
+
+
+def reset() -> None:
+    """Forget how often places were reached."""
+    _reached.clear()

@@ -1,0 +1,18 @@
+"""The façade of a graph: open, query, mutate, branch; every surface goes through it.
+
+Owns: the `Graph` object, its settings, creation of a graph, the accepted schema files. Delegates everything else to the
+rooms below. Start reading at `graph`.
+"""
+
+from omnigraph.graph.graph import BLOB_RANGE_BYTES, REPREPARATION_BUDGET, Graph
+from omnigraph.graph.results import MutationResult, commit_json
+from omnigraph.graph.settings import GraphSettings
+
+__all__ = [
+    "BLOB_RANGE_BYTES",
+    "REPREPARATION_BUDGET",
+    "Graph",
+    "GraphSettings",
+    "MutationResult",
+    "commit_json",
+]

@@ -1,0 +1,402 @@
+"""The façade: one object per open graph. It delegates, it does not think."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import (
+    BadRequestError,
+    BlobRangeError,
+    BranchNotFoundError,
+    ConflictError,
+    ExpectedVersionMismatchError,
+    NotFoundError,
+    QuerySelectionError,
+    ReadSetConflictError,
+    StorageError,
+    StorageFailure,
+)
+from omnigraph.graph.branches import check_branch_name, new_branch_head
+from omnigraph.graph.initialize import initialize
+from omnigraph.graph.results import MutationResult
+from omnigraph.graph.schemas import GraphSchema, read_schema_files
+from omnigraph.graph.settings import GraphSettings
+from omnigraph.ids import TableKey, new_ulid
+from omnigraph.manifest import MAIN, Expectations, GraphCommit, Snapshot, snapshot_of
+from omnigraph.query import QueryCompiler, bind_params, ir
+from omnigraph.recovery import (
+    GraphEnvironment,
+    Intent,
+    RecoveryRecord,
+    StagedTable,
+    WriterKind,
+    commit_write,
+    has_unsettled,
+    list_sidecars,
+    open_environment,
+    settle_all,
+)
+from omnigraph.schema import compile_schema, compile_schema_file
+from omnigraph.storage import Compare, create_fork, parse_location
+from omnigraph.types import Scalar, ScalarType
+from omnigraph.writes import PreparedMutation, prepare_mutation, stage_mutation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+    from types import TracebackType
+
+    from omnigraph.manifest import ManifestState, TablePin
+    from omnigraph.storage import Table
+    from omnigraph.types import StoredValue
+
+#: How often insert-only work that lost a race is prepared again before the conflict surfaces.
+REPREPARATION_BUDGET = 32
+#: Largest range of a blob that one call reads.
+BLOB_RANGE_BYTES = 4 * 1024 * 1024
+
+
+class Graph:
+    """An open graph. Thread-safe; close it, or use it in a `with` statement.
+
+    >>> import tempfile
+    >>> root = tempfile.mkdtemp() + "/papers.omni"
+    >>> with Graph.init(root, "node Paper { doi: String @key }") as graph:
+    ...     result = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
+    >>> result.affected_nodes
+    1
+    """
+
+    def __init__(
+        self, environment: GraphEnvironment, *, read_only: bool, settings: GraphSettings
+    ) -> None:
+        self._environment = environment
+        self._settings = settings
+        self._compiler = QueryCompiler()
+        self._schemas: dict[str, GraphSchema] = {}
+        self.read_only = read_only
+
+    # ---- opening
+
+    @classmethod
+    def init(
+        cls,
+        uri: str | PathLike[str],
+        schema: str | Path,
+        *,
+        actor: str | None = None,
+        force: bool = False,
+    ) -> Graph:
+        """Create a graph; `schema` is the path of a `.pg` file, or schema text.
+
+        Raises:
+            CompilerError: the schema is wrong.
+            AlreadyInitializedError: the root is in use.
+        """
+        is_path = isinstance(schema, Path) or "{" not in schema
+        compiled = compile_schema_file(schema) if is_path else compile_schema(str(schema))
+        graph = cls._at(uri, read_only=False)
+        created = initialize(graph._environment, compiled, actor=actor, force=force)
+        graph._schemas[created.catalog.schema_hash] = created
+        return graph
+
+    @classmethod
+    def open(cls, uri: str | PathLike[str], read_only: bool = False) -> Graph:
+        """Open a graph. A writable open first settles what dead writers left.
+
+        Raises:
+            NotFoundError: there is no graph.
+            StorageFormatError: another release wrote it.
+        """
+        graph = cls._at(uri, read_only=read_only)
+        graph._state()
+        if not read_only:
+            graph._heal()
+        graph._schema_of(graph._state().head(MAIN).schema_hash)
+        return graph
+
+    @classmethod
+    def _at(cls, uri: str | PathLike[str], *, read_only: bool) -> Graph:
+        settings = GraphSettings.from_environment()
+        environment = open_environment(
+            parse_location(uri), durable=settings.durable, lock_timeout_s=settings.lock_timeout_s
+        )
+        return cls(environment, read_only=read_only, settings=settings)
+
+    def close(self) -> None:
+        """Release what the graph holds in memory."""
+        self._schemas.clear()
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        """The address of the graph."""
+        return self._environment.location.uri
+
+    # ---- reading
+
+    @property
+    def schema(self) -> str:
+        """The accepted schema text."""
+        return self._schema_of(self._state().head(MAIN).schema_hash).source
+
+    def snapshot(self, branch: str = MAIN) -> Snapshot:
+        """The dataset versions that are visible together at the head of a branch.
+
+        Raises:
+            BranchNotFoundError: there is no such branch.
+        """
+        return snapshot_of(self._state().head(check_branch_name(branch)))
+
+    def branches(self) -> list[str]:
+        """The names of all branches, sorted."""
+        return sorted(self._state().heads)
+
+    def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
+        """The history of a branch, newest first: its own commits and those it inherited."""
+        current: str | None = self._state().head(check_branch_name(branch)).commit_id
+        known = self._environment.manifest.commits()
+        history = []
+        while current is not None:
+            commit = known[current]
+            if actor is None or commit.actor == actor:
+                history.append(commit)
+            current = commit.parent_id
+        return history
+
+    def commit(self, commit_id: str) -> GraphCommit:
+        """One commit, of any branch.
+
+        Raises:
+            NotFoundError: there is no such commit.
+        """
+        found = self._environment.manifest.commit(commit_id)
+        if found is None:
+            raise NotFoundError(f"there is no commit {commit_id}")
+        return found
+
+    def read_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        branch: str = MAIN,
+        offset: int = 0,
+        length: int | None = None,
+    ) -> bytes:
+        """The bytes of one blob cell, or a range of them.
+
+        Raises:
+            NotFoundError: no such type, entity or property, or the cell is null.
+            BlobRangeError: the range begins behind the value.
+            BadRequestError: the range is empty or larger than one call reads.
+        """
+        if length is not None and not 0 < length <= BLOB_RANGE_BYTES:
+            raise BadRequestError(f"a blob range has 1 to {BLOB_RANGE_BYTES} bytes")
+        pin = self.snapshot(branch).pins.get(TableKey(type_key))
+        if pin is None:
+            raise NotFoundError(f"there is no type {type_key}")
+        table = self._open(pin)
+        if property_name not in table.schema.names:
+            raise NotFoundError(f"{type_key} has no property {property_name}")
+        where = Compare("id", ScalarType(Scalar.STRING), "=", entity_id)
+        cells = table.read([property_name], where)[property_name].to_pylist()
+        value = cells[0] if cells else None
+        if value is None:
+            raise NotFoundError(f"{type_key} {entity_id!r} has no {property_name}")
+        if offset < 0 or (offset >= len(value) and value):
+            raise BlobRangeError(offset, offset + (length or len(value)), len(value))
+        end = len(value) if length is None else offset + length
+        return bytes(value[offset:end])
+
+    # ---- writing
+
+    def mutate(
+        self,
+        text: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = MAIN,
+        actor: str | None = None,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        """Run one mutation query; all of it becomes visible at once, or nothing does.
+
+        With `if_commit` it runs only while the branch head is that commit.
+
+        Raises:
+            CompilerError: the query is wrong.
+            BadRequestError: a value or a rule of the schema is violated; nothing was written.
+            ConflictError: somebody else changed what this mutation read; nothing was written.
+            PreconditionFailedError: the head is another commit.
+        """
+        self._require_writable()
+        branch = check_branch_name(branch)
+        self._heal()
+        now_ms = self._environment.clock() // 1000
+        for attempt in range(REPREPARATION_BUDGET + 1):
+            snapshot = snapshot_of(self._state().head(branch))
+            schema = self._schema_of(snapshot.schema_hash)
+            query = self._compile_mutation(text, schema, name)
+            values: dict[str, StoredValue] = {**bind_params(query, params), ir.NOW: now_ms}
+            prepared = prepare_mutation(
+                query,
+                values,
+                catalog=schema.catalog,
+                identities=schema.identities,
+                rules=schema.rules,
+                snapshot=snapshot,
+                store=self._environment.tables,
+                max_bytes=self._settings.mutation_max_bytes,
+            )
+            try:
+                commit = self._commit_mutation(prepared, snapshot, actor, if_commit)
+            except (ExpectedVersionMismatchError, ReadSetConflictError):
+                if prepared.insert_only and attempt < REPREPARATION_BUDGET:
+                    continue
+                raise
+            return MutationResult(
+                branch=branch,
+                query_name=query.name,
+                affected_nodes=prepared.outcome.affected_nodes,
+                affected_edges=prepared.outcome.affected_edges,
+                actor=actor,
+                commit=commit,
+            )
+        raise ConflictError("the branch kept moving; try again")
+
+    def create_branch(self, name: str, base: str = MAIN) -> None:
+        """Create a branch at the head of another one; no data is copied.
+
+        Raises:
+            BranchNotFoundError: there is no such base.
+            BadRequestError: the name is taken or not allowed.
+        """
+        self._require_writable()
+        self._heal()
+        name, base = check_branch_name(name), check_branch_name(base)
+        environment = self._environment
+        with environment.lock.held(environment.lock_timeout_s):
+            environment.manifest.publish_branch(
+                name, lambda state, version: new_branch_head(state, name, base, version)
+            )
+
+    # ---- recovery
+
+    def refresh(self) -> None:
+        """Look at the current state again, and settle what dead writers left."""
+        if not self.read_only:
+            self._heal()
+        self._state()
+
+    def recoveries(self) -> list[RecoveryRecord]:
+        """Every recovery action, newest first."""
+        return self._environment.audit.records()
+
+    def pending_recoveries(self) -> list[str]:
+        """Names of the sidecars that are not settled."""
+        return list_sidecars(self._environment.objects)
+
+    # ---- inside
+
+    def _state(self) -> ManifestState:
+        try:
+            return self._environment.manifest.state()
+        except StorageError as error:
+            if error.failure is StorageFailure.NOT_FOUND:
+                raise NotFoundError(f"{error.message}: create one with `omnigraph init`") from error
+            raise
+
+    def _heal(self) -> None:
+        """Settle sidecars of dead writers; one listing when there are none."""
+        environment = self._environment
+        if has_unsettled(environment):
+            with environment.lock.held(environment.lock_timeout_s):
+                settle_all(environment)
+
+    def _require_writable(self) -> None:
+        if self.read_only:
+            raise BadRequestError("the graph is open for reading only")
+
+    def _schema_of(self, schema_hash: str) -> GraphSchema:
+        known = self._schemas.get(schema_hash)
+        if known is None:
+            known = read_schema_files(self._environment.objects, schema_hash)
+            self._schemas[schema_hash] = known
+        return known
+
+    def _compile_mutation(self, text: str, schema: GraphSchema, name: str | None) -> ir.MutationIR:
+        query = self._compiler.compile(text, schema.catalog, name)
+        if not isinstance(query.ir, ir.MutationIR):
+            message = f"`{query.name}` is a read: run it with `query`"
+            raise QuerySelectionError(message, (query.name,))
+        return query.ir
+
+    def _commit_mutation(
+        self,
+        prepared: PreparedMutation,
+        snapshot: Snapshot,
+        actor: str | None,
+        if_commit: str | None,
+    ) -> GraphCommit | None:
+        expectations = Expectations(
+            branch=snapshot.branch,
+            incarnation=snapshot.incarnation,
+            schema_hash=snapshot.schema_hash,
+            touched=prepared.touched,
+            read=prepared.read,
+            head_commit=if_commit,
+        )
+        if if_commit is not None:
+            self._environment.manifest.check(expectations)
+        if not prepared.deltas:
+            return None
+        staged = stage_mutation(
+            prepared, snapshot, lambda key: self._open_for_writing(snapshot, snapshot.pins[key])
+        )
+        if not staged:
+            return None
+        writes = [
+            StagedTable(table_key=key, incarnation=snapshot.pins[key].incarnation, staged=write)
+            for key, write in staged.items()
+        ]
+        intent = Intent(
+            kind=WriterKind.MUTATION,
+            expectations=expectations,
+            actor=actor,
+            operation_id=new_ulid(),
+        )
+        return commit_write(self._environment, intent, writes)
+
+    def _open(self, pin: TablePin) -> Table:
+        return self._environment.tables.open(pin.location, pin.branch, pin.version)
+
+    def _open_for_writing(self, snapshot: Snapshot, pin: TablePin) -> Table:
+        """The table where the branch writes: its own fork, made at the first write to the type."""
+        wanted = None if snapshot.branch == MAIN else snapshot.branch
+        if pin.branch == wanted:
+            return self._open(pin)
+        environment = self._environment
+        with environment.lock.held(environment.lock_timeout_s):
+            settle_all(environment)
+            current = environment.manifest.state().heads.get(snapshot.branch)
+            if current is None:
+                raise BranchNotFoundError(snapshot.branch)
+            actual = current.pins.get(pin.table_key)
+            if actual != pin:
+                version = None if actual is None else actual.version
+                raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
+            return create_fork(environment.location, self._open(pin), snapshot.branch)

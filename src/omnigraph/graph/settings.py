@@ -1,0 +1,40 @@
+"""Settings of an open graph, from the environment."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSettings:
+    """What can be configured about a graph in use."""
+
+    #: Flush every commit to disk before it is acknowledged.
+    durable: bool = True
+    lock_timeout_s: float = 60.0
+    mutation_max_bytes: int = 256 * 1024 * 1024
+
+    @staticmethod
+    def from_environment() -> GraphSettings:
+        """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default."""
+        defaults = GraphSettings()
+        timeout_ms = _number("OMNIGRAPH_LOCK_TIMEOUT_MS", int(defaults.lock_timeout_s * 1000))
+        return GraphSettings(
+            durable=os.environ.get("OMNIGRAPH_DURABILITY", "full") != "process",
+            lock_timeout_s=timeout_ms / 1000,
+            mutation_max_bytes=_number("OMNIGRAPH_MUTATION_MAX_BYTES", defaults.mutation_max_bytes),
+        )
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    if not text.strip().isdigit():
+        _log.warning("%s=%s is not a whole number; using %d", name, text, default)
+        return default
+    return int(text)

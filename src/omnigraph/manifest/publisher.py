@@ -1,0 +1,326 @@
+"""The one door: everything a reader can see changes here, in one strict commit to the catalog.
+
+A publish adds one small fragment of rows and commits the list of all fragments as an Overwrite: exactly one publisher
+wins a version, and no old row is rewritten. Now and then the small fragments are folded into one, in the same commit.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from typing import TYPE_CHECKING, TypeVar
+
+from omnigraph.errors import (
+    BranchNotFoundError,
+    ExpectedVersionMismatchError,
+    InternalError,
+    PreconditionFailedError,
+    ReadSetConflictError,
+    RetryableCommitConflictError,
+)
+from omnigraph.manifest.format import check_stamp, stamp
+from omnigraph.manifest.rows import (
+    MAIN,
+    MANIFEST_SCHEMA,
+    GraphCommit,
+    Head,
+    Row,
+    TablePin,
+    Tombstone,
+    commit_row,
+    head_row,
+    read_commit,
+    read_head,
+    read_tombstone,
+    read_version,
+    table_row,
+    to_arrow,
+    tombstone_row,
+    version_row,
+)
+from omnigraph.manifest.snapshot import History, newest_heads
+from omnigraph.storage.catalog import CatalogTable, PublishContention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from omnigraph.ids import TableKey
+    from omnigraph.storage.location import GraphLocation
+
+_Result = TypeVar("_Result")
+
+PUBLISHER_RETRY_BUDGET = 5
+#: Small fragments beyond this many are folded into one by the publish that notices.
+FOLD_THRESHOLD = 32
+
+#: Commits of these kinds change no row, so a caller's expected head survives them.
+PHYSICAL_KINDS = frozenset({"optimize", "ensure_indices"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestState:
+    """The current position of every branch. Immutable."""
+
+    #: Lance version of the catalog that this was read from.
+    catalog_version: int
+    graph_version: int
+    heads: Mapping[str, Head]
+    #: Newest head row of every branch incarnation, deleted ones included.
+    all_heads: tuple[Head, ...]
+
+    def head(self, branch: str) -> Head:
+        """The position of a live branch.
+
+        Raises:
+            BranchNotFoundError: there is none of that name.
+        """
+        try:
+            return self.heads[branch]
+        except KeyError:
+            raise BranchNotFoundError(branch) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """What a writer saw when it prepared its work; all of it has to hold still when it publishes."""
+
+    branch: str
+    incarnation: int
+    schema_hash: str
+    #: Versions of the tables that the write changes; None for a table that did not exist.
+    touched: Mapping[TableKey, int | None] = field(default_factory=dict)
+    #: Versions of the tables that were only read to validate.
+    read: Mapping[TableKey, int] = field(default_factory=dict)
+    #: The caller's own precondition on the branch head.
+    head_commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a publish makes visible on one branch."""
+
+    pins: tuple[TablePin, ...] = ()
+    new_tables: tuple[TablePin, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    schema_hash: str | None = None
+
+
+class Manifest:
+    """The catalog of one graph. Thread-safe; keeps the last state it read."""
+
+    def __init__(self, location: GraphLocation, *, durable: bool) -> None:
+        self._catalog = CatalogTable(location, MANIFEST_SCHEMA, durable=durable)
+        self._lock = RLock()
+        self._state: ManifestState | None = None
+
+    def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
+        """The first version of the catalog: branch `main` with one parentless commit."""
+        head = Head(
+            branch=MAIN,
+            incarnation=genesis.graph_version,
+            graph_version=genesis.graph_version,
+            commit_id=genesis.commit_id,
+            schema_hash=genesis.schema_hash,
+            pins={pin.table_key: pin for pin in pins},
+        )
+        rows = [table_row(pin, genesis.graph_version) for pin in pins]
+        rows += [version_row(pin, head.branch_key, genesis.graph_version) for pin in pins]
+        rows += [commit_row(genesis), head_row(head)]
+        self._catalog.create(to_arrow(rows), stamp())
+        return self.state()
+
+    def state(self) -> ManifestState:
+        """The state at HEAD: one cheap probe when nothing moved, one scan of the head rows otherwise.
+
+        Raises:
+            StorageFormatError: the graph has another storage format.
+            StorageError: there is no catalog, or it is damaged.
+        """
+        with self._lock:
+            known = self._state
+            if known is not None and self._catalog.latest_version() == known.catalog_version:
+                return known
+            self._catalog.refresh()
+            check_stamp(self._catalog.metadata)
+            heads = [read_head(row) for row in self._catalog.read_rows("graph_head")]
+            if not heads:
+                raise InternalError("the catalog holds no branch")
+            self._state = _state_of(heads, self._catalog.version)
+            return self._state
+
+    def publish(
+        self,
+        expectations: Expectations,
+        changes: Changes,
+        make_commit: Callable[[Head, int], GraphCommit],
+    ) -> GraphCommit:
+        """Publish one commit on a branch; `make_commit` gets the head it follows and its graph version.
+
+        Raises:
+            ConflictError: an expectation does not hold any more; nothing happened.
+            PreconditionFailedError: the caller's expected head differs; nothing happened.
+            RetryableCommitConflictError: other publishers won every try.
+        """
+
+        def rows_for(state: ManifestState) -> tuple[GraphCommit, list[Row], Head]:
+            self.check(expectations, state)
+            head = state.head(expectations.branch)
+            graph_version = state.graph_version + 1
+            commit = make_commit(head, graph_version)
+            moved = _advance(head, changes, commit, graph_version)
+            pins = changes.pins
+            rows = [table_row(pin, graph_version) for pin in changes.new_tables]
+            rows += [version_row(pin, head.branch_key, graph_version) for pin in pins]
+            rows += [
+                tombstone_row(replace(stone, graph_version=graph_version))
+                for stone in changes.tombstones
+            ]
+            rows += [commit_row(commit), head_row(moved)]
+            return commit, rows, moved
+
+        with self._lock:
+            return self._commit_rows(rows_for)
+
+    def publish_branch(self, name: str, make_head: Callable[[ManifestState, int], Head]) -> Head:
+        """Create or delete a branch: one head row, no commit."""
+
+        def rows_for(state: ManifestState) -> tuple[Head, list[Row], Head]:
+            head = make_head(state, state.graph_version + 1)
+            return head, [head_row(head)], head
+
+        with self._lock:
+            return self._commit_rows(rows_for)
+
+    def check(self, expectations: Expectations, state: ManifestState | None = None) -> Head:
+        """The current head, if every expectation holds.
+
+        Raises:
+            ConflictError: as `publish`.
+        """
+        state = state or self.state()
+        head = state.heads.get(expectations.branch)
+        if head is None:
+            raise BranchNotFoundError(expectations.branch)
+        if head.incarnation != expectations.incarnation:
+            member = f"branch {expectations.branch}"
+            raise ReadSetConflictError(member, expectations.incarnation, head.incarnation)
+        if expectations.head_commit is not None:
+            self._check_head(expectations, head)
+        if head.schema_hash != expectations.schema_hash:
+            raise ReadSetConflictError("the schema", expectations.schema_hash, head.schema_hash)
+        for key, version in expectations.touched.items():
+            actual = head.pins[key].version if key in head.pins else None
+            if actual != version:
+                raise ExpectedVersionMismatchError(key, version, actual)
+        for key, version in expectations.read.items():
+            actual = head.pins[key].version if key in head.pins else None
+            if actual != version:
+                raise ReadSetConflictError(key, version, actual)
+        return head
+
+    def history(self) -> History:
+        """Every row that past states follow from; one scan of the whole catalog."""
+        with self._lock:
+            state = self.state()
+            commits = [read_commit(row) for row in self._catalog.read_rows("graph_commit")]
+            versions = [read_version(row) for row in self._catalog.read_rows("table_version")]
+            stones = [read_tombstone(row) for row in self._catalog.read_rows("table_tombstone")]
+            return History(
+                commits={commit.commit_id: commit for commit in commits},
+                versions=tuple(versions),
+                tombstones=tuple(stones),
+                heads=state.all_heads,
+            )
+
+    def commits(self) -> dict[str, GraphCommit]:
+        """Every commit of the graph by id."""
+        with self._lock:
+            self.state()
+            found = (read_commit(row) for row in self._catalog.read_rows("graph_commit"))
+            return {commit.commit_id: commit for commit in found}
+
+    def commit(self, commit_id: str) -> GraphCommit | None:
+        """One commit, or None."""
+        with self._lock:
+            self.state()
+            rows = self._catalog.read_object(f"commit:{commit_id}")
+            return read_commit(rows[0]) if rows else None
+
+    def _check_head(self, expectations: Expectations, head: Head) -> None:
+        """The caller's expected commit, or one that only physical commits followed."""
+        wanted = expectations.head_commit
+        current: str | None = head.commit_id
+        while current is not None and current != wanted:
+            commit = self.commit(current)
+            if commit is None or commit.kind not in PHYSICAL_KINDS:
+                break
+            current = commit.parent_id
+        if wanted is not None and current != wanted:
+            raise PreconditionFailedError(expectations.branch, wanted, head.commit_id)
+
+    def _commit_rows(
+        self, rows_for: Callable[[ManifestState], tuple[_Result, list[Row], Head]]
+    ) -> _Result:
+        for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
+            state = self.state()
+            result, rows, head = rows_for(state)
+            heads = (*state.all_heads, head)
+            try:
+                self._catalog.append(to_arrow(rows), fold=self._folded(heads))
+            except PublishContention:
+                # Milliseconds, growing: the winner needs about one publish to finish.
+                time.sleep(random.uniform(0, 0.004 * 2**attempt))
+                continue
+            self._state = _state_of(heads, self._catalog.version)
+            return result
+        raise RetryableCommitConflictError(
+            f"the catalog was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; try again"
+        )
+
+    def _folded(self, heads: tuple[Head, ...]) -> Callable[[], list[str]] | None:
+        """When it is time to fold: the ids of the head rows that may go, because newer ones replace them."""
+        if self._catalog.fragment_count <= FOLD_THRESHOLD:
+            return None
+
+        def superseded() -> list[str]:
+            kept = {f"head:{head.branch_key}@{head.graph_version}" for head in _newest(heads)}
+            present = (row["object_id"] for row in self._catalog.read_rows("graph_head"))
+            return [object_id for object_id in present if object_id not in kept]
+
+        return superseded
+
+
+def _advance(head: Head, changes: Changes, commit: GraphCommit, graph_version: int) -> Head:
+    """The head after a publish."""
+    dropped = {(stone.table_key, stone.incarnation) for stone in changes.tombstones}
+    pins = {key: pin for key, pin in head.pins.items() if (key, pin.incarnation) not in dropped}
+    pins |= {pin.table_key: pin for pin in changes.pins}
+    return replace(
+        head,
+        graph_version=graph_version,
+        commit_id=commit.commit_id,
+        schema_hash=changes.schema_hash or head.schema_hash,
+        pins=pins,
+    )
+
+
+def _newest(heads: tuple[Head, ...]) -> tuple[Head, ...]:
+    """The newest head row of each branch incarnation."""
+    newest: dict[tuple[str, int], Head] = {}
+    for head in heads:
+        key = (head.branch, head.incarnation)
+        if key not in newest or head.graph_version > newest[key].graph_version:
+            newest[key] = head
+    return tuple(newest.values())
+
+
+def _state_of(heads: list[Head] | tuple[Head, ...], catalog_version: int) -> ManifestState:
+    newest = _newest(tuple(heads))
+    return ManifestState(
+        catalog_version=catalog_version,
+        graph_version=max(head.graph_version for head in newest),
+        heads=newest_heads(newest),
+        all_heads=newest,
+    )

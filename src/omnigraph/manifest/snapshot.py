@@ -1,0 +1,111 @@
+"""What is visible when: pure functions from catalog rows to snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest.rows import GraphCommit, Head, PublishedVersion, TablePin, Tombstone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The dataset versions that are visible together at one point of one branch. Immutable."""
+
+    branch: str
+    #: The graph version that created the branch.
+    incarnation: int
+    graph_version: int
+    commit_id: str
+    schema_hash: str
+    pins: Mapping[TableKey, TablePin]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Every row that states of the past follow from."""
+
+    commits: Mapping[str, GraphCommit]
+    versions: tuple[PublishedVersion, ...]
+    tombstones: tuple[Tombstone, ...]
+    #: The newest head row of every branch that ever existed, deleted ones included.
+    heads: tuple[Head, ...]
+
+
+def newest_heads(heads: Iterable[Head]) -> dict[str, Head]:
+    """The current position of every live branch."""
+    newest: dict[str, Head] = {}
+    for head in heads:
+        known = newest.get(head.branch)
+        if known is None or head.graph_version > known.graph_version:
+            newest[head.branch] = head
+    return {name: head for name, head in newest.items() if not head.deleted}
+
+
+def snapshot_of(head: Head) -> Snapshot:
+    """The snapshot at a branch position."""
+    return Snapshot(
+        branch=head.branch,
+        incarnation=head.incarnation,
+        graph_version=head.graph_version,
+        commit_id=head.commit_id,
+        schema_hash=head.schema_hash,
+        pins=head.pins,
+    )
+
+
+def snapshot_at(history: History, commit_id: str) -> Snapshot:
+    """The snapshot right after a commit, rebuilt from the rows alone.
+
+    Raises:
+        KeyError: there is no such commit.
+    """
+    commit = history.commits[commit_id]
+    branch = _branch_at(history, commit)
+    return Snapshot(
+        branch=commit.branch,
+        incarnation=branch.incarnation,
+        graph_version=commit.graph_version,
+        commit_id=commit_id,
+        schema_hash=commit.schema_hash,
+        pins=_pins_at(history, branch, commit.graph_version),
+    )
+
+
+def _branch_at(history: History, commit: GraphCommit) -> Head:
+    """The incarnation of the branch on which a commit was made: the newest that is not younger than it."""
+    candidates = (
+        head
+        for head in history.heads
+        if head.branch == commit.branch and head.incarnation <= commit.graph_version
+    )
+    return max(candidates, key=lambda head: head.incarnation)
+
+
+def _pins_at(history: History, branch: Head, graph_version: int) -> dict[TableKey, TablePin]:
+    """Newest version per table on the branch, else the one inherited at the fork; minus tombstones."""
+    inherited: dict[TableKey, TablePin] = {}
+    if branch.fork_commit_id is not None:
+        inherited = dict(snapshot_at(history, branch.fork_commit_id).pins)
+    newest: dict[TableKey, PublishedVersion] = {}
+    for version in history.versions:
+        if version.branch_key != branch.branch_key or version.graph_version > graph_version:
+            continue
+        known = newest.get(version.pin.table_key)
+        if known is None or version.graph_version > known.graph_version:
+            newest[version.pin.table_key] = version
+    pins = inherited | {key: version.pin for key, version in newest.items()}
+    dropped = {
+        (stone.table_key, stone.incarnation): stone.version
+        for stone in history.tombstones
+        if stone.graph_version <= graph_version
+    }
+    return {
+        key: pin
+        for key, pin in pins.items()
+        if pin.version > dropped.get((key, pin.incarnation), -1)
+    }

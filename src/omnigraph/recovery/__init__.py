@@ -1,0 +1,27 @@
+"""The commit protocol and its recovery: a write happens as a whole, also when its process dies.
+
+Owns: sidecars, phases A to D, the commit lock, settling of interrupted writes, the audit of recovery. Never decides
+what a write contains. Start reading at `attempt`, then `classify` and `sweep`.
+"""
+
+from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, commit_write
+from omnigraph.recovery.audit import RecoveryRecord
+from omnigraph.recovery.environment import GraphEnvironment, open_environment
+from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
+from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
+
+__all__ = [
+    "RECOVERY_ACTOR",
+    "Attempt",
+    "GraphEnvironment",
+    "Intent",
+    "RecoveryRecord",
+    "StagedTable",
+    "WriterKind",
+    "commit_write",
+    "has_unsettled",
+    "list_sidecars",
+    "open_environment",
+    "read_sidecar",
+    "settle_all",
+]

@@ -1,0 +1,237 @@
+"""Phases A to D of every write, as one context manager.
+
+    with Attempt(environment, intent) as attempt:      lock, settle what others left, check every expectation
+        attempt.declare(staged writes)                 A   the intent is on disk
+        attempt.commit_tables()                        B   each table moves by one version
+        attempt.publish()                              C   everything becomes visible at once
+                                                       D   the sidecar goes, the lock is released
+
+A failure before B is a failure before any effect. A failure in B or C is settled at once, while the lock is still held:
+the write is either completed, and `attempt.receipt` is its commit, or undone, and the original error goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import ConflictError, OmniError, RecoveryRequiredError, StorageError
+from omnigraph.failpoints import Failpoint, FailpointError, reach
+from omnigraph.ids import TableKey, new_ulid
+from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.recovery.audit import ROLLED_FORWARD
+from omnigraph.recovery.sidecar import (
+    PlannedCommit,
+    Sidecar,
+    SidecarTable,
+    WriterKind,
+    delete_sidecar,
+    write_sidecar,
+)
+from omnigraph.recovery.sweep import settle, settle_all
+from omnigraph.storage.staged import StagedWrite, commit_staged, sync_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from omnigraph.recovery.environment import GraphEnvironment
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a writer wants, before it holds the lock."""
+
+    kind: WriterKind
+    expectations: Expectations
+    actor: str | None = None
+    operation_id: str = field(default_factory=new_ulid)
+    merged_parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTable:
+    """A staged write and the identity of its table."""
+
+    table_key: TableKey
+    incarnation: int
+    staged: StagedWrite
+
+
+class Attempt(AbstractContextManager["Attempt"]):
+    """One write in the commit window. Not thread-safe; used once."""
+
+    def __init__(self, environment: GraphEnvironment, intent: Intent) -> None:
+        self._environment = environment
+        self._intent = intent
+        self._lock: AbstractContextManager[None] | None = None
+        self._sidecar: Sidecar | None = None
+        self._staged: Sequence[StagedTable] = ()
+        self._pins: list[TablePin] = []
+        #: The head that the write follows; set while the lock is held.
+        self.head: Head | None = None
+        #: The published commit, once there is one.
+        self.receipt: GraphCommit | None = None
+
+    def __enter__(self) -> Attempt:
+        environment = self._environment
+        lock = environment.lock.held(environment.lock_timeout_s)
+        lock.__enter__()
+        self._lock = lock
+        try:
+            settle_all(environment)
+            self.head = environment.manifest.check(self._intent.expectations)
+        except BaseException as error:
+            lock.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def declare(self, staged: Sequence[StagedTable]) -> None:
+        """Phase A: write the sidecar."""
+        assert self.head is not None, "declared inside the window"
+        intent, head = self._intent, self.head
+        self._staged = staged
+        sidecar = Sidecar(
+            operation_id=intent.operation_id,
+            writer_kind=intent.kind,
+            actor=intent.actor,
+            branch=head.branch,
+            branch_incarnation=head.incarnation,
+            schema_hash=head.schema_hash,
+            commit=PlannedCommit(
+                commit_id=new_ulid(),
+                parent_id=head.commit_id,
+                merged_parent_id=intent.merged_parent_id,
+                created_at=self._environment.clock(),
+            ),
+            tables=tuple(
+                SidecarTable(
+                    table_key=item.table_key,
+                    incarnation=item.incarnation,
+                    table_path=item.staged.table.path,
+                    table_branch=item.staged.table.branch,
+                    expected_version=item.staged.read_version,
+                    post_commit_pin=item.staged.read_version + 1,
+                    transaction_uuid=item.staged.transaction_uuid,
+                )
+                for item in staged
+            ),
+        )
+        reach(Failpoint.BEFORE_SIDECAR)
+        write_sidecar(self._environment.objects, sidecar)
+        self._sidecar = sidecar
+        reach(Failpoint.AFTER_SIDECAR)
+
+    def commit_tables(self) -> None:
+        """Phase B: move every table by one version."""
+        environment = self._environment
+        for item in self._staged:
+            reach(Failpoint.BEFORE_TABLE_COMMIT)
+            table = commit_staged(item.staged)
+            environment.tables.remember(table)
+            if environment.durable:
+                sync_commit(environment.location, table, item.staged)
+            self._pins.append(
+                TablePin(
+                    table_key=item.table_key,
+                    incarnation=item.incarnation,
+                    location=table.path,
+                    branch=table.branch,
+                    version=table.version,
+                    row_count=table.count_rows(),
+                )
+            )
+            reach(Failpoint.AFTER_TABLE_COMMIT)
+
+    def publish(self) -> GraphCommit:
+        """Phase C: make everything visible at once."""
+        sidecar = self._sidecar
+        assert sidecar is not None, "declared before it is published"
+        intent = self._intent
+
+        def make_commit(head: Head, graph_version: int) -> GraphCommit:
+            return GraphCommit(
+                commit_id=sidecar.commit.commit_id,
+                graph_version=graph_version,
+                branch=head.branch,
+                parent_id=head.commit_id,
+                merged_parent_id=sidecar.commit.merged_parent_id,
+                created_at=sidecar.commit.created_at,
+                kind=str(intent.kind),
+                operation_id=intent.operation_id,
+                schema_hash=head.schema_hash,
+                actor=intent.actor,
+                tables=tuple(pin.table_key for pin in self._pins),
+            )
+
+        reach(Failpoint.BEFORE_PUBLISH)
+        changes = Changes(pins=tuple(self._pins))
+        self.receipt = self._environment.manifest.publish(intent.expectations, changes, make_commit)
+        reach(Failpoint.AFTER_PUBLISH)
+        return self.receipt
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        lock, self._lock = self._lock, None
+        assert lock is not None, "entered before it is left"
+        try:
+            if self._sidecar is None:
+                return False
+            if error is None:
+                self._finish()
+                return False
+            return self._settle_own(error)
+        finally:
+            lock.__exit__(None, None, None)
+
+    def _finish(self) -> None:
+        """Phase D. The write is published: a sidecar that stays is only a nuisance for the next writer."""
+        assert self._sidecar is not None, "there is a sidecar to delete"
+        try:
+            delete_sidecar(self._environment.objects, self._sidecar.name)
+        except (StorageError, FailpointError) as error:
+            _log.warning("the sidecar %s stays until the next write: %s", self._sidecar.name, error)
+            return
+        reach(Failpoint.AFTER_SIDECAR_DELETE)
+
+    def _settle_own(self, error: BaseException) -> bool:
+        """Complete or undo what this write began; whether the failure is thereby healed."""
+        sidecar = self._sidecar
+        assert sidecar is not None, "there is a sidecar to settle"
+        environment = self._environment
+        try:
+            record = settle(environment, sidecar)
+        except (OmniError, FailpointError) as second:
+            reason = f"{error}; settling it failed too: {second}"
+            raise RecoveryRequiredError(sidecar.operation_id, reason) from error
+        if record is not None and record.recovery_kind == ROLLED_FORWARD:
+            self.receipt = environment.manifest.commit(sidecar.commit.commit_id)
+            # An interrupt ends the program all the same; any other failure is healed.
+            return isinstance(error, Exception) and self.receipt is not None
+        return False
+
+
+def commit_write(
+    environment: GraphEnvironment, intent: Intent, staged: Sequence[StagedTable]
+) -> GraphCommit:
+    """Run a prepared write through all phases; the commit it published.
+
+    Raises:
+        ConflictError: something it was prepared against moved; nothing happened.
+        RecoveryRequiredError: it failed after its first effect and could not be settled.
+    """
+    with Attempt(environment, intent) as attempt:
+        attempt.declare(staged)
+        attempt.commit_tables()
+        attempt.publish()
+    if attempt.receipt is None:
+        raise ConflictError("the write was undone")
+    return attempt.receipt

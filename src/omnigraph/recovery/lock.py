@@ -1,0 +1,157 @@
+"""The commit lock: one writer at a time in the commit window, and a lock that dies with its owner.
+
+On a local disk an OS file lock, which the kernel releases when the process ends. On an object store a lease: an object
+with an owner and an expiry, renewed while it is held, taken over when it has expired; the strict publish is the final
+fence.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import time
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Protocol
+
+from omnigraph.errors import RetryableCommitConflictError
+from omnigraph.ids import new_ulid
+from omnigraph.storage.failures import translated
+from omnigraph.storage.location import COMMIT_LOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from omnigraph.storage.objects import ControlObjects
+
+LEASE_S = 30.0
+RENEWAL_S = 10.0
+_FIRST_WAIT_S = 0.001
+_LONGEST_WAIT_S = 0.05
+
+
+class CommitLock(Protocol):
+    """Mutual exclusion over the commit window of one graph, between threads and processes."""
+
+    def held(self, timeout_s: float) -> AbstractContextManager[None]:
+        """Hold the lock.
+
+        Raises:
+            RetryableCommitConflictError: it stayed busy for `timeout_s`; nothing happened.
+        """
+        ...
+
+
+class FileCommitLock:
+    """An OS lock on a file of the graph."""
+
+    def __init__(self, root: Path, name: str = COMMIT_LOCK) -> None:
+        self._path = root / name
+
+    @contextmanager
+    def held(self, timeout_s: float) -> Iterator[None]:
+        """Hold the lock; every holder has a file description of its own, so threads exclude each other too."""
+        with translated(f"locking {self._path}"):
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _wait(lambda: _try_lock(descriptor), timeout_s)
+            yield
+        finally:
+            # Closing releases the lock.
+            os.close(descriptor)
+
+
+class LeaseCommitLock:
+    """A lease object on an object store."""
+
+    def __init__(
+        self, objects: ControlObjects, *, lease_s: float = LEASE_S, renewal_s: float = RENEWAL_S
+    ) -> None:
+        self._objects = objects
+        self._lease_s = lease_s
+        self._renewal_s = renewal_s
+
+    @contextmanager
+    def held(self, timeout_s: float) -> Iterator[None]:
+        """Hold the lease and keep renewing it until the block ends."""
+        lease = _Lease(self._objects, new_ulid(), self._lease_s)
+        _wait(lease.try_take, timeout_s)
+        stop = Event()
+        keeper = Thread(target=lease.keep, args=(stop, self._renewal_s), daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            keeper.join()
+            lease.give_back()
+
+
+class _Lease:
+    """One holder's view of the lease object."""
+
+    def __init__(self, objects: ControlObjects, owner: str, lease_s: float) -> None:
+        self._objects = objects
+        self._owner = owner
+        self._lease_s = lease_s
+        self._tag: str | None = None
+
+    def try_take(self) -> bool:
+        self._tag = self._objects.create(COMMIT_LOCK, self._body(self._lease_s))
+        if self._tag is not None:
+            return True
+        current = self._objects.read(COMMIT_LOCK)
+        if current is None or _expiry(current.data) > time.time():
+            return False
+        self._tag = self._objects.replace(COMMIT_LOCK, self._body(self._lease_s), current.tag)
+        return self._tag is not None
+
+    def keep(self, stop: Event, renewal_s: float) -> None:
+        while not stop.wait(renewal_s):
+            tag = self._objects.replace(COMMIT_LOCK, self._body(self._lease_s), self._tag)
+            if tag is None:
+                return
+            self._tag = tag
+
+    def give_back(self) -> None:
+        # An expired lease instead of a delete: deleting could hit the lease of a successor.
+        self._objects.replace(COMMIT_LOCK, self._body(-1.0), self._tag)
+
+    def _body(self, lease_s: float) -> bytes:
+        return json.dumps({"owner": self._owner, "expires_at": time.time() + lease_s}).encode()
+
+
+def _expiry(data: bytes) -> float:
+    try:
+        return float(json.loads(data)["expires_at"])
+    except (ValueError, KeyError, TypeError):
+        # Not a lease of ours, or cut short by its writer's death: nobody holds it.
+        return 0.0
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait(attempt: _Attempt, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    wait_s = _FIRST_WAIT_S
+    while not attempt():
+        if time.monotonic() >= deadline:
+            raise RetryableCommitConflictError(
+                f"the commit lock stayed busy for {timeout_s:g} s; nothing happened, try again"
+            )
+        time.sleep(random.uniform(wait_s / 2, wait_s))
+        wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+
+
+class _Attempt(Protocol):
+    def __call__(self) -> bool: ...

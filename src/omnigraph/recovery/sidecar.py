@@ -1,0 +1,128 @@
+"""Sidecars: what a writer is about to do, on disk before its first effect.
+
+One JSON file per writer in flight, named by the ULID of its operation. In steady state the folder is empty.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from omnigraph.errors import RecoveryRequiredError
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.ids import is_ulid
+from omnigraph.storage.location import RECOVERY_FOLDER
+
+if TYPE_CHECKING:
+    from omnigraph.storage.objects import ControlObjects
+
+
+class WriterKind(StrEnum):
+    """Who writes; every kind uses the same protocol."""
+
+    INIT = "init"
+    MUTATION = "mutation"
+    LOAD = "load"
+    SCHEMA_APPLY = "schema_apply"
+    BRANCH_MERGE = "branch_merge"
+    ENSURE_INDICES = "ensure_indices"
+    OPTIMIZE = "optimize"
+
+
+#: Their steps keep the content of a table, so any movement of HEAD past the pin may be published.
+LOOSE_KINDS = frozenset({WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE})
+
+
+class SidecarTable(BaseModel):
+    """One table that the writer moves."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table_key: str
+    incarnation: int
+    table_path: str
+    table_branch: str | None
+    #: HEAD before the write.
+    expected_version: int
+    #: HEAD after it.
+    post_commit_pin: int
+    transaction_uuid: str
+    #: What the merge writer actually reached, once all of its tables are committed.
+    confirmed_version: int | None = None
+
+
+class PlannedCommit(BaseModel):
+    """The commit that the writer will publish."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commit_id: str
+    parent_id: str | None
+    merged_parent_id: str | None = None
+    created_at: int
+
+
+class Sidecar(BaseModel):
+    """The intent of one writer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format_version: Literal[1] = 1
+    operation_id: str
+    writer_kind: WriterKind
+    actor: str | None
+    branch: str
+    branch_incarnation: int
+    schema_hash: str
+    commit: PlannedCommit
+    tables: tuple[SidecarTable, ...]
+
+    @property
+    def name(self) -> str:
+        """The object that holds it."""
+        return f"{RECOVERY_FOLDER}/{self.operation_id}.json"
+
+
+def write_sidecar(objects: ControlObjects, sidecar: Sidecar) -> None:
+    """Phase A: the intent is durable before anything moves."""
+    reach(Failpoint.SIDECAR_WRITE)
+    objects.write(sidecar.name, sidecar.model_dump_json(indent=1).encode())
+
+
+def delete_sidecar(objects: ControlObjects, name: str) -> None:
+    """Phase D."""
+    reach(Failpoint.SIDECAR_DELETE)
+    objects.delete(name)
+
+
+def list_sidecars(objects: ControlObjects) -> list[str]:
+    """The names of all sidecars, oldest first; temporary files of unfinished writes are invisible."""
+    reach(Failpoint.RECOVERY_LIST)
+    found = []
+    for name in objects.names(RECOVERY_FOLDER):
+        stem, _, ending = name.rpartition(".")
+        if ending == "json" and is_ulid(stem):
+            found.append(f"{RECOVERY_FOLDER}/{name}")
+    return found
+
+
+def read_sidecar(objects: ControlObjects, name: str) -> Sidecar | None:
+    """The sidecar, or None when its writer finished meanwhile.
+
+    Raises:
+        RecoveryRequiredError: the file cannot be understood; it is kept for the operator.
+    """
+    stored = objects.read(name)
+    if stored is None:
+        return None
+    operation_id = name.rpartition("/")[2].removesuffix(".json")
+    try:
+        return Sidecar.model_validate_json(stored.data)
+    except ValidationError as error:
+        raise RecoveryRequiredError(
+            operation_id,
+            f"{name} cannot be read ({error.error_count()} problems); look at the file, and remove it only when "
+            "you know that its writer did nothing",
+        ) from error

@@ -1,0 +1,246 @@
+"""Settling what dead writers left: gather facts, decide, act, record, delete the sidecar.
+
+Runs only under the commit lock. Whoever holds it and finds a sidecar knows that its owner is dead: a living one would
+hold the lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.ids import TableKey, new_ulid
+from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.recovery.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
+from omnigraph.recovery.classify import Decision, TableClass, TableFacts, classify_table, decide
+from omnigraph.recovery.sidecar import (
+    Sidecar,
+    SidecarTable,
+    delete_sidecar,
+    list_sidecars,
+    read_sidecar,
+)
+from omnigraph.storage.staged import commit_staged, stage_restore, sync_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+
+_log = logging.getLogger(__name__)
+
+
+def has_unsettled(environment: GraphEnvironment) -> bool:
+    """Whether any sidecar is there: the one cheap question at the entry of every write."""
+    return bool(list_sidecars(environment.objects))
+
+
+def settle_all(environment: GraphEnvironment) -> list[RecoveryRecord]:
+    """Settle every sidecar, oldest first. The caller holds the commit lock.
+
+    Raises:
+        RecoveryRequiredError: a sidecar cannot be read, or contradicts the catalog; it is kept.
+        StorageError: the folder cannot be listed, or a step failed; the sidecar is kept and settled later.
+    """
+    settled = []
+    for name in list_sidecars(environment.objects):
+        sidecar = read_sidecar(environment.objects, name)
+        if sidecar is not None:
+            settled.append(settle(environment, sidecar))
+    return [record for record in settled if record is not None]
+
+
+def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | None:
+    """Settle one sidecar; its record, or None when it was recorded before."""
+    record: RecoveryRecord | None = None
+    if not environment.audit.has(sidecar.operation_id):
+        record = _recover(environment, sidecar)
+        environment.audit.append(record)
+        reach(Failpoint.AFTER_AUDIT)
+        _log.warning(
+            "recovery: %s of operation %s (%s)",
+            record.recovery_kind,
+            sidecar.operation_id,
+            sidecar.writer_kind,
+        )
+    delete_sidecar(environment.objects, sidecar.name)
+    return record
+
+
+def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
+    state = environment.manifest.state()
+    head = state.heads.get(sidecar.branch)
+    published = environment.manifest.commit(sidecar.commit.commit_id) is not None
+    undone = _recovery_commit(environment, sidecar)
+    if undone is not None and not published:
+        # A roll-back was published, but its audit row is missing.
+        return _record(environment, sidecar, ROLLED_BACK, undone.commit_id, {})
+    if head is None or head.incarnation != sidecar.branch_incarnation:
+        # The branch is gone, and with it everything the write could have become.
+        return _record(environment, sidecar, ROLLED_BACK, None, {})
+    facts = [_facts(environment, head, entry) for entry in sidecar.tables]
+    classes = {fact.entry.table_key: classify_table(sidecar.writer_kind, fact) for fact in facts}
+    outcomes = {
+        fact.entry.table_key: {
+            "class": str(classes[fact.entry.table_key]),
+            "from_version": fact.head_version,
+            "to_version": fact.head_version,
+        }
+        for fact in facts
+    }
+    match decide(sidecar.writer_kind, classes, is_published=published):
+        case Decision.FINISH:
+            commit_id = sidecar.commit.commit_id
+            return _record(environment, sidecar, ROLLED_FORWARD, commit_id, outcomes)
+        case Decision.FORGET:
+            return _record(environment, sidecar, ROLLED_BACK, None, outcomes)
+        case Decision.REFUSE:
+            broken = sorted(k for k, c in classes.items() if c is TableClass.INVARIANT_VIOLATION)
+            raise RecoveryRequiredError(
+                sidecar.operation_id,
+                f"{', '.join(broken)} is behind the version that the catalog has published",
+            )
+        case Decision.ROLL_FORWARD:
+            commit = _roll_forward(environment, sidecar, head, facts, classes)
+            return _record(environment, sidecar, ROLLED_FORWARD, commit.commit_id, outcomes)
+        case Decision.ROLL_BACK:
+            commit = _roll_back(environment, sidecar, head, facts)
+            for fact in facts:
+                outcomes[fact.entry.table_key]["to_version"] = fact.pin_version
+            return _record(environment, sidecar, ROLLED_BACK, commit.commit_id, outcomes)
+
+
+def _recovery_commit(environment: GraphEnvironment, sidecar: Sidecar) -> GraphCommit | None:
+    """The commit by which an interrupted recovery undid this operation, if there is one."""
+    for commit in environment.manifest.commits().values():
+        is_ours = commit.operation_id == sidecar.operation_id and commit.actor == RECOVERY_ACTOR
+        if is_ours and commit.commit_id != sidecar.commit.commit_id:
+            return commit
+    return None
+
+
+def _facts(environment: GraphEnvironment, head: Head, entry: SidecarTable) -> TableFacts:
+    pin = head.pins.get(TableKey(entry.table_key))
+    pin_version = entry.expected_version
+    if pin is not None and pin.branch == entry.table_branch:
+        pin_version = pin.version
+    try:
+        table: Table | None = environment.tables.open(entry.table_path, entry.table_branch)
+    except StorageError as error:
+        if error.failure is not StorageFailure.NOT_FOUND:
+            raise
+        table = None
+    return TableFacts(
+        entry=entry,
+        pin_version=pin_version,
+        head_version=None if table is None else table.version,
+        head_transaction=None if table is None else table.transaction_uuid(),
+    )
+
+
+def _roll_forward(
+    environment: GraphEnvironment,
+    sidecar: Sidecar,
+    head: Head,
+    facts: list[TableFacts],
+    classes: Mapping[str, TableClass],
+) -> GraphCommit:
+    pins = []
+    for fact in facts:
+        if classes[fact.entry.table_key] is TableClass.NO_MOVEMENT:
+            continue
+        table = environment.tables.open(
+            fact.entry.table_path, fact.entry.table_branch, fact.head_version
+        )
+        if environment.durable:
+            sync_commit(environment.location, table, None)
+        pins.append(_pin(fact.entry, table))
+    return _publish(environment, sidecar, head, tuple(pins), sidecar.commit.commit_id)
+
+
+def _roll_back(
+    environment: GraphEnvironment, sidecar: Sidecar, head: Head, facts: list[TableFacts]
+) -> GraphCommit:
+    pins = []
+    for fact in facts:
+        if fact.head_version == fact.pin_version:
+            continue
+        reach(Failpoint.BEFORE_RESTORE)
+        table = environment.tables.open(fact.entry.table_path, fact.entry.table_branch)
+        staged = stage_restore(table, fact.pin_version)
+        restored = commit_staged(staged)
+        if environment.durable:
+            sync_commit(environment.location, restored, staged)
+        reach(Failpoint.AFTER_RESTORE)
+        pins.append(_pin(fact.entry, restored))
+    return _publish(environment, sidecar, head, tuple(pins), new_ulid())
+
+
+def _publish(
+    environment: GraphEnvironment,
+    sidecar: Sidecar,
+    head: Head,
+    pins: tuple[TablePin, ...],
+    commit_id: str,
+) -> GraphCommit:
+    expectations = Expectations(
+        branch=sidecar.branch,
+        incarnation=sidecar.branch_incarnation,
+        schema_hash=head.schema_hash,
+    )
+
+    def make_commit(current: Head, graph_version: int) -> GraphCommit:
+        return GraphCommit(
+            commit_id=commit_id,
+            graph_version=graph_version,
+            branch=sidecar.branch,
+            parent_id=current.commit_id,
+            merged_parent_id=sidecar.commit.merged_parent_id,
+            created_at=environment.clock(),
+            kind=str(sidecar.writer_kind),
+            operation_id=sidecar.operation_id,
+            schema_hash=current.schema_hash,
+            actor=RECOVERY_ACTOR,
+            recovery_for_actor=sidecar.actor,
+            tables=tuple(pin.table_key for pin in pins),
+        )
+
+    reach(Failpoint.BEFORE_RECOVERY_PUBLISH)
+    commit = environment.manifest.publish(expectations, Changes(pins=pins), make_commit)
+    reach(Failpoint.AFTER_RECOVERY_PUBLISH)
+    return commit
+
+
+def _pin(entry: SidecarTable, table: Table) -> TablePin:
+    return TablePin(
+        table_key=TableKey(entry.table_key),
+        incarnation=entry.incarnation,
+        location=entry.table_path,
+        branch=entry.table_branch,
+        version=table.version,
+        row_count=table.count_rows(),
+    )
+
+
+def _record(
+    environment: GraphEnvironment,
+    sidecar: Sidecar,
+    kind: str,
+    commit_id: str | None,
+    outcomes: Mapping[str, Mapping[str, object]],
+) -> RecoveryRecord:
+    return RecoveryRecord(
+        recovery_id=new_ulid(),
+        graph_commit_id=commit_id,
+        recovery_kind=kind,
+        recovery_for_actor=sidecar.actor,
+        operation_id=sidecar.operation_id,
+        writer_kind=str(sidecar.writer_kind),
+        created_at=environment.clock(),
+        tables=outcomes,
+    )

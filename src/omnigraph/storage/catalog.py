@@ -1,0 +1,176 @@
+"""The catalog dataset: rows are added by commits that exactly one writer can win.
+
+Lance rebases an append silently, but never an Overwrite. So a publish is an Overwrite whose fragment list is the
+existing fragments plus one new fragment: strict, and no old row is rewritten.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
+
+from omnigraph.errors import AlreadyInitializedError, StorageError, StorageFailure
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.storage.durability import sync_files
+from omnigraph.storage.failures import translated
+from omnigraph.storage.filters import quote_text
+from omnigraph.storage.location import MANIFEST
+from omnigraph.storage.tables import dataset_exists, session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omnigraph.storage.location import GraphLocation
+
+_U64_MAX = 2**64 - 1
+
+
+class PublishContention(Exception):
+    """Another publisher committed first; never leaves the manifest room."""
+
+
+class CatalogTable:
+    """The dataset behind `__manifest`, at the version that was read last."""
+
+    def __init__(self, location: GraphLocation, schema: pa.Schema, *, durable: bool) -> None:
+        self._location = location
+        self._schema = schema
+        self._durable = durable and location.is_local
+        self._uri = location.child(MANIFEST)
+        self._handle: LanceDataset | None = None
+
+    @property
+    def _dataset(self) -> LanceDataset:
+        if self._handle is None:
+            self.refresh()
+        assert self._handle is not None, "refresh opens the dataset or raises"
+        return self._handle
+
+    @property
+    def version(self) -> int:
+        """The version of the handle."""
+        return int(self._dataset.version)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The schema metadata as text."""
+        raw = self._dataset.schema.metadata or {}
+        return {key.decode(): value.decode() for key, value in raw.items()}
+
+    @property
+    def fragment_count(self) -> int:
+        """Over how many fragments the rows are spread."""
+        return len(self._dataset.get_fragments())
+
+    def latest_version(self) -> int:
+        """The version at HEAD."""
+        with translated("looking at the catalog"):
+            return int(self._dataset.latest_version)
+
+    def refresh(self) -> None:
+        """Open the dataset at HEAD.
+
+        Raises:
+            StorageError: `NOT_FOUND` when there is none, `PERMANENT` when it is damaged.
+        """
+        try:
+            self._handle = lance.dataset(self._uri, session=session())
+        except (OSError, ValueError, RuntimeError) as error:
+            if dataset_exists(self._location, MANIFEST):
+                first_line = (str(error) or repr(error)).splitlines()[0]
+                message = f"the catalog of {self._location} is damaged: {first_line}"
+                raise StorageError(message, StorageFailure.PERMANENT) from error
+            message = f"there is no graph at {self._location}"
+            raise StorageError(message, StorageFailure.NOT_FOUND) from error
+
+    def create(self, rows: pa.Table, metadata: dict[str, str]) -> None:
+        """Write the first version.
+
+        Raises:
+            AlreadyInitializedError: a catalog exists already.
+        """
+        schema = self._schema.with_metadata(metadata)
+        with translated("creating the catalog"):
+            try:
+                fragments = write_fragments(
+                    rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create"
+                )
+                operation = LanceOperation.Overwrite(schema, list(fragments))
+                created = LanceDataset.commit(
+                    self._uri, operation, enable_stable_row_ids=True, max_retries=0
+                )
+            except CommitConflictError as error:
+                raise AlreadyInitializedError(str(self._location), MANIFEST) from error
+        if created.version != 1:
+            raise AlreadyInitializedError(str(self._location), MANIFEST)
+        self.refresh()
+        self._sync(fragments)
+
+    def read_rows(self, object_type: str) -> list[dict[str, Any]]:
+        """All rows of one type, as dictionaries."""
+        return self._read(f"object_type = {quote_text(object_type)}")
+
+    def read_object(self, object_id: str) -> list[dict[str, Any]]:
+        """The row of one object, or nothing."""
+        return self._read(f"object_id = {quote_text(object_id)}")
+
+    def append(self, rows: pa.Table, *, fold: Callable[[], list[str]] | None = None) -> None:
+        """Add rows in one strict commit and move the handle there.
+
+        With `fold`, all fragments are written anew as one, without the rows whose ids `fold` gives.
+
+        Raises:
+            PublishContention: somebody committed since the handle was opened.
+        """
+        dataset = self._dataset
+        with translated("publishing"):
+            if fold is None:
+                added = write_fragments(rows, dataset, schema=dataset.schema)
+                fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+                fragments += list(added)
+            else:
+                reach(Failpoint.IN_FOLD)
+                added = write_fragments(self._without(fold(), rows), dataset, schema=dataset.schema)
+                fragments = list(added)
+            operation = LanceOperation.Overwrite(dataset.schema, fragments)
+            reach(Failpoint.BEFORE_CATALOG_COMMIT)
+            try:
+                committed = LanceDataset.commit(
+                    dataset, operation, read_version=dataset.version, max_retries=0
+                )
+            except CommitConflictError as error:
+                self.refresh()
+                raise PublishContention from error
+            if committed.version != dataset.version + 1:
+                raise StorageError(
+                    f"the catalog moved from {dataset.version} to {committed.version} in one commit",
+                    StorageFailure.PERMANENT,
+                )
+        self._handle = committed
+        self._sync(added)
+
+    def _without(self, object_ids: list[str], rows: pa.Table) -> pa.Table:
+        existing = self._dataset.to_table()
+        keep = pa.compute.invert(
+            pa.compute.is_in(existing["object_id"], pa.array(object_ids, pa.utf8()))
+        )
+        return pa.concat_tables([existing.filter(keep).cast(rows.schema), rows])
+
+    def _read(self, condition: str) -> list[dict[str, Any]]:
+        with translated("reading the catalog"):
+            rows: list[dict[str, Any]] = self._dataset.to_table(filter=condition).to_pylist()
+            return rows
+
+    def _sync(self, fragments: list[Any]) -> None:
+        if not self._durable:
+            return
+        root = Path(self._uri)
+        names = [root / "data" / file.path for fragment in fragments for file in fragment.files]
+        names.append(root / "_versions" / f"{_U64_MAX - self.version}.manifest")
+        sync_files(names)

@@ -1,0 +1,141 @@
+"""Filters as data, and their rendering for Lance: values are quoted here and nowhere else.
+
+Comparisons follow the meaning that the query language states: null never matches, numbers compare by value without
+narrowing. A comparison that no value of the column can satisfy becomes `false`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.types import (
+    FLOATS,
+    INTEGERS,
+    BaseType,
+    Scalar,
+    ScalarType,
+    StoredValue,
+    integer_range,
+    scalar_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`column op value` for a scalar column; `value` is in stored form and may be null."""
+
+    column: str
+    base: BaseType
+    op: str
+    value: StoredValue
+
+    def __post_init__(self) -> None:
+        if self.op not in _OPERATORS:
+            raise ValueError(f"{self.op!r} is no comparison")
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """`column` is one of these strings."""
+
+    column: str
+    values: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one of the filters holds."""
+
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """All of the filters hold."""
+
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`column` is null."""
+
+    column: str
+
+
+Filter = Compare | OneOf | AnyOf | AllOf | IsNull
+
+NEVER = "false"
+
+
+def to_sql(filter_: Filter) -> str:
+    """The filter in the SQL dialect of Lance."""
+    match filter_:
+        case Compare():
+            return _compare(filter_)
+        case OneOf(column, values):
+            if not values:
+                return NEVER
+            return f"{quote_name(column)} IN ({', '.join(map(quote_text, values))})"
+        case IsNull(column):
+            return f"{quote_name(column)} IS NULL"
+        case AnyOf(filters):
+            return f"({' OR '.join(map(to_sql, filters))})" if filters else NEVER
+        case AllOf(filters):
+            return f"({' AND '.join(map(to_sql, filters))})" if filters else "true"
+
+
+def quote_name(name: str) -> str:
+    """A column name that keeps its case and cannot end early."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def quote_text(text: str) -> str:
+    """A string literal."""
+    return f"'{text.replace(chr(39), chr(39) * 2)}'"
+
+
+def _compare(compare: Compare) -> str:
+    column, op, value = quote_name(compare.column), compare.op, compare.value
+    scalar = scalar_of(compare.base)
+    if value is None or scalar is None:
+        return NEVER
+    if scalar in INTEGERS and isinstance(value, int | float):
+        return _compare_integer(column, op, scalar, value)
+    if scalar in FLOATS and isinstance(value, int | float):
+        # Lance would narrow the literal to the width of the column, so a narrow column is widened instead.
+        wide = column if scalar is Scalar.F64 else f"cast({column} as double)"
+        return f"{wide} {op} {float(value)!r}"
+    match value:
+        case bool(flag):
+            return f"{column} {op} {'true' if flag else 'false'}"
+        case str(text):
+            return f"{column} {op} {quote_text(text)}"
+        case int(number) if compare.base == ScalarType(Scalar.DATE):
+            return f"{column} {op} arrow_cast({number}, 'Date32')"
+        case int(number):
+            return f"{column} {op} arrow_cast({number}, 'Date64')"
+    raise ValueError(f"{value!r} cannot be compared with {compare.base}")
+
+
+def _compare_integer(column: str, op: str, scalar: Scalar, value: float) -> str:
+    """An integer column against any number: fractions become the next bound, values outside the range a constant."""
+    present = f"{column} IS NOT NULL"
+    if value != int(value):
+        if op in ("=", "!="):
+            return NEVER if op == "=" else present
+        value, op = (math.floor(value), "<=") if op in ("<", "<=") else (math.ceil(value), ">=")
+    bound = int(value)
+    low, high = integer_range(scalar)
+    if low <= bound <= high:
+        return f"{column} {op} {bound}"
+    above = bound > high
+    holds = op == "!=" or (op in ("<", "<=") and above) or (op in (">", ">=") and not above)
+    return present if holds else NEVER

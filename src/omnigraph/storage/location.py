@@ -1,0 +1,91 @@
+"""Where a graph lives, and the names of everything below its root."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from omnigraph.errors import BadRequestError
+from omnigraph.ids import TableKey, directory_name
+
+MANIFEST = "__manifest"
+RECOVERIES = "_graph_commit_recoveries.lance"
+RECOVERY_FOLDER = "__recovery"
+SCHEMA_SOURCE = "_schema.pg"
+SCHEMA_CONTRACT = "_schema.ir.json"
+SCHEMA_STATE = "__schema_state.json"
+SCHEMA_FILES = (SCHEMA_SOURCE, SCHEMA_CONTRACT, SCHEMA_STATE)
+COMMIT_LOCK = "__lock"
+STAGING_LOCK = "__staging.lock"
+INIT_CLAIM = "__init_claim.json"
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_SUPPORTED = "a local path, file:// or s3://"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLocation:
+    """The root of a graph: an absolute local path, or an `s3://bucket/prefix`."""
+
+    uri: str
+    is_local: bool
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def child(self, name: str) -> str:
+        """The address of something below the root."""
+        return f"{self.uri}/{name}"
+
+    @property
+    def path(self) -> Path:
+        """The root as a local path.
+
+        Raises:
+            ValueError: the graph is not on a local disk.
+        """
+        if not self.is_local:
+            raise ValueError(f"{self.uri} is no local path")
+        return Path(self.uri)
+
+
+def parse_location(uri: str | os.PathLike[str]) -> GraphLocation:
+    """The location that a user means.
+
+    >>> parse_location("s3://bucket/graphs/papers.omni/").uri
+    's3://bucket/graphs/papers.omni'
+
+    Raises:
+        BadRequestError: the scheme is not supported, or nothing is named.
+    """
+    text = os.fspath(uri)
+    if not text.strip():
+        raise BadRequestError(f"no graph is named: give {_SUPPORTED}")
+    if not _SCHEME.match(text):
+        return GraphLocation(os.path.abspath(os.path.expanduser(text)), is_local=True)
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path:
+            raise BadRequestError(f"{text} is not a local file URI: write file:///path")
+        return GraphLocation(os.path.abspath(unquote(parts.path)), is_local=True)
+    if parts.scheme == "s3":
+        bucket, prefix = parts.hostname or "", parts.path.strip("/")
+        if parts.username or parts.password:
+            raise BadRequestError("credentials belong into the AWS_* variables, not into the URI")
+        if not bucket or not prefix:
+            raise BadRequestError(f"{text} names no graph: write s3://bucket/prefix")
+        return GraphLocation(f"s3://{bucket}/{prefix}", is_local=False)
+    raise BadRequestError(f"{parts.scheme}:// is not supported: give {_SUPPORTED}")
+
+
+def table_location(table_key: TableKey, incarnation: int | None = None) -> str:
+    """The directory of a dataset below the root, from the first name of its type.
+
+    >>> table_location(TableKey("node:Paper"))
+    'nodes/da89d00e1b71df59'
+    """
+    kind, _, name = table_key.partition(":")
+    return f"{kind}s/{directory_name(name, incarnation)}"

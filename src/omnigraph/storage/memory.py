@@ -1,0 +1,40 @@
+"""Rows that exist only in memory, filtered with exactly the meaning that stored rows have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+
+from omnigraph.ids import new_ulid
+from omnigraph.storage.failures import translated
+from omnigraph.storage.filters import Filter, to_sql
+
+if TYPE_CHECKING:
+    from omnigraph.storage.tables import Table
+
+
+def select_rows(rows: pa.Table, filter_: Filter) -> pa.Table:
+    """The rows of an Arrow table that satisfy a filter.
+
+    The filter runs in Lance on a private in-memory dataset: one evaluator for pending and committed rows.
+    """
+    if rows.num_rows == 0:
+        return rows
+    with translated("filtering pending rows"):
+        positions = pa.array(range(rows.num_rows), pa.int64())
+        numbered = rows.append_column("__position", positions)
+        dataset = lance.write_dataset(numbered, f"memory://{new_ulid()}")
+        found = dataset.to_table(columns=["__position"], filter=to_sql(filter_))
+        return rows.take(found["__position"])
+
+
+def scan_with_pending(
+    table: Table, pending: pa.Table, filter_: Filter, key: str = "id"
+) -> pa.Table:
+    """Committed rows and pending rows that satisfy a filter; a pending row shadows the committed one with its key."""
+    committed = table.read(pending.column_names, filter_)
+    shadowed = pa.compute.is_in(committed[key], pending[key].combine_chunks())
+    visible = committed.filter(pa.compute.invert(shadowed)).cast(pending.schema)
+    return pa.concat_tables([select_rows(pending, filter_), visible])

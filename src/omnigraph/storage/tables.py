@@ -1,0 +1,171 @@
+"""Reading datasets: opening, caching and scanning them at exact versions.
+
+A `Table` is one state of one dataset: a location, a branch of it and a version. The Lance handle inside never leaves
+this room.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import lance
+
+from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.storage.failures import translated
+from omnigraph.storage.filters import Filter, to_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from omnigraph.storage.location import GraphLocation
+
+_CACHED_HANDLES = 64
+MAIN = "main"
+
+
+@cache
+def session() -> Any:  # lance exports its Session without a type
+    """The one Lance session of this process: fresh handles share its caches."""
+    return lance.Session()  # type: ignore[attr-defined]  # the same
+
+
+def branch_uri(uri: str, branch: str | None) -> str:
+    """The address of a branch of a dataset: Lance addresses it as a dataset of its own."""
+    return uri if branch in (None, MAIN) else f"{uri}/tree/{branch}"
+
+
+class Table:
+    """One state of one dataset. Immutable; safe to share between threads."""
+
+    def __init__(self, dataset: lance.LanceDataset, path: str, branch: str | None) -> None:
+        self._dataset = dataset
+        #: The directory below the root of the graph.
+        self.path = path
+        #: The Lance branch; None is the main line.
+        self.branch = branch
+
+    @property
+    def version(self) -> int:
+        """The version that this handle reads."""
+        return int(self._dataset.version)
+
+    @property
+    def latest_version(self) -> int:
+        """The version at HEAD of this branch now."""
+        with translated(f"looking at {self.path}"):
+            return int(self._dataset.latest_version)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Lance holds them."""
+        return self._dataset.schema
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The schema metadata as text."""
+        raw = self._dataset.schema.metadata or {}
+        return {key.decode(): value.decode() for key, value in raw.items()}
+
+    def count_rows(self, filter_: Filter | None = None) -> int:
+        """How many rows there are, or how many satisfy a filter."""
+        with translated(f"counting {self.path}"):
+            return int(self._dataset.count_rows(to_sql(filter_) if filter_ else None))
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        filter_: Filter | None = None,
+        *,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Rows as one Arrow table; blob columns come as their bytes."""
+        with translated(f"reading {self.path}"):
+            return self._dataset.to_table(
+                columns=None if columns is None else list(columns),
+                filter=to_sql(filter_) if filter_ else None,
+                limit=limit,
+                blob_handling="all_binary",
+            )
+
+    def scan(
+        self, columns: Sequence[str] | None = None, filter_: Filter | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows as a stream of batches, in storage order."""
+        with translated(f"scanning {self.path}"):
+            yield from self._dataset.scanner(
+                columns=None if columns is None else list(columns),
+                filter=to_sql(filter_) if filter_ else None,
+                blob_handling="all_binary",
+            ).to_batches()
+
+    def transaction_uuid(self) -> str | None:
+        """The id of the transaction that made this version; None when Lance kept none."""
+        with translated(f"reading the history of {self.path}"):
+            transaction = self._dataset.read_transaction(self.version)
+            return None if transaction is None else str(transaction.uuid)
+
+    def fragment_count(self) -> int:
+        """How many fragments the rows are spread over."""
+        return len(self._dataset.get_fragments())
+
+
+class TableStore:
+    """Opens the datasets of one graph and keeps recent handles. Thread-safe."""
+
+    def __init__(self, location: GraphLocation, entries: int = _CACHED_HANDLES) -> None:
+        self.location = location
+        self._entries = entries
+        self._cache: OrderedDict[tuple[str, str | None, int], Table] = OrderedDict()
+        self._lock = Lock()
+
+    def open(self, path: str, branch: str | None = None, version: int | None = None) -> Table:
+        """A dataset at a version, or at its HEAD.
+
+        Raises:
+            StorageError: `NOT_FOUND` when there is no such dataset or version, `PERMANENT` when it is damaged.
+        """
+        if version is not None:
+            with self._lock:
+                known = self._cache.get((path, branch, version))
+                if known is not None:
+                    self._cache.move_to_end((path, branch, version))
+                    return known
+        table = self._open(path, branch, version)
+        self.remember(table)
+        return table
+
+    def remember(self, table: Table) -> None:
+        """Keep a handle for later reads of the same version."""
+        key = (table.path, table.branch, table.version)
+        with self._lock:
+            self._cache[key] = table
+            self._cache.move_to_end(key)
+            while len(self._cache) > self._entries:
+                self._cache.popitem(last=False)
+
+    def _open(self, path: str, branch: str | None, version: int | None) -> Table:
+        uri = branch_uri(self.location.child(path), branch)
+        try:
+            dataset = lance.dataset(uri, version=version, session=session())
+        except (OSError, ValueError, RuntimeError) as error:
+            exists = dataset_exists(self.location, path, branch)
+            failure = StorageFailure.PERMANENT if exists else StorageFailure.NOT_FOUND
+            wanted = path if version is None else f"version {version} of {path}"
+            what = f"cannot open {wanted}" if exists else f"{wanted} does not exist"
+            first_line = (str(error) or repr(error)).splitlines()[0]
+            raise StorageError(f"{what}: {first_line}", failure) from error
+        return Table(dataset, path, branch)
+
+
+def dataset_exists(location: GraphLocation, path: str, branch: str | None = None) -> bool:
+    """Whether any version of a dataset is there; looks at names only."""
+    from omnigraph.storage.objects import ObstoreObjects
+
+    folder = branch_uri(path, branch)
+    names = ObstoreObjects(location, durable=False).names(f"{folder}/_versions")
+    return any(name.endswith(".manifest") for name in names)

@@ -1,0 +1,97 @@
+"""Pending work of one mutation: rows to write and rows to delete, in memory until the end of the query.
+
+Later statements see earlier ones: a pending row shadows the committed row with the same id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import ResourceLimitError
+from omnigraph.writes.columns import rows_table, table_schema, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from omnigraph.ids import TableKey
+    from omnigraph.types import StoredValue
+    from omnigraph.writes.columns import TypeDef
+
+
+@dataclass(slots=True)
+class TableDelta:
+    """What a mutation does to one table."""
+
+    definition: TypeDef
+    #: Final rows, one per id; the last write of an id wins.
+    rows: pa.Table
+    #: Whether any row may replace a committed one; otherwise all of them are new.
+    may_replace: bool = False
+    #: Committed rows that go, by id, with their storage addresses.
+    deleted: dict[str, int] = field(default_factory=dict)
+    #: Ends of deleted edges: edge id → (source id, target id).
+    deleted_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def put(self, rows: pa.Table, *, may_replace: bool) -> None:
+        """Add rows; an id that is pending already is replaced."""
+        self.may_replace = self.may_replace or may_replace
+        if may_replace and self.rows.num_rows:
+            again = pc.is_in(self.rows["id"], rows["id"].combine_chunks())
+            self.rows = self.rows.filter(pc.invert(again))
+        self.rows = pa.concat_tables([self.rows, rows])
+
+    def has(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that are pending."""
+        wanted = pa.array(list(ids), pa.utf8())
+        return set(texts(self.rows["id"].filter(pc.is_in(self.rows["id"], wanted))))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return self.rows.num_rows == 0 and not self.deleted
+
+
+class Accumulator:
+    """The deltas of all tables that a mutation touches."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.tables: dict[TableKey, TableDelta] = {}
+
+    def delta(self, definition: TypeDef) -> TableDelta:
+        """The delta of a type, made at its first touch."""
+        known = self.tables.get(definition.table_key)
+        if known is None:
+            known = TableDelta(definition, table_schema(definition).empty_table())
+            self.tables[definition.table_key] = known
+        return known
+
+    def put_rows(
+        self,
+        definition: TypeDef,
+        rows: Sequence[Mapping[str, StoredValue]],
+        *,
+        may_replace: bool,
+    ) -> None:
+        """Add rows of stored values."""
+        self.put(definition, rows_table(definition, rows), may_replace=may_replace)
+
+    def put(self, definition: TypeDef, rows: pa.Table, *, may_replace: bool) -> None:
+        """Add rows.
+
+        Raises:
+            ResourceLimitError: the pending rows of the mutation would need too much memory.
+        """
+        self.delta(definition).put(rows, may_replace=may_replace)
+        pending = sum(delta.rows.nbytes for delta in self.tables.values())
+        if pending > self._max_bytes:
+            raise ResourceLimitError(
+                "pending mutation bytes",
+                self._max_bytes,
+                pending,
+                "split the mutation, load the data with `load`, or raise OMNIGRAPH_MUTATION_MAX_BYTES",
+            )
