@@ -55,6 +55,7 @@ docs-generated: $(VENV)/.runtime ## rewrite the generated reference pages
 
 bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/compile.py
+	@$(BIN)/python benchmarks/writes.py
 
 lock: ## resolve the ranges of pyproject.toml into requirements/*.txt
 	@$(PYTHON) requirements/lock.py

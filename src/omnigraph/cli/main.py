@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.commands import demo, explain, lint, schema, version
+from omnigraph.cli.commands import (
+    commit,
+    demo,
+    explain,
+    init,
+    lint,
+    mutate,
+    recovery,
+    schema,
+    snapshot,
+    version,
+)
 from omnigraph.cli.output import print_error, print_warning
 from omnigraph.errors import OmniError
 
@@ -25,14 +36,27 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+app.command("init")(init.init)
+app.command("mutate")(mutate.mutate)
+app.command("snapshot")(snapshot.snapshot)
 app.command("version")(version.show_version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
 app.add_typer(schema.app, name="schema")
+app.add_typer(commit.app, name="commit")
+app.add_typer(recovery.app, name="recovery")
 
 #: Old spellings of commands, rewritten before parsing.
-_RENAMED = {("check",): ("lint",), ("query", "lint"): ("lint",), ("query", "check"): ("lint",)}
+_RENAMED = {
+    ("check",): ("lint",),
+    ("query", "lint"): ("lint",),
+    ("query", "check"): ("lint",),
+    ("change",): ("mutate",),
+}
+
+#: Flags that may stand before the command as well; with the number of words they take.
+_GLOBAL = {"--as": 2, "--store": 2, "--json": 1}
 
 
 def _print_version(requested: bool) -> None:
@@ -70,8 +94,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _rewrite(words: list[str]) -> list[str]:
+    words = _behind_command(words)
     for old, new in _RENAMED.items():
         if tuple(words[: len(old)]) == old:
             print_warning(f"`{' '.join(old)}` is deprecated: use `{' '.join(new)}`")
             return [*new, *words[len(old) :]]
     return words
+
+
+def _behind_command(words: list[str]) -> list[str]:
+    """Global flags before the command, moved behind it."""
+    moved: list[str] = []
+    while words and words[0] in _GLOBAL:
+        count = _GLOBAL[words[0]]
+        moved += words[:count]
+        words = words[count:]
+    return words + moved if words else moved

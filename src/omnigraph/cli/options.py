@@ -23,3 +23,16 @@ QueryName = Annotated[
     typer.Argument(metavar="NAME", help="query inside the source, when it holds several"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+
+GraphUri = Annotated[
+    str | None, typer.Argument(metavar="URI", help="the graph: a local path, file:// or s3://")
+]
+Store = Annotated[
+    str | None,
+    typer.Option("--store", "--uri", metavar="URI", help="the graph", show_default=False),
+]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="branch")]
+Actor = Annotated[
+    str | None,
+    typer.Option("--as", metavar="ACTOR", help="actor recorded on the write", show_default=False),
+]

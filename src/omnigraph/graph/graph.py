@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from omnigraph.graph.initialize import initialize
 from omnigraph.graph.results import MutationResult
 from omnigraph.graph.schemas import GraphSchema, read_schema_files
 from omnigraph.graph.settings import GraphSettings
-from omnigraph.ids import TableKey, new_ulid
+from omnigraph.ids import TableKey
 from omnigraph.manifest import MAIN, Expectations, GraphCommit, Snapshot, snapshot_of
 from omnigraph.query import QueryCompiler, bind_params, ir
 from omnigraph.recovery import (
@@ -53,8 +54,31 @@ if TYPE_CHECKING:
 
 #: How often insert-only work that lost a race is prepared again before the conflict surfaces.
 REPREPARATION_BUDGET = 32
+#: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
+OPTIMISTIC_TRIES = 3
 #: Largest range of a blob that one call reads.
 BLOB_RANGE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of `mutate`; `now_ms` is fixed over all tries."""
+
+    text: str
+    params: Mapping[str, object] | None
+    name: str | None
+    branch: str
+    actor: str | None
+    if_commit: str | None
+    now_ms: int
+
+
+class _LostRaceError(Exception):
+    """Insert-only work lost a race before any effect; never leaves this module."""
+
+    def __init__(self, conflict: ConflictError) -> None:
+        super().__init__(str(conflict))
+        self.conflict = conflict
 
 
 class Graph:
@@ -248,34 +272,16 @@ class Graph:
         self._heal()
         now_ms = self._environment.clock() // 1000
         for attempt in range(REPREPARATION_BUDGET + 1):
-            snapshot = snapshot_of(self._state().head(branch))
-            schema = self._schema_of(snapshot.schema_hash)
-            query = self._compile_mutation(text, schema, name)
-            values: dict[str, StoredValue] = {**bind_params(query, params), ir.NOW: now_ms}
-            prepared = prepare_mutation(
-                query,
-                values,
-                catalog=schema.catalog,
-                identities=schema.identities,
-                rules=schema.rules,
-                snapshot=snapshot,
-                store=self._environment.tables,
-                max_bytes=self._settings.mutation_max_bytes,
-            )
+            call = _Call(text, params, name, branch, actor, if_commit, now_ms)
             try:
-                commit = self._commit_mutation(prepared, snapshot, actor, if_commit)
-            except (ExpectedVersionMismatchError, ReadSetConflictError):
-                if prepared.insert_only and attempt < REPREPARATION_BUDGET:
-                    continue
-                raise
-            return MutationResult(
-                branch=branch,
-                query_name=query.name,
-                affected_nodes=prepared.outcome.affected_nodes,
-                affected_edges=prepared.outcome.affected_edges,
-                actor=actor,
-                commit=commit,
-            )
+                if attempt < OPTIMISTIC_TRIES:
+                    return self._try_mutation(self._environment, call)
+                # Others keep winning: prepare inside the window, where nobody can.
+                with self._environment.window() as environment:
+                    return self._try_mutation(environment, call)
+            except _LostRaceError as lost:
+                if attempt == REPREPARATION_BUDGET:
+                    raise lost.conflict from lost
         raise ConflictError("the branch kept moving; try again")
 
     def create_branch(self, name: str, base: str = MAIN) -> None:
@@ -288,8 +294,7 @@ class Graph:
         self._require_writable()
         self._heal()
         name, base = check_branch_name(name), check_branch_name(base)
-        environment = self._environment
-        with environment.lock.held(environment.lock_timeout_s):
+        with self._environment.window() as environment:
             environment.manifest.publish_branch(
                 name, lambda state, version: new_branch_head(state, name, base, version)
             )
@@ -322,9 +327,8 @@ class Graph:
 
     def _heal(self) -> None:
         """Settle sidecars of dead writers; one listing when there are none."""
-        environment = self._environment
-        if has_unsettled(environment):
-            with environment.lock.held(environment.lock_timeout_s):
+        if has_unsettled(self._environment):
+            with self._environment.window() as environment:
                 settle_all(environment)
 
     def _require_writable(self) -> None:
@@ -345,12 +349,47 @@ class Graph:
             raise QuerySelectionError(message, (query.name,))
         return query.ir
 
+    def _try_mutation(self, environment: GraphEnvironment, call: _Call) -> MutationResult:
+        """Prepare and commit a mutation once.
+
+        Raises:
+            _LostRaceError: what it was prepared against moved, and preparing it again is invisible.
+        """
+        snapshot = snapshot_of(self._state().head(call.branch))
+        schema = self._schema_of(snapshot.schema_hash)
+        query = self._compile_mutation(call.text, schema, call.name)
+        values: dict[str, StoredValue] = {**bind_params(query, call.params), ir.NOW: call.now_ms}
+        prepared = prepare_mutation(
+            query,
+            values,
+            catalog=schema.catalog,
+            identities=schema.identities,
+            rules=schema.rules,
+            snapshot=snapshot,
+            store=environment.tables,
+            max_bytes=self._settings.mutation_max_bytes,
+        )
+        try:
+            commit = self._commit_mutation(environment, prepared, snapshot, call)
+        except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
+            if prepared.insert_only:
+                raise _LostRaceError(conflict) from conflict
+            raise
+        return MutationResult(
+            branch=call.branch,
+            query_name=query.name,
+            affected_nodes=prepared.outcome.affected_nodes,
+            affected_edges=prepared.outcome.affected_edges,
+            actor=call.actor,
+            commit=commit,
+        )
+
     def _commit_mutation(
         self,
+        environment: GraphEnvironment,
         prepared: PreparedMutation,
         snapshot: Snapshot,
-        actor: str | None,
-        if_commit: str | None,
+        call: _Call,
     ) -> GraphCommit | None:
         expectations = Expectations(
             branch=snapshot.branch,
@@ -358,14 +397,16 @@ class Graph:
             schema_hash=snapshot.schema_hash,
             touched=prepared.touched,
             read=prepared.read,
-            head_commit=if_commit,
+            head_commit=call.if_commit,
         )
-        if if_commit is not None:
-            self._environment.manifest.check(expectations)
+        if call.if_commit is not None:
+            environment.manifest.check(expectations)
         if not prepared.deltas:
             return None
         staged = stage_mutation(
-            prepared, snapshot, lambda key: self._open_for_writing(snapshot, snapshot.pins[key])
+            prepared,
+            snapshot,
+            lambda key: self._open_for_writing(environment, snapshot, snapshot.pins[key]),
         )
         if not staged:
             return None
@@ -373,24 +414,20 @@ class Graph:
             StagedTable(table_key=key, incarnation=snapshot.pins[key].incarnation, staged=write)
             for key, write in staged.items()
         ]
-        intent = Intent(
-            kind=WriterKind.MUTATION,
-            expectations=expectations,
-            actor=actor,
-            operation_id=new_ulid(),
-        )
-        return commit_write(self._environment, intent, writes)
+        intent = Intent(kind=WriterKind.MUTATION, expectations=expectations, actor=call.actor)
+        return commit_write(environment, intent, writes)
 
     def _open(self, pin: TablePin) -> Table:
         return self._environment.tables.open(pin.location, pin.branch, pin.version)
 
-    def _open_for_writing(self, snapshot: Snapshot, pin: TablePin) -> Table:
+    def _open_for_writing(
+        self, environment: GraphEnvironment, snapshot: Snapshot, pin: TablePin
+    ) -> Table:
         """The table where the branch writes: its own fork, made at the first write to the type."""
         wanted = None if snapshot.branch == MAIN else snapshot.branch
         if pin.branch == wanted:
             return self._open(pin)
-        environment = self._environment
-        with environment.lock.held(environment.lock_timeout_s):
+        with environment.window():
             settle_all(environment)
             current = environment.manifest.state().heads.get(snapshot.branch)
             if current is None:

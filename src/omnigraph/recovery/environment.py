@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.manifest import Manifest
 from omnigraph.recovery.audit import RecoveryAudit
-from omnigraph.recovery.lock import CommitLock, FileCommitLock, LeaseCommitLock
+from omnigraph.recovery.lock import CommitLock, FileCommitLock, HeldLock, LeaseCommitLock
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from omnigraph.storage.location import GraphLocation
 
@@ -38,6 +39,16 @@ class GraphEnvironment:
     durable: bool
     lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S
     clock: Callable[[], int] = field(default=now_us)
+
+    @contextmanager
+    def window(self) -> Iterator[GraphEnvironment]:
+        """Hold the commit lock; inside, the environment knows that it is held.
+
+        Raises:
+            RetryableCommitConflictError: the lock stayed busy.
+        """
+        with self.lock.held(self.lock_timeout_s):
+            yield replace(self, lock=HeldLock())
 
 
 def open_environment(

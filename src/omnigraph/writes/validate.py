@@ -67,11 +67,11 @@ def check_values(rule: ValueRule, rows: pa.Table) -> None:
         case EnumValues(values=values):
             good = pc.is_in(column, pa.array(values, pa.utf8()))
             message = f"invalid enum value for {rule.type_name}.{rule.property}"
-            allowed = f"not one of {', '.join(values)}"
+            allowed = f"is not one of {', '.join(values)}"
         case Range(low=low, high=high):
             good = _in_range(column, low, high)
             message = f"@range violation on {rule.type_name}.{rule.property}"
-            allowed = f"outside {'' if low is None else low}..{'' if high is None else high}"
+            allowed = f"is outside {'' if low is None else low}..{'' if high is None else high}"
         case Pattern(pattern=pattern):
             good = pc.match_substring_regex(column, pattern)
             message = f"@check violation on {rule.type_name}.{rule.property}"
@@ -83,7 +83,7 @@ def check_values(rule: ValueRule, rows: pa.Table) -> None:
         first = rows.filter(bad).slice(0, 1)
         value = stored_values(first[rule.property])[0]
         where = first["id"].to_pylist()[0]
-        raise BadRequestError(f"{message}: {value!r} of {where!r} is {allowed}")
+        raise BadRequestError(f"{message}: {value!r} of {where!r} {allowed}")
 
 
 def _in_range(column: Any, low: float | None, high: float | None) -> Any:

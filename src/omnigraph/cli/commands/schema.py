@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, SchemaFile
+from omnigraph.cli.options import AsJson, GraphUri, SchemaFile, Store
 from omnigraph.cli.output import print_json, print_text, print_warning
+from omnigraph.cli.scope import open_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,18 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _schema() -> None:
-    pass
+@app.command("show")
+def show(uri: GraphUri = None, store: Store = None, json: AsJson = False) -> None:
+    """Print the accepted schema of a graph."""
+    with open_graph(uri, store, read_only=True) as graph:
+        source = graph.schema
+    if json:
+        print_json({"schema_source": source})
+    else:
+        print_text(source)
+
+
+app.command("get", hidden=True)(show)
 
 
 @app.command("plan")

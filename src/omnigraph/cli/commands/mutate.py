@@ -1,0 +1,85 @@
+"""`omnigraph mutate`: change a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.commands.explain import query_source
+from omnigraph.cli.options import Actor, AsJson, Branch, QueryFile, QueryName, QueryText, Store
+from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.scope import open_graph
+from omnigraph.errors import BadRequestError, InputFileError
+
+if TYPE_CHECKING:
+    from omnigraph.graph import MutationResult
+
+
+def mutate(
+    name: QueryName = None,
+    store: Store = None,
+    query: QueryFile = None,
+    query_string: QueryText = None,
+    params: Annotated[
+        str | None, typer.Option("--params", metavar="JSON", help="parameters as a JSON object")
+    ] = None,
+    params_file: Annotated[
+        Path | None, typer.Option("--params-file", metavar="FILE", help="the same from a file")
+    ] = None,
+    branch: Branch = "main",
+    if_commit: Annotated[
+        str | None,
+        typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID"),
+    ] = None,
+    actor: Actor = None,
+    json: AsJson = False,
+) -> None:
+    """Run one mutation query; all of it becomes visible at once, or nothing does."""
+    source = query_source(query, query_string)
+    values = read_params(params, params_file)
+    with open_graph(None, store, read_only=False) as graph:
+        result = graph.mutate(
+            source.text, values, name=name, branch=branch, actor=actor, if_commit=if_commit
+        )
+    if json:
+        print_json(result.to_json())
+    else:
+        print_text(result_line(result))
+
+
+def read_params(text: str | None, path: Path | None) -> dict[str, object]:
+    """The parameters that the flags name.
+
+    Raises:
+        BadRequestError: they are not a JSON object.
+        InputFileError: the file cannot be read.
+    """
+    import json
+
+    if text is not None and path is not None:
+        raise typer.BadParameter("give one of --params and --params-file")
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputFileError(str(path), str(error)) from error
+    if text is None:
+        return {}
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"the parameters are not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise BadRequestError('the parameters are not a JSON object such as {"name": "value"}')
+    return values
+
+
+def result_line(result: MutationResult) -> str:
+    """The receipt as a person reads it."""
+    if result.commit is None:
+        return "nothing matched, nothing changed"
+    nodes = f"{result.affected_nodes} node{'' if result.affected_nodes == 1 else 's'}"
+    edges = f"{result.affected_edges} edge{'' if result.affected_edges == 1 else 's'}"
+    return f"{nodes}, {edges} in commit {result.commit.commit_id} on {result.branch}"

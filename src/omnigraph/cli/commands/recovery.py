@@ -1,0 +1,35 @@
+"""`omnigraph recovery`: what was settled after crashes."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.options import AsJson, GraphUri, Store
+from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.scope import open_graph
+
+app = typer.Typer(
+    help="See what was settled after crashes.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.callback()
+def _recovery() -> None:
+    pass
+
+
+@app.command("list")
+def list_recoveries(uri: GraphUri = None, store: Store = None, json: AsJson = False) -> None:
+    """List every recovery action, newest first, and the intents that are not settled."""
+    with open_graph(uri, store, read_only=True) as graph:
+        records = graph.recoveries()
+        pending = graph.pending_recoveries()
+    if json:
+        print_json({"recoveries": [record.to_json() for record in records], "pending": pending})
+        return
+    lines = [
+        f"{r.recovery_id}  {r.recovery_kind:<13} {r.writer_kind:<14} operation {r.operation_id}"
+        for r in records
+    ]
+    lines += [f"unsettled: {name}; the next write or open settles it" for name in pending]
+    print_text("\n".join(lines) or "no recoveries")

@@ -1,0 +1,48 @@
+"""`omnigraph snapshot`: the dataset versions of a branch head."""
+
+from __future__ import annotations
+
+from omnigraph.cli.options import AsJson, Branch, GraphUri, Store
+from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.scope import open_graph
+
+
+def snapshot(
+    uri: GraphUri = None, store: Store = None, branch: Branch = "main", json: AsJson = False
+) -> None:
+    """Show which version of every dataset a branch reads, and how many entities it holds."""
+    from omnigraph import INTERNAL_SCHEMA_VERSION
+
+    with open_graph(uri, store, read_only=True) as graph:
+        found = graph.snapshot(branch)
+    pins = [found.pins[key] for key in sorted(found.pins)]
+    if json:
+        datasets = []
+        for pin in pins:
+            kind, _, name = pin.table_key.partition(":")
+            datasets.append(
+                {
+                    "entity_kind": kind,
+                    "type_name": name,
+                    "dataset_path": pin.location,
+                    "published_dataset_version": pin.version,
+                    "native_dataset_branch": pin.branch,
+                    "entity_count": pin.row_count,
+                }
+            )
+        print_json(
+            {
+                "graph_branch": found.branch,
+                "graph_manifest_version": found.graph_version,
+                "graph_commit_id": found.commit_id,
+                "internal_schema_version": INTERNAL_SCHEMA_VERSION,
+                "datasets": datasets,
+            }
+        )
+        return
+    width = max((len(pin.table_key) for pin in pins), default=0)
+    lines = [
+        f"branch {found.branch} at commit {found.commit_id}, graph version {found.graph_version}"
+    ]
+    lines += [f"  {p.table_key:<{width}}  {p.row_count:>12,}  version {p.version}" for p in pins]
+    print_text("\n".join(lines))

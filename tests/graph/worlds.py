@@ -1,0 +1,168 @@
+"""Small graphs for the tests of mutations, and a way to look at rows that does not go through the code under test."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pytest
+
+import omnigraph.graph.graph as facade
+from omnigraph.errors import OmniError
+from omnigraph.graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from omnigraph.manifest import Snapshot
+
+#: One column of every scalar type, all of them nullable.
+SCALARS = """
+node Thing {
+    name: String @key
+    text: String?
+    flag: Bool?
+    i32: I32?
+    i64: I64?
+    u32: U32?
+    u64: U64?
+    f32: F32?
+    f64: F64?
+    day: Date?
+    at: DateTime?
+    stage: enum(draft, final)?
+    camelCase: I32?
+    order: I32?
+    tags: [String]?
+    counts: [I64]?
+    days: [Date]?
+    vec: Vector(3)?
+    data: Blob?
+    more: Blob?
+}
+"""
+
+#: People, companies and three kinds of edges: two directions, and loops.
+PEOPLE = """
+node Person {
+    name: String @key
+    age: I32?
+    city: String?
+}
+node Company {
+    name: String @key
+    size: I32?
+}
+node Note {
+    text: String
+    rank: I32?
+}
+edge Knows: Person -> Person {
+    since: I32?
+    kind: String?
+}
+edge WorksAt: Person -> Company {
+    role: String?
+}
+edge Owns: Company -> Person
+edge About: Note -> Note
+"""
+
+
+def new_graph(folder: Path, schema: str, name: str = "g.omni") -> Graph:
+    return Graph.init(folder / name, schema)
+
+
+def run(graph: Graph, statements: str, branch: str = "main", **params: object) -> Any:
+    """Run statements; parameters are declared with the natural types of their values."""
+    types = {bool: "Bool", int: "I64", float: "F64", str: "String"}
+    declared = ", ".join(f"${name}: {types[type(value)]}" for name, value in params.items())
+    return graph.mutate(f"query q({declared}) {{ {statements} }}", params, branch=branch)
+
+
+def run_typed(graph: Graph, declared: str, statements: str, **params: object) -> Any:
+    """Run statements with parameters of exactly these types."""
+    return graph.mutate(f"query q({declared}) {{ {statements} }}", params)
+
+
+def table_of(root: str, snapshot: Snapshot, key: str, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a pin, straight from Lance."""
+    pin = snapshot.pins[key]
+    uri = f"{root}/{pin.location}"
+    if pin.branch is not None:
+        uri = f"{uri}/tree/{pin.branch}"
+    dataset = lance.dataset(uri, version=pin.version)
+    table = dataset.to_table(columns=columns, blob_handling="all_binary")
+    assert table.num_rows == pin.row_count, "the pin counts the rows of its version"
+    return table
+
+
+def rows_of(graph: Graph, key: str, branch: str = "main", **options: Any) -> list[dict[str, Any]]:
+    rows = table_of(graph.uri, graph.snapshot(branch), key, **options).to_pylist()
+    return sorted(rows, key=lambda row: str(row.get("id", row)))
+
+
+def ids_of(graph: Graph, key: str, branch: str = "main") -> set[str]:
+    found = [row["id"] for row in rows_of(graph, key, branch, columns=["id"])]
+    assert len(found) == len(set(found)), "ids are distinct"
+    return set(found)
+
+
+def ends_of(graph: Graph, key: str, branch: str = "main") -> list[tuple[str, str]]:
+    rows = rows_of(graph, key, branch, columns=["id", "src", "dst"])
+    return sorted((row["src"], row["dst"]) for row in rows)
+
+
+def everything(graph: Graph, branch: str = "main") -> dict[str, list[dict[str, Any]]]:
+    """All rows of all types."""
+    return {key: rows_of(graph, key, branch) for key in graph.snapshot(branch).pins}
+
+
+@contextmanager
+def refused(
+    graph: Graph, error: type[OmniError], *fragments: str, branch: str = "main"
+) -> Iterator[pytest.ExceptionInfo[OmniError]]:
+    """The block is refused; nothing was written, and no trace of the attempt is left."""
+    rows, head = everything(graph, branch), graph.snapshot(branch)
+    history = graph.commits(branch)
+    with pytest.raises(error) as caught:
+        yield caught
+    for fragment in fragments:
+        assert fragment in caught.value.message
+    assert everything(graph, branch) == rows
+    assert graph.snapshot(branch) == head
+    assert graph.commits(branch) == history
+    assert graph.pending_recoveries() == []
+
+
+@contextmanager
+def interrupted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Iterator[list[int]]:
+    """Between preparing and staging the first mutation in the block, `act` happens once.
+
+    The list that is given counts how often mutations were prepared, those of `act` not included.
+    """
+    prepare = facade.prepare_mutation
+    prepared: list[int] = []
+    inside = False
+
+    def prepare_and_act(*given: Any, **named: Any) -> Any:
+        nonlocal inside
+        result = prepare(*given, **named)
+        if inside:
+            return result
+        prepared.append(1)
+        if len(prepared) == 1:
+            inside = True
+            try:
+                act()
+            finally:
+                inside = False
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(facade, "prepare_mutation", prepare_and_act)
+        yield prepared
