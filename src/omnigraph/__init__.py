@@ -3,12 +3,28 @@
 Every node type and every edge type is its own Lance table, one catalog table makes a commit atomic across all of
 them, and the whole graph has branches, merges, history and time travel.
 
-Start reading at `omnigraph.schema` (the `.pg` language) and `omnigraph.query` (the `.gq` language).
+Start with `Graph`; read on at `omnigraph.schema` (the `.pg` language) and `omnigraph.query` (the `.gq` language).
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
 
 __version__ = "0.1.0"
 
 #: Storage format that this release reads and writes, stamped into every graph.
 INTERNAL_SCHEMA_VERSION = 4
 
-__all__ = ["INTERNAL_SCHEMA_VERSION", "__version__"]
+__all__ = ["INTERNAL_SCHEMA_VERSION", "Graph", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    # Loaded at first use: importing the package alone stays free.
+    if name == "Graph":
+        from omnigraph.graph import Graph as graph_class
+
+        return graph_class
+    raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")

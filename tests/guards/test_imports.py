@@ -31,7 +31,7 @@ def _imported(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("version",), ("schema", "--help"), ("lint", "--help")]
+    "words", [("--help",), ("version",), ("schema", "--help"), ("mutate", "--help")]
 )
 def test_help_imports_no_heavy_library(words: tuple[str, ...]) -> None:
     assert _imported(*words) == []

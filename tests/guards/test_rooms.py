@@ -52,3 +52,18 @@ def test_every_error_is_mapped_to_a_status_and_an_exit_code(cls: type[errors.Omn
     assert cls.exit_code in (1, 4, 75)
     assert cls.kind
     assert cls.__name__ in (errors.__doc__ or "")
+
+
+def test_the_storage_format_is_the_same_everywhere() -> None:
+    from omnigraph.manifest import INTERNAL_SCHEMA_VERSION
+
+    assert omnigraph.INTERNAL_SCHEMA_VERSION == INTERNAL_SCHEMA_VERSION
+
+
+def test_the_public_surface_of_the_package() -> None:
+    from omnigraph.graph import Graph
+
+    assert sorted(omnigraph.__all__) == ["Graph", "INTERNAL_SCHEMA_VERSION", "__version__"]
+    assert omnigraph.Graph is Graph
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        omnigraph.nothing

@@ -2,41 +2,85 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import typer
 
+from omnigraph.cli.commands.commit import commit_line
 from omnigraph.cli.commands.lint import lint_files, report_lines
+from omnigraph.cli.commands.mutate import result_line
 from omnigraph.cli.output import print_text
-from omnigraph.errors import InputFileError
+from omnigraph.errors import BadRequestError, InputFileError
 
 _EXAMPLES = ("bibliography", "dependencies")
+
+_TOPICS = """
+query topics() {
+  insert Topic { slug: "trees", label: "Trees" }
+  insert Topic { slug: "heaps", label: "Heaps" }
+  insert PartOf { from: "heaps", to: "trees" }
+}
+"""
+_DANGLING = 'query dangling() { insert PartOf { from: "heaps", to: "nowhere" } }'
 
 
 def demo() -> None:
     """Run the product on its two example graphs."""
+    root = example_directory()
+    failed = [name for name in _EXAMPLES if not _lint_example(root / name)]
+    _explain_example(root / _EXAMPLES[0])
+    _change_example(root / _EXAMPLES[0])
+    if failed:
+        raise typer.Exit(1)
+
+
+def _lint_example(folder: Path) -> bool:
+    """Check the queries of an example; whether all of them are right."""
+    from omnigraph.schema import compile_schema_file
+
+    catalog = compile_schema_file(folder / "schema.pg").catalog
+    print_text(
+        f"== {folder.name}: {len(catalog.nodes)} node types, {len(catalog.edges)} edge types"
+    )
+    reports = [
+        lint_files(folder / "schema.pg", folder / f"{n}.gq") for n in ("queries", "mutations")
+    ]
+    for report in reports:
+        print_text("\n".join(f"   {line}" for line in report_lines(report)))
+    return not any(report.errors for report in reports)
+
+
+def _explain_example(folder: Path) -> None:
     from omnigraph.query import compile_query, explain_ir, read_queries
     from omnigraph.schema import compile_schema_file
 
-    root = example_directory()
-    failed = False
-    for name in _EXAMPLES:
-        folder = root / name
-        catalog = compile_schema_file(folder / "schema.pg").catalog
-        counts = f"{len(catalog.nodes)} node types, {len(catalog.edges)} edge types"
-        print_text(f"== {name}: {counts}")
-        for file in ("queries.gq", "mutations.gq"):
-            report = lint_files(folder / "schema.pg", folder / file)
-            failed = failed or bool(report.errors)
-            print_text("\n".join(f"   {line}" for line in report_lines(report)))
-    folder = root / _EXAMPLES[0]
-    source = read_queries(folder / "queries.gq")
     catalog = compile_schema_file(folder / "schema.pg").catalog
+    source = read_queries(folder / "queries.gq")
     compiled = compile_query(source, catalog, "influential_without_venue")
-    print_text("\n== the plan of one query of the bibliography\n")
+    print_text(f"\n== the plan of one query of the {folder.name}\n")
     print_text(explain_ir(compiled.ir))
-    if failed:
-        raise typer.Exit(1)
+
+
+def _change_example(folder: Path) -> None:
+    """Create a graph, change two tables in one commit, and try to leave a dangling edge."""
+    from omnigraph.graph import Graph
+
+    print_text(f"== a graph with the schema of the {folder.name}, in a temporary directory\n")
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Graph.init(Path(scratch) / "demo.omni", folder / "schema.pg") as graph,
+    ):
+        print_text(f"mutate topics   → {result_line(graph.mutate(_TOPICS, actor='demo'))}")
+        try:
+            graph.mutate(_DANGLING)
+        except BadRequestError as refusal:
+            print_text(f"mutate dangling → refused, nothing written: {refusal}")
+        pins = graph.snapshot().pins.values()
+        counts = ", ".join(f"{pin.table_key} {pin.row_count}" for pin in pins if pin.row_count)
+        print_text(f"snapshot        → {counts}")
+        for commit in graph.commits():
+            print_text(f"commit          → {commit_line(commit)}")
 
 
 def example_directory() -> Path:
