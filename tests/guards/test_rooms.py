@@ -66,4 +66,4 @@ def test_the_public_surface_of_the_package() -> None:
     assert sorted(omnigraph.__all__) == ["Graph", "INTERNAL_SCHEMA_VERSION", "__version__"]
     assert omnigraph.Graph is Graph
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        omnigraph.nothing
+        _ = omnigraph.nothing

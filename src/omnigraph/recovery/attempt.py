@@ -31,7 +31,7 @@ from omnigraph.recovery.sidecar import (
     write_sidecar,
 )
 from omnigraph.recovery.sweep import settle, settle_all
-from omnigraph.storage.staged import StagedWrite, commit_staged, sync_commit
+from omnigraph.storage.staged import StagedWrite, commit_staged, new_files, sync_commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +89,11 @@ class Attempt(AbstractContextManager["Attempt"]):
             lock.__exit__(type(error), error, error.__traceback__)
             raise
         return self
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the intent is on disk, so that the write may have had an effect."""
+        return self._sidecar is not None
 
     def declare(self, staged: Sequence[StagedTable]) -> None:
         """Phase A: write the sidecar."""
@@ -219,6 +224,16 @@ class Attempt(AbstractContextManager["Attempt"]):
         return False
 
 
+def _discard(environment: GraphEnvironment, staged: Sequence[StagedTable]) -> None:
+    """Remove the files of a write that lost before any effect; what stays is reclaimed by cleanup."""
+    for item in staged:
+        try:
+            for name in new_files(item.staged):
+                environment.objects.delete(name)
+        except StorageError as error:
+            _log.warning("staged files of %s stay: %s", item.table_key, error)
+
+
 def commit_write(
     environment: GraphEnvironment, intent: Intent, staged: Sequence[StagedTable]
 ) -> GraphCommit:
@@ -228,10 +243,16 @@ def commit_write(
         ConflictError: something it was prepared against moved; nothing happened.
         RecoveryRequiredError: it failed after its first effect and could not be settled.
     """
-    with Attempt(environment, intent) as attempt:
-        attempt.declare(staged)
-        attempt.commit_tables()
-        attempt.publish()
+    attempt = Attempt(environment, intent)
+    try:
+        with attempt:
+            attempt.declare(staged)
+            attempt.commit_tables()
+            attempt.publish()
+    except BaseException:
+        if not attempt.is_declared:
+            _discard(environment, staged)
+        raise
     if attempt.receipt is None:
         raise ConflictError("the write was undone")
     return attempt.receipt

@@ -167,6 +167,30 @@ def commit_staged(staged: StagedWrite) -> Table:
     return Table(committed, table.path, table.branch)
 
 
+def new_files(staged: StagedWrite) -> list[str]:
+    """The files that a staged write made, as names below the root of the graph; nothing else refers to them yet."""
+    operation = staged._transaction.operation
+    table = staged.table
+    folder = branch_uri(table.path, table.branch)
+    names = [
+        f"{folder}/data/{file.path}"
+        for attribute in ("fragments", "new_fragments")
+        for fragment in getattr(operation, attribute, None) or ()
+        for file in fragment.files
+    ]
+    known = {
+        fragment.metadata.deletion_file.path(fragment.fragment_id)
+        for fragment in table._dataset.get_fragments()
+        if fragment.metadata.deletion_file is not None
+    }
+    for fragment in getattr(operation, "updated_fragments", None) or ():
+        if fragment.deletion_file is not None:
+            name = fragment.deletion_file.path(fragment.id)
+            if name not in known:
+                names.append(f"{folder}/{name}")
+    return names
+
+
 def create_table(
     location: GraphLocation, path: str, schema: pa.Schema, *, blobs: frozenset[str] = frozenset()
 ) -> Table:
