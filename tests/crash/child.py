@@ -1,6 +1,7 @@
-"""One writer in a process of its own: reads a job from its input, does it, prints the commit it made.
+"""Writers in processes of their own, so that they can be killed.
 
-The imports come first, so that a waiting child starts its job at once.
+The program imports everything once, before any thread of Lance runs, and then forks one fresh process per job: it reads
+jobs as lines of JSON and answers each with the exit status of its process, its output and its error output.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+import traceback
+import warnings
+from typing import Any
 
 from omnigraph.graph import Graph
 
 
-def main() -> None:
-    job = json.loads(sys.stdin.readline())
+def work(job: dict[str, Any]) -> None:
     os.environ.update(job["environment"])
     if job["action"] == "init":
         Graph.init(job["root"], job["schema"])
@@ -23,6 +27,39 @@ def main() -> None:
             result = graph.mutate(job["query"], branch=job["branch"], actor=job["actor"])
             assert result.commit is not None
             print(result.commit.commit_id)
+
+
+def run_forked(job: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if child == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            try:
+                work(job)
+                code = 0
+            except BaseException:  # noqa: BLE001  # reported to the test, as an interpreter would report it
+                traceback.print_exc()
+                code = 1
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        out.seek(0)
+        err.seek(0)
+        return {
+            "code": os.waitstatus_to_exitcode(status),
+            "out": out.read().decode(),
+            "err": err.read().decode(),
+        }
+
+
+def main() -> None:
+    warnings.simplefilter(
+        "ignore", DeprecationWarning
+    )  # allocators own a thread; none of ours runs
+    for line in sys.stdin:
+        print(json.dumps(run_forked(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

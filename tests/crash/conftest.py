@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from crash.support import Children, make_base, make_ready_to_fold
 
+from crash.support import Children, make_base, make_ready_to_fold
 from omnigraph import failpoints
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -122,40 +122,45 @@ def catalog_fragments(root: Path) -> int:
 # ---- children
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a child ended."""
+
+    code: int
+    out: str
+    err: str
+
+
 class Children:
-    """Runs jobs in fresh processes; the next process is always warming up already."""
+    """Runs every job in a fresh process; see `child.py`."""
 
     def __init__(self) -> None:
-        self._next = self._start()
+        environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
+        self._server = subprocess.Popen(
+            [sys.executable, str(CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
 
-    def run(self, job: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-        child, self._next = self._next, self._start()
-        out, err = child.communicate(json.dumps(job) + "\n")
-        return subprocess.CompletedProcess(child.args, child.returncode, out, err)
+    def run(self, job: Mapping[str, Any]) -> Done:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.flush()
+        return Done(**json.loads(self._server.stdout.readline()))
 
     def kill_at(self, failpoint: str, job: Mapping[str, Any], **environment: str) -> None:
         """Run a job that must die by the failpoint."""
         settings = {"OMNIGRAPH_DURABILITY": "process"} | environment
         settings[VARIABLE] = f"{failpoint}=kill"
         done = self.run({**job, "environment": settings})
-        assert done.returncode == -signal.SIGKILL, (failpoint, done.returncode, done.stderr)
-        assert done.stdout == "", "a killed writer acknowledged nothing"
+        assert done.code == -signal.SIGKILL, (failpoint, done.code, done.err)
+        assert done.out == "", "a killed writer acknowledged nothing"
 
     def close(self) -> None:
-        self._next.kill()
-        self._next.communicate()
-
-    @staticmethod
-    def _start() -> subprocess.Popen[str]:
-        environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
-        return subprocess.Popen(
-            [sys.executable, str(CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        self._server.communicate()
 
 
 def mutation(root: Path, writer: Writer) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from crash.support import (
     ACTOR,
     DELETE,
@@ -22,10 +23,12 @@ from crash.support import (
     every_commit,
     mutation,
 )
-
 from omnigraph.failpoints import Failpoint as F
 from omnigraph.graph import Graph
 from omnigraph.recovery import RECOVERY_ACTOR
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def test_a_writer_killed_anywhere_leaves_all_of_its_write_or_nothing(
     check_outcome(root, base, writer, outcome, after[writer.name])
 
 
-@pytest.mark.parametrize(("writer", "place", "outcome"), DURABLE, ids=str)
+@pytest.mark.parametrize(("writer", "place", "outcome"), DURABLE)
 def test_a_durable_writer_killed_anywhere_leaves_all_of_its_write_or_nothing(
     base: Path,
     tmp_path: Path,
@@ -161,7 +164,7 @@ def test_a_durable_writer_killed_anywhere_leaves_all_of_its_write_or_nothing(
     check_outcome(root, base, writer, outcome, after[writer.name])
 
 
-@pytest.mark.parametrize(("place", "outcome"), FOLDING, ids=str)
+@pytest.mark.parametrize(("place", "outcome"), FOLDING)
 def test_a_writer_killed_while_the_catalog_is_folded_loses_no_commit(
     ready_to_fold: Path, tmp_path: Path, children: Children, place: F, outcome: Outcome
 ):
@@ -190,7 +193,7 @@ def test_a_durable_writer_killed_at_any_place_is_settled_by_another_process(
     done = children.run(
         {"action": "open", "root": str(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}}
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     check_outcome(root, base, writer, outcome, after[writer.name])
 
 
@@ -238,9 +241,9 @@ def test_an_undisturbed_child_acknowledges_the_commit_that_it_made(
 ):
     root = copy(base, tmp_path / "graph")
     done = children.run({**mutation(root, INSERT), "environment": {}})
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     with Graph.open(root) as graph:
-        assert [commit.commit_id for commit in graph.commits()][:1] == done.stdout.split()
+        assert [commit.commit_id for commit in graph.commits()][:1] == done.out.split()
         assert graph.recoveries() == []
     assert contents(root) == after[INSERT.name]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from graph.worlds import PEOPLE, ends_of, new_graph, refused, rows_of, run
 
+from graph.worlds import PEOPLE, ends_of, new_graph, refused, rows_of, run
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:

@@ -6,18 +6,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import lance
+import pyarrow as pa
 import pytest
 
 import omnigraph.graph.graph as facade
-from omnigraph.errors import OmniError
 from omnigraph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import pyarrow as pa
-
+    from omnigraph.errors import OmniError
     from omnigraph.manifest import Snapshot
 
 #: One column of every scalar type, all of them nullable.
@@ -98,6 +97,11 @@ def table_of(root: str, snapshot: Snapshot, key: str, columns: list[str] | None 
     dataset = lance.dataset(uri, version=pin.version)
     table = dataset.to_table(columns=columns, blob_handling="all_binary")
     assert table.num_rows == pin.row_count, "the pin counts the rows of its version"
+    # PyArrow reads the milliseconds of a date64 as a bare day.
+    moments = [item.name for item in table.schema if item.type == pa.date64()]
+    for name in moments:
+        exact = table[name].cast(pa.int64()).cast(pa.timestamp("ms"))
+        table = table.set_column(table.column_names.index(name), name, exact)
     return table
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass, field, replace
-from threading import RLock
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.errors import (
@@ -41,7 +41,7 @@ from omnigraph.manifest.rows import (
     version_row,
 )
 from omnigraph.manifest.snapshot import History, newest_heads
-from omnigraph.storage.catalog import CatalogTable, PublishContention
+from omnigraph.storage.catalog import CatalogTable, CatalogView, PublishContention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,12 +108,17 @@ class Changes:
 
 
 class Manifest:
-    """The catalog of one graph. Thread-safe; keeps the last state it read."""
+    """The catalog of one graph. Thread-safe; keeps the last state it read.
+
+    Readers take no lock: they look at an immutable view and replace it when it is out of date. Publishers of one
+    process take turns; between processes the strict commit decides.
+    """
 
     def __init__(self, location: GraphLocation, *, durable: bool) -> None:
         self._catalog = CatalogTable(location, MANIFEST_SCHEMA, durable=durable)
-        self._lock = RLock()
-        self._state: ManifestState | None = None
+        self._publishing = Lock()
+        #: Replaced as a whole, so that view and state always belong together.
+        self._current: tuple[CatalogView, ManifestState] | None = None
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
         """The first version of the catalog: branch `main` with one parentless commit."""
@@ -128,8 +133,9 @@ class Manifest:
         rows = [table_row(pin, genesis.graph_version) for pin in pins]
         rows += [version_row(pin, head.branch_key, genesis.graph_version) for pin in pins]
         rows += [commit_row(genesis), head_row(head)]
-        self._catalog.create(to_arrow(rows), stamp())
-        return self.state()
+        view = self._catalog.create(to_arrow(rows), stamp())
+        self._current = (view, _state_of((head,), view.version))
+        return self._current[1]
 
     def state(self) -> ManifestState:
         """The state at HEAD: one cheap probe when nothing moved, one scan of the head rows otherwise.
@@ -138,17 +144,19 @@ class Manifest:
             StorageFormatError: the graph has another storage format.
             StorageError: there is no catalog, or it is damaged.
         """
-        with self._lock:
-            known = self._state
-            if known is not None and self._catalog.latest_version() == known.catalog_version:
-                return known
-            self._catalog.refresh()
-            check_stamp(self._catalog.metadata)
-            heads = [read_head(row) for row in self._catalog.read_rows("graph_head")]
-            if not heads:
-                raise InternalError("the catalog holds no branch")
-            self._state = _state_of(heads, self._catalog.version)
-            return self._state
+        return self._look()[1]
+
+    def _look(self) -> tuple[CatalogView, ManifestState]:
+        current = self._current
+        if current is not None and current[0].is_current():
+            return current
+        view = self._catalog.open()
+        check_stamp(view.metadata)
+        heads = [read_head(row) for row in view.read_rows("graph_head")]
+        if not heads:
+            raise InternalError("the catalog holds no branch")
+        self._current = (view, _state_of(heads, view.version))
+        return self._current
 
     def publish(
         self,
@@ -180,8 +188,7 @@ class Manifest:
             rows += [commit_row(commit), head_row(moved)]
             return commit, rows, moved
 
-        with self._lock:
-            return self._commit_rows(rows_for)
+        return self._commit_rows(rows_for)
 
     def publish_branch(self, name: str, make_head: Callable[[ManifestState, int], Head]) -> Head:
         """Create or delete a branch: one head row, no commit."""
@@ -190,8 +197,7 @@ class Manifest:
             head = make_head(state, state.graph_version + 1)
             return head, [head_row(head)], head
 
-        with self._lock:
-            return self._commit_rows(rows_for)
+        return self._commit_rows(rows_for)
 
     def check(self, expectations: Expectations, state: ManifestState | None = None) -> Head:
         """The current head, if every expectation holds.
@@ -222,31 +228,28 @@ class Manifest:
 
     def history(self) -> History:
         """Every row that past states follow from; one scan of the whole catalog."""
-        with self._lock:
-            state = self.state()
-            commits = [read_commit(row) for row in self._catalog.read_rows("graph_commit")]
-            versions = [read_version(row) for row in self._catalog.read_rows("table_version")]
-            stones = [read_tombstone(row) for row in self._catalog.read_rows("table_tombstone")]
-            return History(
-                commits={commit.commit_id: commit for commit in commits},
-                versions=tuple(versions),
-                tombstones=tuple(stones),
-                heads=state.all_heads,
-            )
+        view, state = self._look()
+        commits = [read_commit(row) for row in view.read_rows("graph_commit")]
+        versions = [read_version(row) for row in view.read_rows("table_version")]
+        stones = [read_tombstone(row) for row in view.read_rows("table_tombstone")]
+        return History(
+            commits={commit.commit_id: commit for commit in commits},
+            versions=tuple(versions),
+            tombstones=tuple(stones),
+            heads=state.all_heads,
+        )
 
     def commits(self) -> dict[str, GraphCommit]:
         """Every commit of the graph by id."""
-        with self._lock:
-            self.state()
-            found = (read_commit(row) for row in self._catalog.read_rows("graph_commit"))
-            return {commit.commit_id: commit for commit in found}
+        view, _ = self._look()
+        found = (read_commit(row) for row in view.read_rows("graph_commit"))
+        return {commit.commit_id: commit for commit in found}
 
     def commit(self, commit_id: str) -> GraphCommit | None:
         """One commit, or None."""
-        with self._lock:
-            self.state()
-            rows = self._catalog.read_object(f"commit:{commit_id}")
-            return read_commit(rows[0]) if rows else None
+        view, _ = self._look()
+        rows = view.read_object(f"commit:{commit_id}")
+        return read_commit(rows[0]) if rows else None
 
     def _check_head(self, expectations: Expectations, head: Head) -> None:
         """The caller's expected commit, or one that only physical commits followed."""
@@ -263,33 +266,35 @@ class Manifest:
     def _commit_rows(
         self, rows_for: Callable[[ManifestState], tuple[_Result, list[Row], Head]]
     ) -> _Result:
-        for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
-            state = self.state()
-            result, rows, head = rows_for(state)
-            heads = (*state.all_heads, head)
-            try:
-                self._catalog.append(to_arrow(rows), fold=self._folded(heads))
-            except PublishContention:
-                # Milliseconds, growing: the winner needs about one publish to finish.
-                time.sleep(random.uniform(0, 0.004 * 2**attempt))
-                continue
-            self._state = _state_of(heads, self._catalog.version)
-            return result
+        with self._publishing:
+            for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
+                view, state = self._look()
+                result, rows, head = rows_for(state)
+                heads = (*state.all_heads, head)
+                try:
+                    view = self._catalog.append(view, to_arrow(rows), fold=_fold_of(view, heads))
+                except PublishContention:
+                    # Milliseconds, growing: the winner needs about one publish to finish.
+                    time.sleep(random.uniform(0, 0.004 * 2**attempt))
+                    continue
+                self._current = (view, _state_of(heads, view.version))
+                return result
         raise RetryableCommitConflictError(
             f"the catalog was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; try again"
         )
 
-    def _folded(self, heads: tuple[Head, ...]) -> Callable[[], list[str]] | None:
-        """When it is time to fold: the ids of the head rows that may go, because newer ones replace them."""
-        if self._catalog.fragment_count <= FOLD_THRESHOLD:
-            return None
 
-        def superseded() -> list[str]:
-            kept = {f"head:{head.branch_key}@{head.graph_version}" for head in _newest(heads)}
-            present = (row["object_id"] for row in self._catalog.read_rows("graph_head"))
-            return [object_id for object_id in present if object_id not in kept]
+def _fold_of(view: CatalogView, heads: tuple[Head, ...]) -> Callable[[], list[str]] | None:
+    """When it is time to fold: the ids of the head rows that may go, because newer ones replace them."""
+    if view.fragment_count <= FOLD_THRESHOLD:
+        return None
 
-        return superseded
+    def superseded() -> list[str]:
+        kept = {f"head:{head.branch_key}@{head.graph_version}" for head in _newest(heads)}
+        present = (row["object_id"] for row in view.read_rows("graph_head"))
+        return [object_id for object_id in present if object_id not in kept]
+
+    return superseded
 
 
 def _advance(head: Head, changes: Changes, commit: GraphCommit, graph_version: int) -> Head:

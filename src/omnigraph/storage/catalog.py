@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
@@ -35,26 +36,15 @@ class PublishContention(Exception):
     """Another publisher committed first; never leaves the manifest room."""
 
 
-class CatalogTable:
-    """The dataset behind `__manifest`, at the version that was read last."""
+class CatalogView:
+    """The catalog at one version. Immutable; safe to share between threads."""
 
-    def __init__(self, location: GraphLocation, schema: pa.Schema, *, durable: bool) -> None:
-        self._location = location
-        self._schema = schema
-        self._durable = durable and location.is_local
-        self._uri = location.child(MANIFEST)
-        self._handle: LanceDataset | None = None
-
-    @property
-    def _dataset(self) -> LanceDataset:
-        if self._handle is None:
-            self.refresh()
-        assert self._handle is not None, "refresh opens the dataset or raises"
-        return self._handle
+    def __init__(self, dataset: LanceDataset) -> None:
+        self._dataset = dataset
 
     @property
     def version(self) -> int:
-        """The version of the handle."""
+        """The version that this view reads."""
         return int(self._dataset.version)
 
     @property
@@ -68,19 +58,42 @@ class CatalogTable:
         """Over how many fragments the rows are spread."""
         return len(self._dataset.get_fragments())
 
-    def latest_version(self) -> int:
-        """The version at HEAD."""
+    def is_current(self) -> bool:
+        """Whether nobody has committed since; one cheap probe."""
         with translated("looking at the catalog"):
-            return int(self._dataset.latest_version)
+            return int(self._dataset.latest_version) == self.version
 
-    def refresh(self) -> None:
-        """Open the dataset at HEAD.
+    def read_rows(self, object_type: str) -> list[dict[str, Any]]:
+        """All rows of one type, as dictionaries."""
+        return self._read(f"object_type = {quote_text(object_type)}")
+
+    def read_object(self, object_id: str) -> list[dict[str, Any]]:
+        """The row of one object, or nothing."""
+        return self._read(f"object_id = {quote_text(object_id)}")
+
+    def _read(self, condition: str) -> list[dict[str, Any]]:
+        with translated("reading the catalog"):
+            rows: list[dict[str, Any]] = self._dataset.to_table(filter=condition).to_pylist()
+            return rows
+
+
+class CatalogTable:
+    """The dataset behind `__manifest`: opens views of it and adds rows to it."""
+
+    def __init__(self, location: GraphLocation, schema: pa.Schema, *, durable: bool) -> None:
+        self._location = location
+        self._schema = schema
+        self._durable = durable and location.is_local
+        self._uri = location.child(MANIFEST)
+
+    def open(self) -> CatalogView:
+        """The catalog at HEAD.
 
         Raises:
             StorageError: `NOT_FOUND` when there is none, `PERMANENT` when it is damaged.
         """
         try:
-            self._handle = lance.dataset(self._uri, session=session())
+            return CatalogView(lance.dataset(self._uri, session=session()))
         except (OSError, ValueError, RuntimeError) as error:
             if dataset_exists(self._location, MANIFEST):
                 first_line = (str(error) or repr(error)).splitlines()[0]
@@ -89,7 +102,7 @@ class CatalogTable:
             message = f"there is no graph at {self._location}"
             raise StorageError(message, StorageFailure.NOT_FOUND) from error
 
-    def create(self, rows: pa.Table, metadata: dict[str, str]) -> None:
+    def create(self, rows: pa.Table, metadata: dict[str, str]) -> CatalogView:
         """Write the first version.
 
         Raises:
@@ -109,26 +122,21 @@ class CatalogTable:
                 raise AlreadyInitializedError(str(self._location), MANIFEST) from error
         if created.version != 1:
             raise AlreadyInitializedError(str(self._location), MANIFEST)
-        self.refresh()
-        self._sync(fragments)
+        view = self.open()
+        self._sync(view, fragments)
+        return view
 
-    def read_rows(self, object_type: str) -> list[dict[str, Any]]:
-        """All rows of one type, as dictionaries."""
-        return self._read(f"object_type = {quote_text(object_type)}")
-
-    def read_object(self, object_id: str) -> list[dict[str, Any]]:
-        """The row of one object, or nothing."""
-        return self._read(f"object_id = {quote_text(object_id)}")
-
-    def append(self, rows: pa.Table, *, fold: Callable[[], list[str]] | None = None) -> None:
-        """Add rows in one strict commit and move the handle there.
+    def append(
+        self, view: CatalogView, rows: pa.Table, *, fold: Callable[[], list[str]] | None = None
+    ) -> CatalogView:
+        """Add rows to what `view` shows, in one strict commit; the view behind it.
 
         With `fold`, all fragments are written anew as one, without the rows whose ids `fold` gives.
 
         Raises:
-            PublishContention: somebody committed since the handle was opened.
+            PublishContention: somebody committed since `view` was opened.
         """
-        dataset = self._dataset
+        dataset = view._dataset
         with translated("publishing"):
             if fold is None:
                 added = write_fragments(rows, dataset, schema=dataset.schema)
@@ -136,7 +144,8 @@ class CatalogTable:
                 fragments += list(added)
             else:
                 reach(Failpoint.IN_FOLD)
-                added = write_fragments(self._without(fold(), rows), dataset, schema=dataset.schema)
+                folded = _without(dataset, fold(), rows)
+                added = write_fragments(folded, dataset, schema=dataset.schema)
                 fragments = list(added)
             operation = LanceOperation.Overwrite(dataset.schema, fragments)
             reach(Failpoint.BEFORE_CATALOG_COMMIT)
@@ -145,32 +154,26 @@ class CatalogTable:
                     dataset, operation, read_version=dataset.version, max_retries=0
                 )
             except CommitConflictError as error:
-                self.refresh()
                 raise PublishContention from error
             if committed.version != dataset.version + 1:
                 raise StorageError(
                     f"the catalog moved from {dataset.version} to {committed.version} in one commit",
                     StorageFailure.PERMANENT,
                 )
-        self._handle = committed
-        self._sync(added)
+        published = CatalogView(committed)
+        self._sync(published, added)
+        return published
 
-    def _without(self, object_ids: list[str], rows: pa.Table) -> pa.Table:
-        existing = self._dataset.to_table()
-        keep = pa.compute.invert(
-            pa.compute.is_in(existing["object_id"], pa.array(object_ids, pa.utf8()))
-        )
-        return pa.concat_tables([existing.filter(keep).cast(rows.schema), rows])
-
-    def _read(self, condition: str) -> list[dict[str, Any]]:
-        with translated("reading the catalog"):
-            rows: list[dict[str, Any]] = self._dataset.to_table(filter=condition).to_pylist()
-            return rows
-
-    def _sync(self, fragments: list[Any]) -> None:
+    def _sync(self, view: CatalogView, fragments: list[Any]) -> None:
         if not self._durable:
             return
         root = Path(self._uri)
         names = [root / "data" / file.path for fragment in fragments for file in fragment.files]
-        names.append(root / "_versions" / f"{_U64_MAX - self.version}.manifest")
+        names.append(root / "_versions" / f"{_U64_MAX - view.version}.manifest")
         sync_files(names)
+
+
+def _without(dataset: LanceDataset, object_ids: list[str], rows: pa.Table) -> pa.Table:
+    existing = dataset.to_table()
+    gone = pc.is_in(existing["object_id"], pa.array(object_ids, pa.utf8()))
+    return pa.concat_tables([existing.filter(pc.invert(gone)).cast(rows.schema), rows])

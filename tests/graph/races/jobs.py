@@ -1,0 +1,251 @@
+"""What one writer does in a race; runs in a thread or in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import BadRequestError, ConflictError, OmniError, PreconditionFailedError
+from omnigraph.graph import Graph
+from omnigraph.ids import TableKey
+from omnigraph.storage import TableStore, parse_location
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Snapshot
+    from omnigraph.recovery.lock import CommitLock
+
+SCHEMA = """
+node Person { name: String @key  visits: I64? }
+node Note { text: String }
+node City0 { name: String @key  visits: I64 }
+node City1 { name: String @key  visits: I64 }
+node City2 { name: String @key  visits: I64 }
+node City3 { name: String @key  visits: I64 }
+node City4 { name: String @key  visits: I64 }
+node City5 { name: String @key  visits: I64 }
+node City6 { name: String @key  visits: I64 }
+node City7 { name: String @key  visits: I64 }
+edge Knows: Person -> Person { tag: String? }
+"""
+
+ADD_NOTE = "query add($text: String) { insert Note { text: $text } }"
+ADD_PERSON = "query add($name: String) { insert Person { name: $name, visits: 0 } }"
+ADD_PERSON_AND_EDGE = """
+query add($name: String, $hub: String) {
+    insert Person { name: $name }
+    insert Knows { from: $name, to: $hub, tag: $name }
+}
+"""
+ADD_EDGE = """
+query add($from: String, $to: String, $tag: String) {
+    insert Knows { from: $from, to: $to, tag: $tag }
+}
+"""
+DELETE_PERSON = "query drop($name: String) { delete Person where name = $name }"
+SET_VISITS = """
+query set($name: String, $visits: I64) { update Person set { visits: $visits } where name = $name }
+"""
+
+#: A bound against endless loops, far above what any race needs.
+MOST_TRIES = 3_000
+
+Outcome = dict[str, Any]
+Send = Callable[[Callable[[], Any], list[Outcome]], Outcome]
+
+
+def table_rows(
+    graph: Graph, snapshot: Snapshot, key: str, columns: list[str]
+) -> list[dict[str, Any]]:
+    """The rows of one table of a snapshot, read from the dataset itself."""
+    pin = snapshot.pins[TableKey(key)]
+    store = TableStore(parse_location(graph.uri))
+    rows: list[dict[str, Any]] = (
+        store.open(pin.location, pin.branch, pin.version).read(columns).to_pylist()
+    )
+    return rows
+
+
+def attempt(call: Callable[[], Any]) -> Outcome:
+    """Run one mutation; its receipt or its typed failure."""
+    try:
+        result = call()
+    except OmniError as error:
+        return {
+            "error": type(error).__name__,
+            "message": error.message,
+            "exit_code": error.exit_code,
+            "details": error.details(),
+            "lost": isinstance(error, ConflictError | PreconditionFailedError),
+            "refused": isinstance(error, BadRequestError),
+        }
+    commit = result.commit
+    return {
+        "commit": None if commit is None else commit.commit_id,
+        "parent": None if commit is None else commit.parent_id,
+        "graph_version": None if commit is None else commit.graph_version,
+        "branch": result.branch,
+        "affected_nodes": result.affected_nodes,
+        "affected_edges": result.affected_edges,
+    }
+
+
+def until_acknowledged(call: Callable[[], Any], outcomes: list[Outcome]) -> Outcome:
+    """Submit again what was lost, as a caller with exit code 75 would; any other failure ends it."""
+    for _ in range(MOST_TRIES):
+        outcome = attempt(call)
+        outcomes.append(outcome)
+        if not outcome.get("lost"):
+            return outcome
+    raise AssertionError(f"lost {MOST_TRIES} times in a row")
+
+
+def insert_notes(graph: Graph, who: int, count: int, branch: str = "main") -> list[Outcome]:
+    """Rows without a key: a repeated insert would show as a second row."""
+    outcomes: list[Outcome] = []
+    for number in range(count):
+        text = {"text": f"{who}-{number}"}
+        until_acknowledged(lambda text=text: graph.mutate(ADD_NOTE, text, branch=branch), outcomes)
+    return outcomes
+
+
+def insert_pairs(graph: Graph, who: int, count: int, branch: str = "main") -> list[Outcome]:
+    """A node and an edge in every mutation."""
+    outcomes: list[Outcome] = []
+    for number in range(count):
+        pair = {"name": f"{who}-{number}", "hub": "hub"}
+        until_acknowledged(
+            lambda pair=pair: graph.mutate(ADD_PERSON_AND_EDGE, pair, branch=branch), outcomes
+        )
+    return outcomes
+
+
+def write_own_table(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """Insert into a table that nobody else touches, then update the row; nothing is submitted twice."""
+    insert = f'query add() {{ insert City{who} {{ name: "c", visits: 0 }} }}'
+    update = (
+        f'query set($visits: I64) {{ update City{who} set {{ visits: $visits }} where name = "c" }}'
+    )
+    outcomes = [attempt(lambda: graph.mutate(insert))]
+    outcomes += [attempt(lambda n=n: graph.mutate(update, {"visits": n})) for n in range(1, count)]
+    return outcomes
+
+
+def write_own_branch(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """Make a branch and update one row on it; nothing is submitted twice."""
+    branch = f"team/{who}"
+    graph.create_branch(branch)
+    return [
+        attempt(lambda n=n: graph.mutate(SET_VISITS, {"name": "hub", "visits": n}, branch=branch))
+        for n in range(1, count + 1)
+    ]
+
+
+def increment(graph: Graph, who: int, count: int, branch: str = "main") -> list[Outcome]:
+    """Read, add one, write back on the condition that nobody wrote meanwhile."""
+
+    def step() -> Any:
+        snapshot = graph.snapshot(branch)
+        (row,) = table_rows(graph, snapshot, "node:Person", ["visits"])
+        value = {"name": "hub", "visits": row["visits"] + 1}
+        return graph.mutate(SET_VISITS, value, branch=branch, if_commit=snapshot.commit_id)
+
+    outcomes: list[Outcome] = []
+    for _ in range(count):
+        until_acknowledged(step, outcomes)
+    return outcomes
+
+
+def insert_edges(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """One edge from every person in turn; a person that is gone refuses it."""
+    outcomes: list[Outcome] = []
+    for number in range(count):
+        edge = {"from": f"p{number}", "to": "hub", "tag": f"{who}-{number}"}
+        until_acknowledged(lambda edge=edge: graph.mutate(ADD_EDGE, edge), outcomes)
+    return outcomes
+
+
+def delete_persons(graph: Graph, who: int, names: list[str]) -> list[Outcome]:
+    """Delete persons with all of their edges."""
+    outcomes: list[Outcome] = []
+    for name in names:
+        until_acknowledged(lambda name=name: graph.mutate(DELETE_PERSON, {"name": name}), outcomes)
+    return outcomes
+
+
+def edges_against_deletes(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """Even writers insert edges, odd ones delete their sources."""
+    if who % 2 == 0:
+        return insert_edges(graph, who, count)
+    mine = [f"p{number}" for number in range(count) if number % 4 == who // 2]
+    return delete_persons(graph, who, mine)
+
+
+class AnnouncingLock:
+    """A commit lock that leaves a mark before it waits, so that a test knows who stands at the door."""
+
+    def __init__(self, inner: CommitLock, mark: Path) -> None:
+        self._inner = inner
+        self._mark = mark
+
+    @contextmanager
+    def held(self, timeout_s: float) -> Iterator[None]:
+        self._mark.touch()
+        with self._inner.held(timeout_s):
+            yield
+
+
+def with_lock(graph: Graph, lock: CommitLock) -> Graph:
+    """The same graph with another commit lock."""
+    environment = dataclasses.replace(graph._environment, lock=lock)
+    return Graph(environment, read_only=False, settings=graph._settings)
+
+
+def update_at_the_door(graph: Graph, who: int, name: str, visits: int, marks: str) -> list[Outcome]:
+    """One update, announced when it is prepared and waits for the commit window."""
+    lock = AnnouncingLock(graph._environment.lock, Path(marks) / f"{who}")
+    private = with_lock(graph, lock)
+    return [attempt(lambda: private.mutate(SET_VISITS, {"name": name, "visits": visits + who}))]
+
+
+def create_branch(graph: Graph, who: int, name: str) -> list[Outcome]:
+    """Everybody makes the same branch."""
+    try:
+        graph.create_branch(name)
+    except OmniError as error:
+        return [{"error": type(error).__name__, "refused": isinstance(error, BadRequestError)}]
+    return [{"created": name}]
+
+
+def initialize(root: str, who: int) -> list[Outcome]:
+    """Everybody creates the same graph."""
+    try:
+        Graph.init(root, SCHEMA, actor=f"init-{who}").close()
+    except OmniError as error:
+        return [{"error": type(error).__name__}]
+    return [{"created": who}]
+
+
+JOBS: dict[str, Callable[..., list[Outcome]]] = {
+    job.__name__: job
+    for job in (
+        insert_notes,
+        insert_pairs,
+        write_own_table,
+        write_own_branch,
+        increment,
+        edges_against_deletes,
+        update_at_the_door,
+        create_branch,
+    )
+}
+
+
+def run_job(name: str, root: str, who: int, arguments: dict[str, Any]) -> list[Outcome]:
+    """Run a job on a graph of its own."""
+    if name == "initialize":
+        return initialize(root, who)
+    with Graph.open(root) as graph:
+        return JOBS[name](graph, who, **arguments)

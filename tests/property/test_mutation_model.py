@@ -1,0 +1,253 @@
+"""Random mutations against a plain dictionary: rows, counts and refusals agree after every step."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+import lance
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from omnigraph.errors import BadRequestError
+from omnigraph.graph import Graph
+
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I32?
+    badge: I32? @unique
+    @range(age, 0..9)
+}
+node Team { name: String @key size: I32? }
+edge Knows: Person -> Person { since: I32? }
+edge On: Person -> Team @card(0..2)
+"""
+
+NAMES = st.sampled_from(["a", "b", "it's"])
+SMALL = st.none() | st.integers(0, 3)
+AGES = st.none() | st.integers(-1, 10)
+BRANCHES = st.sampled_from(["main", "side"])
+OPS = {
+    "=": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+    "<": lambda x, y: x < y,
+    ">=": lambda x, y: x >= y,
+}
+OP = st.sampled_from(sorted(OPS))
+
+
+def holds(op: str, left: Any, right: Any) -> bool:
+    return left is not None and right is not None and OPS[op](left, right)
+
+
+@dataclass
+class Model:
+    """One branch. Edges are lists, because equal ones may exist."""
+
+    people: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    teams: dict[str, int | None] = field(default_factory=dict)
+    knows: list[tuple[str, str, int | None]] = field(default_factory=list)
+    on: list[tuple[str, str]] = field(default_factory=list)
+
+    def is_legal(self) -> bool:
+        badges = [badge for _, badge in self.people.values() if badge is not None]
+        sources = [source for source, _ in self.on]
+        return (
+            all(age is None or 0 <= age <= 9 for age, _ in self.people.values())
+            and len(badges) == len(set(badges))
+            and all(s in self.people and d in self.people for s, d, _ in self.knows)
+            and all(s in self.people and d in self.teams for s, d in self.on)
+            and all(sources.count(source) <= 2 for source in sources)
+        )
+
+
+class Mutations(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        self.root = tempfile.mkdtemp(prefix="mutation-model-")
+        self.graph = Graph.init(f"{self.root}/g", SCHEMA)
+        self.models = {"main": Model()}
+
+    def teardown(self) -> None:
+        if hasattr(self, "root"):
+            shutil.rmtree(self.root)
+
+    def attempt(
+        self, branch: str, text: str, params: dict[str, Any], after: Model, nodes: int, edges: int
+    ) -> None:
+        """The graph accepts what the model calls legal, with these counts, and refuses the rest."""
+        before = self.models[branch]
+        head = self.graph.snapshot(branch)
+        if not after.is_legal():
+            with pytest.raises(BadRequestError):
+                self.graph.mutate(text, params, branch=branch)
+            assert self.graph.snapshot(branch) == head
+            return
+        result = self.graph.mutate(text, params, branch=branch)
+        assert (result.affected_nodes, result.affected_edges) == (nodes, edges)
+        assert (result.commit is None) == (nodes + edges == 0)
+        if result.commit is None:
+            assert after == before
+        else:
+            assert result.commit.parent_id == head.commit_id
+        self.models[branch] = after
+
+    def pick(self, branch: str) -> tuple[str, Model]:
+        branch = branch if branch in self.models else "main"
+        return branch, copy.deepcopy(self.models[branch])
+
+    @rule(branch=BRANCHES, name=NAMES, age=AGES, badge=SMALL)
+    def insert_person(self, branch: str, name: str, age: int | None, badge: int | None) -> None:
+        branch, model = self.pick(branch)
+        model.people[name] = (age, badge)
+        text = (
+            "query q($n: String, $a: I32?, $b: I32?) "
+            "{ insert Person { name: $n, age: $a, badge: $b } }"
+        )
+        self.attempt(branch, text, {"n": name, "a": age, "b": badge}, model, 1, 0)
+
+    @rule(branch=BRANCHES, name=NAMES, friend=NAMES, since=SMALL)
+    def insert_pair(self, branch: str, name: str, friend: str, since: int | None) -> None:
+        """Two nodes, of which the second may replace the first, and an edge between them."""
+        branch, model = self.pick(branch)
+        model.people[name] = (1, None)
+        model.people[friend] = (2, None)
+        model.knows.append((name, friend, since))
+        text = (
+            "query q($n: String, $f: String, $s: I32?) { insert Knows { from: $n, to: $f, since: $s } "
+            "insert Person { name: $n, age: 1 } insert Person { name: $f, age: 2 } }"
+        )
+        self.attempt(branch, text, {"n": name, "f": friend, "s": since}, model, 2, 1)
+
+    @rule(branch=BRANCHES, name=NAMES, size=SMALL)
+    def insert_team(self, branch: str, name: str, size: int | None) -> None:
+        branch, model = self.pick(branch)
+        model.teams[name] = size
+        text = "query q($n: String, $s: I32?) { insert Team { name: $n, size: $s } }"
+        self.attempt(branch, text, {"n": name, "s": size}, model, 1, 0)
+
+    @rule(branch=BRANCHES, source=NAMES, team=NAMES, times=st.integers(1, 2))
+    def join_team(self, branch: str, source: str, team: str, times: int) -> None:
+        branch, model = self.pick(branch)
+        model.on += [(source, team)] * times
+        statements = "insert On { from: $s, to: $t } " * times
+        text = f"query q($s: String, $t: String) {{ {statements} }}"
+        self.attempt(branch, text, {"s": source, "t": team}, model, 0, times)
+
+    @rule(branch=BRANCHES, op=OP, bound=SMALL, age=AGES, badge=SMALL)
+    def update_people(
+        self, branch: str, op: str, bound: int | None, age: int | None, badge: int | None
+    ) -> None:
+        """Two chained updates: the second sees what the first did."""
+        branch, model = self.pick(branch)
+        first = [name for name, (old, _) in model.people.items() if holds(op, old, bound)]
+        for name in first:
+            model.people[name] = (age, model.people[name][1])
+        second = [name for name, (new, _) in model.people.items() if holds("=", new, age)]
+        for name in second:
+            model.people[name] = (model.people[name][0], badge)
+        text = (
+            f"query q($x: I32?, $a: I32?, $b: I32?) {{ update Person set {{ age: $a }} where age {op} $x "
+            "update Person set { badge: $b } where age = $a }"
+        )
+        params = {"x": bound, "a": age, "b": badge}
+        self.attempt(branch, text, params, model, len(first) + len(second), 0)
+
+    @rule(branch=BRANCHES, op=OP, name=NAMES, second=OP, bound=SMALL)
+    def delete_people(
+        self, branch: str, op: str, name: str, second: str, bound: int | None
+    ) -> None:
+        """Two overlapping deletes and the edges that go with them."""
+        branch, model = self.pick(branch)
+        gone = {
+            key
+            for key, (age, _) in model.people.items()
+            if holds(second, age, bound) or holds(op, key, name)
+        }
+        knows = [edge for edge in model.knows if edge[0] not in gone and edge[1] not in gone]
+        on = [edge for edge in model.on if edge[0] not in gone]
+        edges = len(model.knows) - len(knows) + len(model.on) - len(on)
+        model.people = {key: row for key, row in model.people.items() if key not in gone}
+        model.knows, model.on = knows, on
+        text = (
+            f"query q($x: I32?, $n: String) {{ delete Person where age {second} $x "
+            f"delete Person where name {op} $n }}"
+        )
+        self.attempt(branch, text, {"x": bound, "n": name}, model, len(gone), edges)
+
+    @rule(branch=BRANCHES, op=OP, since=SMALL, source=NAMES)
+    def delete_edges(self, branch: str, op: str, since: int | None, source: str) -> None:
+        branch, model = self.pick(branch)
+        left = [edge for edge in model.knows if not holds(op, edge[2], since) and edge[0] != source]
+        edges = len(model.knows) - len(left)
+        model.knows = left
+        text = (
+            f"query q($s: I32?, $f: String) {{ delete Knows where since {op} $s "
+            "delete Knows where from = $f }"
+        )
+        self.attempt(branch, text, {"s": since, "f": source}, model, 0, edges)
+
+    @rule(name=NAMES)
+    def delete_team(self, name: str) -> None:
+        branch, model = self.pick("main")
+        nodes = int(model.teams.pop(name, 0) is None or name in self.models[branch].teams)
+        edges = sum(edge[1] == name for edge in model.on)
+        model.on = [edge for edge in model.on if edge[1] != name]
+        text = "query q($n: String) { delete Team where name = $n }"
+        self.attempt(branch, text, {"n": name}, model, nodes, edges)
+
+    @rule()
+    def reopen(self) -> None:
+        self.graph.close()
+        self.graph = Graph.open(f"{self.root}/g")
+
+    @rule()
+    def fork(self) -> None:
+        if "side" in self.models:
+            with pytest.raises(BadRequestError):
+                self.graph.create_branch("side")
+        else:
+            self.graph.create_branch("side")
+            self.models["side"] = copy.deepcopy(self.models["main"])
+
+    def rows(self, branch: str, key: str) -> list[dict[str, Any]]:
+        pin = self.graph.snapshot(branch).pins[key]
+        uri = f"{self.graph.uri}/{pin.location}"
+        uri = uri if pin.branch is None else f"{uri}/tree/{pin.branch}"
+        found: list[dict[str, Any]] = lance.dataset(uri, version=pin.version).to_table().to_pylist()
+        assert len(found) == pin.row_count
+        assert len({row["id"] for row in found}) == len(found)
+        return found
+
+    @invariant()
+    def every_branch_holds_what_its_model_holds(self) -> None:
+        if not hasattr(self, "models"):
+            return
+        assert self.graph.branches() == sorted(self.models)
+        for branch, model in self.models.items():
+            people = self.rows(branch, "node:Person")
+            assert {row["id"]: (row["age"], row["badge"]) for row in people} == model.people
+            teams = self.rows(branch, "node:Team")
+            assert {row["id"]: row["size"] for row in teams} == model.teams
+            knows = [
+                (row["src"], row["dst"], row["since"]) for row in self.rows(branch, "edge:Knows")
+            ]
+            assert sorted(knows, key=str) == sorted(model.knows, key=str)
+            on = [(row["src"], row["dst"]) for row in self.rows(branch, "edge:On")]
+            assert sorted(on) == sorted(model.on)
+        assert self.graph.pending_recoveries() == []
+
+
+@pytest.fixture(autouse=True)
+def _no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
+
+
+class TestMutations(Mutations.TestCase):
+    settings = settings(max_examples=14, stateful_step_count=20)

@@ -1,0 +1,95 @@
+"""An S3 server on the loopback address, and a graph root that is local in one run and on S3 in the other.
+
+The server lives as long as the session; the variables that point to it last for one test of this folder, so that no
+other test sees them. Every bucket name is used with one endpoint only: Lance keeps object stores by address.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from omnigraph import failpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+BUCKET = "graphs"
+_numbers = itertools.count(1)
+
+
+def start_server() -> ThreadedMotoServer:
+    """A server on a free port."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    return server
+
+
+def endpoint_of(server: ThreadedMotoServer) -> str:
+    host, port = server.get_host_and_port()
+    return f"http://{host}:{port}"
+
+
+def create_bucket(endpoint: str, name: str) -> None:
+    request = urllib.request.Request(f"{endpoint}/{name}", method="PUT")
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200
+
+
+def point_to(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    """Let Lance and obstore talk to an endpoint, with invented credentials."""
+    for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """One server for all tests of the folder."""
+    server = start_server()
+    create_bucket(endpoint_of(server), BUCKET)
+    yield endpoint_of(server)
+    server.stop()
+
+
+@pytest.fixture
+def s3_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An unused root on S3."""
+    point_to(monkeypatch, s3_endpoint)
+    return f"s3://{BUCKET}/graph-{next(_numbers)}.omni"
+
+
+@pytest.fixture(params=["local", "s3"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An unused root, on disk and on S3."""
+    if request.param == "local":
+        return str(tmp_path / "graph.omni")
+    found: str = request.getfixturevalue("s3_root")
+    return found
+
+
+@pytest.fixture
+def fail_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str | None], None]]:
+    """Make one place fail, or none."""
+
+    def arrange(instruction: str | None) -> None:
+        failpoints.reset()
+        if instruction is None:
+            monkeypatch.delenv(failpoints.VARIABLE, raising=False)
+        else:
+            monkeypatch.setenv(failpoints.VARIABLE, f"{instruction}=raise")
+
+    yield arrange
+    failpoints.reset()

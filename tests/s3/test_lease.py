@@ -1,0 +1,343 @@
+"""The commit lock on an object store: a lease that excludes, expires and is never torn from a successor."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Barrier, Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omnigraph.errors import (
+    InternalError,
+    OmniError,
+    RecoveryRequiredError,
+    RetryableCommitConflictError,
+    StorageError,
+    StorageFailure,
+)
+from omnigraph.graph import Graph
+from omnigraph.recovery import attempt
+from omnigraph.recovery.lock import LeaseCommitLock
+from omnigraph.storage import ObstoreObjects, parse_location
+from s3.worlds import (
+    ADD_CITING,
+    ADD_NOTE,
+    ADD_PAPER,
+    CITE,
+    FORGET,
+    READ,
+    SCHEMA,
+    check_graph,
+    values,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from omnigraph.storage import ControlObjects
+    from omnigraph.storage.objects import StoredObject
+
+NEVER = 3_600.0
+#: Some tests wait for another thread; this many short waits end a hopeless one.
+PATIENCE = 2_000
+
+
+@pytest.fixture
+def objects(s3_root: str) -> ObstoreObjects:
+    return ObstoreObjects(parse_location(s3_root), durable=False)
+
+
+def lease(objects: ControlObjects) -> dict[str, Any]:
+    stored = objects.read("__lock")
+    assert stored is not None
+    body: dict[str, Any] = json.loads(stored.data)
+    return body
+
+
+def test_a_held_lease_excludes_and_a_released_one_does_not(objects: ObstoreObjects) -> None:
+    one, two = LeaseCommitLock(objects), LeaseCommitLock(objects)
+    with one.held(0):
+        with pytest.raises(RetryableCommitConflictError), two.held(0):
+            pass
+        assert lease(objects)["expires_at"] > time.time()
+    with two.held(0), pytest.raises(RetryableCommitConflictError), one.held(0):
+        pass
+
+
+def test_a_waiting_writer_gets_the_lease_when_it_is_released(objects: ObstoreObjects) -> None:
+    order: list[str] = []
+    waits = Event()
+
+    class Watched(ObstoreObjects):
+        def create(self, name: str, data: bytes) -> str | None:
+            tag = super().create(name, data)
+            waits.set()
+            return tag
+
+    waiting = Watched(objects._location, durable=False)
+
+    def second() -> None:
+        with LeaseCommitLock(waiting).held(60):
+            order.append("second")
+
+    with ThreadPoolExecutor(1) as pool:
+        with LeaseCommitLock(objects).held(0):
+            future = pool.submit(second)
+            assert waits.wait(60)
+            order.append("first")
+        future.result()
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    "left", [b'{"owner": "dead", "expires_at": 1.0}', b'{"owner": "de', b"", b"[]", b"{}"]
+)
+def test_an_expired_or_damaged_lease_is_taken_over(objects: ObstoreObjects, left: bytes) -> None:
+    objects.write("__lock", left)
+    with LeaseCommitLock(objects).held(0):
+        assert lease(objects)["owner"] != "dead"
+        assert lease(objects)["expires_at"] > time.time()
+
+
+def test_a_lease_of_a_dead_owner_that_is_not_over_is_respected(objects: ObstoreObjects) -> None:
+    body = {"owner": "dead", "expires_at": time.time() + NEVER}
+    objects.write("__lock", json.dumps(body).encode())
+    with pytest.raises(RetryableCommitConflictError), LeaseCommitLock(objects).held(0):
+        pass
+    assert lease(objects) == body
+
+
+def test_of_many_that_take_over_an_expired_lease_one_gets_it(objects: ObstoreObjects) -> None:
+    barrier, done = Barrier(6), Barrier(6)
+
+    def contender(_: int) -> bool:
+        own = ObstoreObjects(objects._location, durable=False)
+        barrier.wait()
+        try:
+            with LeaseCommitLock(own).held(0):
+                done.wait()
+                return True
+        except RetryableCommitConflictError:
+            done.wait()
+            return False
+
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(4):
+            objects.write("__lock", b'{"owner": "dead", "expires_at": 1.0}')
+            assert sum(pool.map(contender, range(6))) == 1
+
+
+def test_a_held_lease_is_renewed(objects: ObstoreObjects) -> None:
+    with LeaseCommitLock(objects, renewal_s=0.01).held(0):
+        first = lease(objects)
+        for _ in range(PATIENCE):
+            if lease(objects)["expires_at"] > first["expires_at"]:
+                break
+            time.sleep(0.005)
+        now = lease(objects)
+        assert now["owner"] == first["owner"]
+        assert now["expires_at"] > first["expires_at"]
+        with pytest.raises(RetryableCommitConflictError), LeaseCommitLock(objects).held(0):
+            pass
+    with LeaseCommitLock(objects).held(0):
+        pass
+
+
+def test_a_holder_that_was_replaced_leaves_the_lease_of_its_successor(
+    objects: ObstoreObjects,
+) -> None:
+    slow = LeaseCommitLock(objects, lease_s=-1.0, renewal_s=NEVER)
+    next_one = LeaseCommitLock(objects)
+    with slow.held(0):
+        holding = next_one.held(0)
+        holding.__enter__()
+        owner = lease(objects)["owner"]
+    assert lease(objects)["owner"] == owner
+    assert lease(objects)["expires_at"] > time.time()
+    with pytest.raises(RetryableCommitConflictError), LeaseCommitLock(objects).held(0):
+        pass
+    holding.__exit__(None, None, None)
+    with LeaseCommitLock(objects).held(0):
+        pass
+
+
+class FailingReplace:
+    """Control objects whose conditional put fails a number of times, as a store under load does."""
+
+    def __init__(self, inner: ControlObjects, failures: int) -> None:
+        self._inner = inner
+        self.failures = failures
+
+    def read(self, name: str) -> StoredObject | None:
+        return self._inner.read(name)
+
+    def create(self, name: str, data: bytes) -> str | None:
+        return self._inner.create(name, data)
+
+    def replace(self, name: str, data: bytes, tag: str | None) -> str | None:
+        if self.failures:
+            self.failures -= 1
+            raise StorageError("the store is overloaded", StorageFailure.TRANSIENT)
+        return self._inner.replace(name, data, tag)
+
+
+def test_a_renewal_that_fails_once_is_tried_again(objects: ObstoreObjects) -> None:
+    flaky = FailingReplace(objects, 1)
+    with LeaseCommitLock(flaky, renewal_s=0.01).held(0):  # type: ignore[arg-type]
+        first = lease(objects)
+        for _ in range(PATIENCE // 10):
+            if lease(objects)["expires_at"] > first["expires_at"]:
+                break
+            time.sleep(0.005)
+        assert flaky.failures == 0
+        assert lease(objects)["expires_at"] > first["expires_at"], "the keeper gave up"
+
+
+def with_lease(graph: Graph, lock: LeaseCommitLock) -> Graph:
+    environment = dataclasses.replace(graph._environment, lock=lock)
+    return Graph(environment, read_only=False, settings=graph._settings)
+
+
+def test_a_published_write_is_acknowledged_when_the_lease_cannot_be_given_back(
+    s3_root: str, objects: ObstoreObjects
+) -> None:
+    graph = Graph.init(s3_root, SCHEMA)
+    flaky = FailingReplace(objects, 1)
+    private = with_lease(graph, LeaseCommitLock(flaky, renewal_s=NEVER))  # type: ignore[arg-type]
+    receipt = private.mutate(ADD_NOTE, {"text": "x"}).commit
+    assert flaky.failures == 0
+    assert receipt is not None
+    assert graph.snapshot().commit_id == receipt.commit_id
+
+
+@contextmanager
+def at_place(
+    monkeypatch: pytest.MonkeyPatch, place: str, action: Callable[[], object]
+) -> Iterator[list[str]]:
+    """Do something when a write reaches a place for the first time."""
+    original = attempt.reach
+    reached: list[str] = []
+
+    def reach(name: Any) -> None:
+        if name == place and not reached:
+            reached.append(place)
+            action()
+        original(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt, "reach", reach)
+        yield reached
+
+
+@pytest.fixture
+def stalled(s3_root: str, objects: ObstoreObjects) -> Graph:
+    """A graph whose writer loses its lease at once, as a process that sleeps for a minute does."""
+    graph = Graph.init(s3_root, SCHEMA)
+    graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+    return with_lease(graph, LeaseCommitLock(objects, lease_s=-1.0, renewal_s=NEVER))
+
+
+def test_an_insert_that_its_successor_completed_is_acknowledged_and_written_once(
+    stalled: Graph, s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    successor = Graph.open(s3_root)
+
+    def overtake() -> None:
+        successor.mutate(ADD_NOTE, {"text": "successor"})
+
+    with at_place(monkeypatch, "before_publish", overtake) as reached:
+        receipt = stalled.mutate(ADD_NOTE, {"text": "stalled"}).commit
+    assert reached
+    assert receipt is not None
+    assert values(successor, "node:Note", "text") == ["stalled", "successor"]
+    assert receipt.commit_id in {commit.commit_id for commit in successor.commits()}
+    check_graph(s3_root)
+
+
+def tried(call: Callable[[], Any]) -> bool:
+    """Whether a write was acknowledged; a typed failure is fine, when it tells the truth."""
+    try:
+        result = call()
+    except (RecoveryRequiredError, InternalError):
+        raise
+    except OmniError:
+        return False
+    assert result.commit is not None
+    return True
+
+
+def test_a_write_that_its_successor_undid_between_two_tables_leaves_no_drift(
+    stalled: Graph, s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    successor = Graph.open(s3_root)
+
+    def overtake() -> None:
+        successor.mutate(ADD_NOTE, {"text": "successor"})
+
+    with at_place(monkeypatch, "after_table_commit", overtake) as reached:
+        done = tried(lambda: stalled.mutate(ADD_CITING, {"doi": "b", "to": "a"}))
+    assert reached
+    assert values(successor, "node:Paper", "doi") == (["a", "b"] if done else ["a"])
+    assert values(successor, "edge:Cites", "src") == (["b"] if done else [])
+    check_graph(s3_root)
+    successor.mutate(ADD_CITING, {"doi": "c", "to": "a"})
+    check_graph(s3_root)
+
+
+@pytest.mark.parametrize("place", ["before_sidecar", "after_sidecar", "before_table_commit"])
+def test_a_write_that_its_successor_overtook_before_the_first_table_is_whole_or_nothing(
+    stalled: Graph, s3_root: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    successor = Graph.open(s3_root)
+
+    def overtake() -> None:
+        successor.mutate(ADD_CITING, {"doi": "c", "to": "a"})
+
+    with at_place(monkeypatch, place, overtake) as reached:
+        done = tried(lambda: stalled.mutate(ADD_CITING, {"doi": "b", "to": "a"}))
+    assert reached
+    assert values(successor, "node:Paper", "doi") == (["a", "b", "c"] if done else ["a", "c"])
+    assert values(successor, "edge:Cites", "src") == (["b", "c"] if done else ["c"])
+    check_graph(s3_root)
+
+
+@pytest.mark.parametrize("place", ["before_sidecar", "after_sidecar", "before_table_commit"])
+def test_an_edge_whose_end_a_successor_deleted_is_never_published(
+    stalled: Graph, s3_root: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled.mutate(ADD_PAPER, {"doi": "b", "title": "B"})
+    successor = Graph.open(s3_root)
+
+    def overtake() -> None:
+        successor.mutate(FORGET, {"doi": "b"})
+
+    with at_place(monkeypatch, place, overtake) as reached:
+        done = tried(lambda: stalled.mutate(CITE, {"from": "a", "to": "b"}))
+    assert reached
+    assert not done
+    assert values(successor, "node:Paper", "doi") == ["a"]
+    assert values(successor, "edge:Cites", "dst") == []
+    check_graph(s3_root)
+
+
+@pytest.mark.parametrize("place", ["before_sidecar", "after_sidecar", "before_table_commit"])
+def test_a_condition_that_a_successor_broke_is_never_ignored(
+    stalled: Graph, s3_root: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = stalled.snapshot().commit_id
+    successor = Graph.open(s3_root)
+
+    def overtake() -> None:
+        successor.mutate(ADD_NOTE, {"text": "successor"})
+
+    with at_place(monkeypatch, place, overtake) as reached:
+        done = tried(lambda: stalled.mutate(READ, {"doi": "a", "n": 1}, if_commit=seen))
+    assert reached
+    assert not done
+    assert values(successor, "node:Paper", "reads") == [None]
+    check_graph(s3_root)

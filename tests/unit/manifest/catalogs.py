@@ -1,0 +1,82 @@
+"""Short ways to write pins, commits and heads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.ids import TableKey
+from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, Manifest, TablePin
+from omnigraph.storage import parse_location
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAPER, CITES = TableKey("node:Paper"), TableKey("edge:Cites")
+HASH = "sha256:one"
+
+
+def pin(
+    key: TableKey = PAPER, version: int = 1, *, incarnation: int = 1, branch: str | None = None
+) -> TablePin:
+    return TablePin(
+        table_key=key,
+        incarnation=incarnation,
+        location=f"nodes/{incarnation}",
+        branch=branch,
+        version=version,
+        row_count=10 * version,
+    )
+
+
+def commit(
+    commit_id: str, graph_version: int, parent: str | None = None, branch: str = "main", **more
+) -> GraphCommit:
+    values = {"created_at": 5, "kind": "mutation", "operation_id": "op", "schema_hash": HASH} | more
+    return GraphCommit(
+        commit_id=commit_id,
+        graph_version=graph_version,
+        branch=branch,
+        parent_id=parent,
+        **values,
+    )
+
+
+def head(branch: str, incarnation: int, graph_version: int, commit_id: str = "c", **more) -> Head:
+    return Head(
+        branch=branch,
+        incarnation=incarnation,
+        graph_version=graph_version,
+        commit_id=commit_id,
+        schema_hash=HASH,
+        **more,
+    )
+
+
+def open_manifest(root: Path) -> Manifest:
+    return Manifest(parse_location(root), durable=False)
+
+
+def create_manifest(root: Path) -> Manifest:
+    """A catalog with the genesis commit `c1` and two tables at version 1."""
+    manifest = open_manifest(root)
+    manifest.create(commit("c1", 1, kind="init"), (pin(PAPER), pin(CITES)))
+    return manifest
+
+
+def publish(
+    manifest: Manifest,
+    commit_id: str,
+    *pins: TablePin,
+    branch: str = "main",
+    kind: str = "mutation",
+    **expected,
+) -> GraphCommit:
+    current = manifest.state().head(branch)
+    expectations = Expectations(
+        branch=branch, incarnation=current.incarnation, schema_hash=HASH, **expected
+    )
+
+    def make(before: Head, version: int) -> GraphCommit:
+        return commit(commit_id, version, before.commit_id, branch, kind=kind)
+
+    return manifest.publish(expectations, Changes(pins=pins), make)

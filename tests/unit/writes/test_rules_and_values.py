@@ -1,0 +1,105 @@
+"""The rules of a schema as data, and single values on their way into a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
+from omnigraph.query import ir
+from omnigraph.schema import compile_schema
+from omnigraph.types import PropertyType, Scalar, ScalarType
+from omnigraph.writes import derive_rules
+from omnigraph.writes.rules import EnumValues, Pattern, Range, ValueRule
+from omnigraph.writes.validate import check_values
+from omnigraph.writes.values import assigned_value
+
+SCHEMA = """
+node N {
+    k: String @key
+    stage: enum(b, a)?
+    n: I64?
+    u: I32? @unique
+    @range(n, 1..)
+    @check(k, "x")
+    @unique(u, n)
+}
+edge E: N -> N @card(1..2) { kind: enum(p, q) @unique(src, dst) }
+edge F: N -> N
+"""
+
+
+def test_rules_are_derived_from_the_schema() -> None:
+    rules = derive_rules(compile_schema(SCHEMA).catalog)
+    node, edge, free = rules["node:N"], rules["edge:E"], rules["edge:F"]
+    assert node.values == (
+        EnumValues(type_name="N", property="stage", values=("a", "b")),
+        Range(type_name="N", property="n", low=1, high=None),
+        Pattern(type_name="N", property="k", pattern="x"),
+    )
+    assert sorted(map(str, node.uniques)) == ["N.(u, n)", "N.u"]
+    assert (node.endpoints, node.per_source) == (None, None)
+    assert edge.values == (EnumValues(type_name="E", property="kind", values=("p", "q")),)
+    assert [str(rule) for rule in edge.uniques] == ["E.(src, dst)"]
+    assert edge.per_source is not None
+    assert (edge.per_source.low, edge.per_source.high) == (1, 2)
+    assert free.per_source is None
+    assert free.endpoints is not None
+
+
+BIG = 2**53
+
+
+@pytest.mark.parametrize(
+    ("rule", "type_", "good", "bad"),
+    [
+        (Range(type_name="T", property="p", low=1, high=3), pa.int32(), [1, 3, None], [0, 4]),
+        (Range(type_name="T", property="p", low=None, high=3), pa.int32(), [-9, 3], [4]),
+        (Range(type_name="T", property="p", low=0.5, high=None), pa.int32(), [1], [0]),
+        (Range(type_name="T", property="p", low=BIG + 1, high=None), pa.int64(), [BIG + 1], [BIG]),
+        (Range(type_name="T", property="p", low=0, high=0.1), pa.float32(), [0.0], [0.1]),
+        (Pattern(type_name="T", property="p", pattern="^a"), pa.utf8(), ["ab", None], ["ba", ""]),
+        (Pattern(type_name="T", property="p", pattern=r"\\d$"), pa.utf8(), [], ["x"]),
+        (EnumValues(type_name="T", property="p", values=("a",)), pa.utf8(), ["a", None], ["A", ""]),
+    ],
+)
+def test_a_value_rule_refuses_exactly_the_bad_values(
+    rule: ValueRule, type_: pa.DataType, good: list[Any], bad: list[Any]
+) -> None:
+    def rows(values: list[Any]) -> pa.Table:
+        return pa.table({"id": [str(n) for n in range(len(values))], "p": pa.array(values, type_)})
+
+    check_values(rule, rows(good))
+    for value in bad:
+        with pytest.raises(BadRequestError, match=r"T\.p"):
+            check_values(rule, rows([*good, value]))
+
+
+BLOB = PropertyType(ScalarType(Scalar.BLOB), nullable=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"), [("base64:", b""), ("base64:AP8=", b"\x00\xff"), (None, None)]
+)
+def test_managed_blob_text_becomes_bytes(text: str | None, stored: bytes | None) -> None:
+    assert assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {}) == stored
+
+
+@pytest.mark.parametrize("text", ["base64:A", "base64:A===", "base64: AAAA", "base64:AA-_"])
+def test_text_that_is_not_base64_is_refused(text: str) -> None:
+    with pytest.raises(BadRequestError, match=r"invalid value for T\.p"):
+        assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {})
+
+
+def test_a_null_for_a_required_blob_is_refused() -> None:
+    required = PropertyType(ScalarType(Scalar.BLOB))
+    with pytest.raises(BadRequestError, match="null"):
+        assigned_value("T", "p", required, ir.Constant(None, BLOB), {})
+
+
+def test_any_other_text_is_an_external_blob() -> None:
+    with pytest.raises(ExternalBlobPolicyError) as caught:
+        assigned_value("T", "p", BLOB, ir.Constant("s3://b/k", BLOB), {})
+    assert caught.value.uri == "s3://b/k"
