@@ -23,10 +23,13 @@ def check_branch_name(name: str) -> str:
     name = name.strip()
     segments = name.split("/")
     is_plain = all(
-        _SEGMENT.fullmatch(segment) and ".." not in segment and not segment.endswith(".lock")
+        _SEGMENT.fullmatch(segment)
+        and segment != "."
+        and ".." not in segment
+        and not segment.endswith(".lock")
         for segment in segments
     )
-    if not is_plain or segments[0] in (".", ".."):
+    if not is_plain:
         raise BadRequestError(
             f"{name!r} is not a branch name: use letters, digits, `.`, `-`, `_`, joined by `/`"
         )

@@ -233,8 +233,8 @@ class Graph:
         if pin is None:
             raise NotFoundError(f"there is no type {type_key}")
         table = self._open(pin)
-        if property_name not in table.schema.names:
-            raise NotFoundError(f"{type_key} has no property {property_name}")
+        if property_name not in table.blob_columns:
+            raise NotFoundError(f"{type_key} has no Blob property {property_name}")
         where = Compare("id", ScalarType(Scalar.STRING), "=", entity_id)
         cells = table.read([property_name], where)[property_name].to_pylist()
         value = cells[0] if cells else None
@@ -356,6 +356,8 @@ class Graph:
             _LostRaceError: what it was prepared against moved, and preparing it again is invisible.
         """
         snapshot = snapshot_of(self._state().head(call.branch))
+        if call.if_commit is not None:
+            environment.manifest.check(_precondition(snapshot, call.if_commit))
         schema = self._schema_of(snapshot.schema_hash)
         query = self._compile_mutation(call.text, schema, call.name)
         values: dict[str, StoredValue] = {**bind_params(query, call.params), ir.NOW: call.now_ms}
@@ -399,9 +401,9 @@ class Graph:
             read=prepared.read,
             head_commit=call.if_commit,
         )
-        if call.if_commit is not None:
-            environment.manifest.check(expectations)
         if not prepared.deltas:
+            if call.if_commit is not None:
+                environment.manifest.check(expectations)
             return None
         staged = stage_mutation(
             prepared,
@@ -437,3 +439,12 @@ class Graph:
                 version = None if actual is None else actual.version
                 raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
             return create_fork(environment.location, self._open(pin), snapshot.branch)
+
+
+def _precondition(snapshot: Snapshot, if_commit: str) -> Expectations:
+    return Expectations(
+        branch=snapshot.branch,
+        incarnation=snapshot.incarnation,
+        schema_hash=snapshot.schema_hash,
+        head_commit=if_commit,
+    )

@@ -49,9 +49,9 @@ def initialize(
     claim = json.dumps({"operation_id": new_ulid()}).encode()
     if objects.create(INIT_CLAIM, claim) is None:
         raise InitializationClaimedError(str(location), INIT_CLAIM)
-    reach(Failpoint.INIT_AFTER_CLAIM)
     published = False
     try:
+        reach(Failpoint.INIT_AFTER_CLAIM)
         # Somebody may have finished between the first look and the claim.
         _refuse_used_root(environment, force=force)
         identities = fresh_identities(compiled.catalog, new_ulid(), compiled.source).identities

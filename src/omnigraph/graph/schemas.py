@@ -66,14 +66,14 @@ def read_schema_files(objects: ControlObjects, schema_hash: str) -> GraphSchema:
         StorageError: the files are damaged, or describe another schema.
         BadRequestError: the source was edited by hand.
     """
-    source = _read(objects, SCHEMA_SOURCE).decode()
-    compiled = compile_schema(SourceText(source, SCHEMA_SOURCE), accepted=True)
     try:
-        contract = json.loads(_read(objects, SCHEMA_CONTRACT))
-    except ValueError as error:
-        message = f"{SCHEMA_CONTRACT} is damaged: {error}"
-        raise StorageError(message, StorageFailure.PERMANENT) from error
-    accepted = read_contract(contract, compiled.catalog)
+        source = _read(objects, SCHEMA_SOURCE).decode()
+    except UnicodeDecodeError as error:
+        raise _damaged(SCHEMA_SOURCE, error) from error
+    compiled = compile_schema(SourceText(source, SCHEMA_SOURCE), accepted=True)
+    accepted = read_contract(_read_json(objects, SCHEMA_CONTRACT), compiled.catalog)
+    if _read_json(objects, SCHEMA_STATE) != write_state(accepted, source):
+        raise _damaged(SCHEMA_STATE, "its hashes are not those of the other schema files")
     if compiled.catalog.schema_hash != schema_hash:
         raise StorageError(
             f"{SCHEMA_SOURCE} is not the schema that the catalog has published",
@@ -87,6 +87,20 @@ def _read(objects: ControlObjects, name: str) -> bytes:
     if stored is None:
         raise NotFoundError(f"the graph lacks its file {name}")
     return stored.data
+
+
+def _read_json(objects: ControlObjects, name: str) -> dict[str, object]:
+    try:
+        body = json.loads(_read(objects, name))
+    except ValueError as error:
+        raise _damaged(name, error) from error
+    if not isinstance(body, dict):
+        raise _damaged(name, "it is no JSON object")
+    return body
+
+
+def _damaged(name: str, why: object) -> StorageError:
+    return StorageError(f"{name} is damaged: {why}", StorageFailure.PERMANENT)
 
 
 def _json(body: Mapping[str, object]) -> bytes:

@@ -56,7 +56,8 @@ PUBLISHER_RETRY_BUDGET = 5
 FOLD_THRESHOLD = 32
 
 #: Commits of these kinds change no row, so a caller's expected head survives them.
-PHYSICAL_KINDS = frozenset({"optimize", "ensure_indices"})
+ROLLBACK_KIND = "rollback"
+PHYSICAL_KINDS = frozenset({"optimize", "ensure_indices", ROLLBACK_KIND})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

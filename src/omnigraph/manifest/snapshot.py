@@ -98,14 +98,25 @@ def _pins_at(history: History, branch: Head, graph_version: int) -> dict[TableKe
         known = newest.get(version.pin.table_key)
         if known is None or version.graph_version > known.graph_version:
             newest[version.pin.table_key] = version
-    pins = inherited | {key: version.pin for key, version in newest.items()}
-    dropped = {
-        (stone.table_key, stone.incarnation): stone.version
-        for stone in history.tombstones
-        if stone.graph_version <= graph_version
+    visible = {
+        key: version
+        for key, version in newest.items()
+        if not _is_hidden(history, version.pin, version.graph_version, graph_version)
     }
-    return {
+    kept = {
         key: pin
-        for key, pin in pins.items()
-        if pin.version > dropped.get((key, pin.incarnation), -1)
+        for key, pin in inherited.items()
+        if key not in newest and not _is_hidden(history, pin, 0, graph_version)
     }
+    return kept | {key: version.pin for key, version in visible.items()}
+
+
+def _is_hidden(history: History, pin: TablePin, published: int, graph_version: int) -> bool:
+    """Whether a tombstone made after the entry, and not after `graph_version`, hides it."""
+    return any(
+        stone.table_key == pin.table_key
+        and stone.incarnation == pin.incarnation
+        and published < stone.graph_version <= graph_version
+        and pin.version <= stone.version
+        for stone in history.tombstones
+    )

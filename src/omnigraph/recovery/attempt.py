@@ -21,7 +21,6 @@ from omnigraph.errors import ConflictError, OmniError, RecoveryRequiredError, St
 from omnigraph.failpoints import Failpoint, FailpointError, reach
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
-from omnigraph.recovery.audit import ROLLED_FORWARD
 from omnigraph.recovery.sidecar import (
     PlannedCommit,
     Sidecar,
@@ -214,14 +213,18 @@ class Attempt(AbstractContextManager["Attempt"]):
         environment = self._environment
         try:
             record = settle(environment, sidecar)
+            self.receipt = environment.manifest.commit(sidecar.commit.commit_id)
+            if record is None and self.receipt is None:
+                # The lease ended and a successor undid the write: undo what moved after that.
+                again = sidecar.model_copy(update={"operation_id": new_ulid()})
+                write_sidecar(environment.objects, again)
+                settle(environment, again)
+                self.receipt = environment.manifest.commit(sidecar.commit.commit_id)
         except (OmniError, FailpointError) as second:
             reason = f"{error}; settling it failed too: {second}"
             raise RecoveryRequiredError(sidecar.operation_id, reason) from error
-        if record is not None and record.recovery_kind == ROLLED_FORWARD:
-            self.receipt = environment.manifest.commit(sidecar.commit.commit_id)
-            # An interrupt ends the program all the same; any other failure is healed.
-            return isinstance(error, Exception) and self.receipt is not None
-        return False
+        # An interrupt ends the program all the same; any other failure is healed.
+        return isinstance(error, Exception) and self.receipt is not None
 
 
 def _discard(environment: GraphEnvironment, staged: Sequence[StagedTable]) -> None:

@@ -69,8 +69,18 @@ def classify_table(kind: WriterKind, facts: TableFacts) -> TableClass:
     return TableClass.UNEXPECTED_AT_P1 if head == pin + 1 else TableClass.UNEXPECTED_MULTISTEP
 
 
-def decide(kind: WriterKind, classes: Mapping[str, TableClass], *, is_published: bool) -> Decision:
-    """What to do with a sidecar, from the classes of its tables."""
+def decide(
+    kind: WriterKind,
+    classes: Mapping[str, TableClass],
+    *,
+    is_published: bool,
+    is_current: bool = True,
+) -> Decision:
+    """What to do with a sidecar, from the classes of its tables.
+
+    `is_current` says that the branch is still where the write found it. Otherwise its expectations may not hold any
+    more (its lease ended, and a successor wrote): it is never completed.
+    """
     if is_published:
         return Decision.FINISH
     found = set(classes.values())
@@ -82,4 +92,4 @@ def decide(kind: WriterKind, classes: Mapping[str, TableClass], *, is_published:
     if kind in LOOSE_KINDS:
         # Tables that did not move simply stay out of the roll-forward.
         forward |= {TableClass.NO_MOVEMENT}
-    return Decision.ROLL_FORWARD if found <= forward else Decision.ROLL_BACK
+    return Decision.ROLL_FORWARD if is_current and found <= forward else Decision.ROLL_BACK

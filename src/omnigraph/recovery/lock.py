@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import random
 import time
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Protocol
 
-from omnigraph.errors import RetryableCommitConflictError
+from omnigraph.errors import RetryableCommitConflictError, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.storage.failures import translated
 from omnigraph.storage.location import COMMIT_LOCK
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from omnigraph.storage.objects import ControlObjects
+
+_log = logging.getLogger(__name__)
 
 LEASE_S = 30.0
 RENEWAL_S = 10.0
@@ -122,14 +125,21 @@ class _Lease:
 
     def keep(self, stop: Event, renewal_s: float) -> None:
         while not stop.wait(renewal_s):
-            tag = self._objects.replace(COMMIT_LOCK, self._body(self._lease_s), self._tag)
+            try:
+                tag = self._objects.replace(COMMIT_LOCK, self._body(self._lease_s), self._tag)
+            except StorageError as error:
+                _log.warning("the commit lease was not renewed: %s", error)
+                continue
             if tag is None:
                 return
             self._tag = tag
 
     def give_back(self) -> None:
         # An expired lease instead of a delete: deleting could hit the lease of a successor.
-        self._objects.replace(COMMIT_LOCK, self._body(-1.0), self._tag)
+        try:
+            self._objects.replace(COMMIT_LOCK, self._body(-1.0), self._tag)
+        except StorageError as error:
+            _log.warning("the commit lease stays until it expires: %s", error)
 
     def _body(self, lease_s: float) -> bytes:
         return json.dumps({"owner": self._owner, "expires_at": time.time() + lease_s}).encode()

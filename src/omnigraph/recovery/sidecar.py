@@ -119,10 +119,14 @@ def read_sidecar(objects: ControlObjects, name: str) -> Sidecar | None:
         return None
     operation_id = name.rpartition("/")[2].removesuffix(".json")
     try:
-        return Sidecar.model_validate_json(stored.data)
+        sidecar = Sidecar.model_validate_json(stored.data)
     except ValidationError as error:
         raise RecoveryRequiredError(
             operation_id,
             f"{name} cannot be read ({error.error_count()} problems); look at the file, and remove it only when "
             "you know that its writer did nothing",
         ) from error
+    if sidecar.name != name:
+        reason = f"{name} describes operation {sidecar.operation_id}; look at the file"
+        raise RecoveryRequiredError(operation_id, reason)
+    return sidecar

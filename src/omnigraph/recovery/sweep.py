@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.manifest import (
+    ROLLBACK_KIND,
+    Changes,
+    Expectations,
+    GraphCommit,
+    Head,
+    TablePin,
+)
 from omnigraph.recovery.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.recovery.classify import Decision, TableClass, TableFacts, classify_table, decide
 from omnigraph.recovery.sidecar import (
@@ -79,7 +86,15 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
     undone = _recovery_commit(environment, sidecar)
     if undone is not None and not published:
         # A roll-back was published, but its audit row is missing.
-        return _record(environment, sidecar, ROLLED_BACK, undone.commit_id, {})
+        outcomes = {
+            entry.table_key: {
+                "class": "restored",
+                "from_version": entry.post_commit_pin,
+                "to_version": entry.expected_version,
+            }
+            for entry in sidecar.tables
+        }
+        return _record(environment, sidecar, ROLLED_BACK, undone.commit_id, outcomes)
     if head is None or head.incarnation != sidecar.branch_incarnation:
         # The branch is gone, and with it everything the write could have become.
         return _record(environment, sidecar, ROLLED_BACK, None, {})
@@ -93,7 +108,8 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
         }
         for fact in facts
     }
-    match decide(sidecar.writer_kind, classes, is_published=published):
+    is_current = head.commit_id == sidecar.commit.parent_id
+    match decide(sidecar.writer_kind, classes, is_published=published, is_current=is_current):
         case Decision.FINISH:
             commit_id = sidecar.commit.commit_id
             return _record(environment, sidecar, ROLLED_FORWARD, commit_id, outcomes)
@@ -160,7 +176,7 @@ def _roll_forward(
         if environment.durable:
             sync_commit(environment.location, table, None)
         pins.append(_pin(fact.entry, table))
-    return _publish(environment, sidecar, head, tuple(pins), sidecar.commit.commit_id)
+    return _publish(environment, sidecar, head, tuple(pins), is_forward=True)
 
 
 def _roll_back(
@@ -178,7 +194,7 @@ def _roll_back(
             sync_commit(environment.location, restored, staged)
         reach(Failpoint.AFTER_RESTORE)
         pins.append(_pin(fact.entry, restored))
-    return _publish(environment, sidecar, head, tuple(pins), new_ulid())
+    return _publish(environment, sidecar, head, tuple(pins), is_forward=False)
 
 
 def _publish(
@@ -186,13 +202,15 @@ def _publish(
     sidecar: Sidecar,
     head: Head,
     pins: tuple[TablePin, ...],
-    commit_id: str,
+    *,
+    is_forward: bool,
 ) -> GraphCommit:
     expectations = Expectations(
         branch=sidecar.branch,
         incarnation=sidecar.branch_incarnation,
         schema_hash=head.schema_hash,
     )
+    commit_id = sidecar.commit.commit_id if is_forward else new_ulid()
 
     def make_commit(current: Head, graph_version: int) -> GraphCommit:
         return GraphCommit(
@@ -200,9 +218,10 @@ def _publish(
             graph_version=graph_version,
             branch=sidecar.branch,
             parent_id=current.commit_id,
-            merged_parent_id=sidecar.commit.merged_parent_id,
+            # What was undone was not merged.
+            merged_parent_id=sidecar.commit.merged_parent_id if is_forward else None,
             created_at=environment.clock(),
-            kind=str(sidecar.writer_kind),
+            kind=str(sidecar.writer_kind) if is_forward else ROLLBACK_KIND,
             operation_id=sidecar.operation_id,
             schema_hash=current.schema_hash,
             actor=RECOVERY_ACTOR,

@@ -19,7 +19,7 @@ from lance.fragment import write_fragments
 from omnigraph.errors import AlreadyInitializedError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.durability import sync_files
-from omnigraph.storage.failures import translated
+from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.filters import quote_text
 from omnigraph.storage.location import MANIFEST
 from omnigraph.storage.tables import dataset_exists, session
@@ -96,8 +96,7 @@ class CatalogTable:
             return CatalogView(lance.dataset(self._uri, session=session()))
         except (OSError, ValueError, RuntimeError) as error:
             if dataset_exists(self._location, MANIFEST):
-                first_line = (str(error) or repr(error)).splitlines()[0]
-                message = f"the catalog of {self._location} is damaged: {first_line}"
+                message = f"the catalog of {self._location} is damaged: {readable(error)}"
                 raise StorageError(message, StorageFailure.PERMANENT) from error
             message = f"there is no graph at {self._location}"
             raise StorageError(message, StorageFailure.NOT_FOUND) from error
@@ -108,6 +107,8 @@ class CatalogTable:
         Raises:
             AlreadyInitializedError: a catalog exists already.
         """
+        if dataset_exists(self._location, MANIFEST):
+            raise AlreadyInitializedError(str(self._location), MANIFEST)
         schema = self._schema.with_metadata(metadata)
         with translated("creating the catalog"):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ _BY_ERRNO = {
     errno.ECONNRESET: StorageFailure.TRANSIENT,
     errno.ENOENT: StorageFailure.NOT_FOUND,
 }
+
+
+_NOISE = re.compile(r"LanceError\(\w+\): |, \S+\.rs:\d+:\d+|<\?xml.*")
 
 
 def classify(error: BaseException) -> StorageFailure:
@@ -53,5 +57,10 @@ def translated(what: str) -> Iterator[None]:
     except OmniError:
         raise
     except (OSError, ValueError, RuntimeError, obstore_errors.BaseError) as error:
-        first_line = (str(error).strip() or repr(error)).splitlines()[0]
-        raise StorageError(f"{what} failed: {first_line}", classify(error)) from error
+        raise StorageError(f"{what} failed: {readable(error)}", classify(error)) from error
+
+
+def readable(error: BaseException) -> str:
+    """The first line of a foreign message, without places in Rust sources and the markup of a server."""
+    first_line = (str(error).strip() or repr(error)).splitlines()[0]
+    return _NOISE.sub("", first_line).strip(" :,")

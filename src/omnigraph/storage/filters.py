@@ -112,7 +112,7 @@ def _compare(compare: Compare) -> str:
     if scalar in FLOATS and isinstance(value, int | float):
         # Lance would narrow the literal to the width of the column, so a narrow column is widened instead.
         wide = column if scalar is Scalar.F64 else f"cast({column} as double)"
-        return f"{wide} {op} {float(value)!r}"
+        return _compare_float(wide, op, value)
     match value:
         case bool(flag):
             return f"{column} {op} {'true' if flag else 'false'}"
@@ -135,7 +135,24 @@ def _compare_integer(column: str, op: str, scalar: Scalar, value: float) -> str:
     bound = int(value)
     low, high = integer_range(scalar)
     if low <= bound <= high:
-        return f"{column} {op} {bound}"
+        # SQL reads the digits before the sign, and those of the smallest I64 alone are out of range.
+        text = f"arrow_cast('{bound}', 'Int64')" if bound == -(2**63) else str(bound)
+        return f"{column} {op} {text}"
     above = bound > high
     holds = op == "!=" or (op in ("<", "<=") and above) or (op in (">", ">=") and not above)
     return present if holds else NEVER
+
+
+def _compare_float(column: str, op: str, value: float) -> str:
+    """A float column against any number: an integer that no float equals becomes the next float on its side."""
+    nearest = float(value)
+    if int(nearest) != value and isinstance(value, int):
+        if op in ("=", "!="):
+            return NEVER if op == "=" else f"{column} IS NOT NULL"
+        is_below = nearest < value
+        if op in ("<", "<="):
+            bound = nearest if is_below else math.nextafter(nearest, -math.inf)
+            return f"{column} <= {bound!r}"
+        bound = math.nextafter(nearest, math.inf) if is_below else nearest
+        return f"{column} >= {bound!r}"
+    return f"{column} {op} {nearest!r}"

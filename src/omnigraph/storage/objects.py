@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import LocalStore, from_url
 
 from omnigraph.storage.durability import sync_files
@@ -127,7 +127,12 @@ class ObstoreObjects:
         if self._location.is_local:
             return self._local_names(folder)
         with translated(f"listing {folder}"):
-            found = obstore.list_with_delimiter(self._backend, f"{folder}/")
+            try:
+                found = obstore.list_with_delimiter(self._backend, f"{folder}/")
+            except GenericError:
+                # A failed listing carries no type, a failed look at one object does.
+                obstore.head(self._backend, folder)
+                raise
             return sorted(meta["path"].rpartition("/")[2] for meta in found["objects"])
 
     def _local_names(self, folder: str) -> list[str]:

@@ -207,6 +207,8 @@ def create_table(
     schema = pa.schema(fields)
     operation = LanceOperation.Overwrite(schema, [])
     with translated(f"creating {path}"):
+        if dataset_exists(location, path):
+            LanceDataset.drop(uri)
         dataset = LanceDataset.commit(uri, operation, enable_stable_row_ids=True, max_retries=0)
         # Opened again through the shared session, so that its caches serve this handle too.
         dataset = lance.dataset(uri, version=dataset.version, session=session())

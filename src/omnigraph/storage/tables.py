@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 from omnigraph.errors import StorageError, StorageFailure
-from omnigraph.storage.failures import translated
+from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.filters import Filter, to_sql
 
 if TYPE_CHECKING:
@@ -64,6 +64,12 @@ class Table:
     def schema(self) -> pa.Schema:
         """The columns as Lance holds them."""
         return self._dataset.schema
+
+    @property
+    def blob_columns(self) -> frozenset[str]:
+        """The columns that hold blobs."""
+        is_blob = lance.blob.BlobType
+        return frozenset(f.name for f in self._dataset.schema if isinstance(f.type, is_blob))
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -157,7 +163,7 @@ class TableStore:
             failure = StorageFailure.PERMANENT if exists else StorageFailure.NOT_FOUND
             wanted = path if version is None else f"version {version} of {path}"
             what = f"cannot open {wanted}" if exists else f"{wanted} does not exist"
-            first_line = (str(error) or repr(error)).splitlines()[0]
+            first_line = readable(error)
             raise StorageError(f"{what}: {first_line}", failure) from error
         return Table(dataset, path, branch)
 
@@ -166,6 +172,8 @@ def dataset_exists(location: GraphLocation, path: str, branch: str | None = None
     """Whether any version of a dataset is there; looks at names only."""
     from omnigraph.storage.objects import ObstoreObjects
 
+    if location.is_local and not location.path.is_dir():
+        return False
     folder = branch_uri(path, branch)
     names = ObstoreObjects(location, durable=False).names(f"{folder}/_versions")
     return any(name.endswith(".manifest") for name in names)

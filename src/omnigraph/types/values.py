@@ -225,6 +225,8 @@ def quote(text: str) -> str:
 
 def _show(value: object) -> str:
     match value:
+        case None:
+            return "null"
         case str(text):
             return quote(text)
         case bool(flag):

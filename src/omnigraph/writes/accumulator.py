@@ -27,8 +27,11 @@ class TableDelta:
     """What a mutation does to one table."""
 
     definition: TypeDef
-    #: Final rows, one per id; the last write of an id wins.
-    rows: pa.Table
+    _rows: pa.Table
+    #: Rows that were added since `_rows` was last put together.
+    _added: list[pa.Table] = field(default_factory=list)
+    #: Memory of all pending rows.
+    pending_bytes: int = 0
     #: Whether any row may replace a committed one; otherwise all of them are new.
     may_replace: bool = False
     #: Committed rows that go, by id, with their storage addresses.
@@ -36,13 +39,20 @@ class TableDelta:
     #: Ends of deleted edges: edge id → (source id, target id).
     deleted_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
 
+    @property
+    def rows(self) -> pa.Table:
+        """Final rows, one per id; the last write of an id wins."""
+        if self._added:
+            self._rows = _last_per_id(pa.concat_tables([self._rows, *self._added]))
+            self._added = []
+            self.pending_bytes = self._rows.nbytes
+        return self._rows
+
     def put(self, rows: pa.Table, *, may_replace: bool) -> None:
         """Add rows; an id that is pending already is replaced."""
         self.may_replace = self.may_replace or may_replace
-        if may_replace and self.rows.num_rows:
-            again = pc.is_in(self.rows["id"], rows["id"].combine_chunks())
-            self.rows = self.rows.filter(pc.invert(again))
-        self.rows = pa.concat_tables([self.rows, rows])
+        self._added.append(rows)
+        self.pending_bytes += rows.nbytes
 
     def has(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are pending."""
@@ -87,7 +97,7 @@ class Accumulator:
             ResourceLimitError: the pending rows of the mutation would need too much memory.
         """
         self.delta(definition).put(rows, may_replace=may_replace)
-        pending = sum(delta.rows.nbytes for delta in self.tables.values())
+        pending = sum(delta.pending_bytes for delta in self.tables.values())
         if pending > self._max_bytes:
             raise ResourceLimitError(
                 "pending mutation bytes",
@@ -95,3 +105,11 @@ class Accumulator:
                 pending,
                 "split the mutation, load the data with `load`, or raise OMNIGRAPH_MUTATION_MAX_BYTES",
             )
+
+
+def _last_per_id(rows: pa.Table) -> pa.Table:
+    """Of rows with equal ids the last one; the others keep their order."""
+    last = {entity_id: position for position, entity_id in enumerate(texts(rows["id"]))}
+    if len(last) == rows.num_rows:
+        return rows.combine_chunks()
+    return rows.take(pa.array(sorted(last.values()), pa.int64())).combine_chunks()
