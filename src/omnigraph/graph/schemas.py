@@ -72,7 +72,9 @@ def read_schema_files(objects: ControlObjects, schema_hash: str) -> GraphSchema:
         raise _damaged(SCHEMA_SOURCE, error) from error
     compiled = compile_schema(SourceText(source, SCHEMA_SOURCE), accepted=True)
     accepted = read_contract(_read_json(objects, SCHEMA_CONTRACT), compiled.catalog)
-    if _read_json(objects, SCHEMA_STATE) != write_state(accepted, source):
+    state, wanted = _read_json(objects, SCHEMA_STATE), write_state(accepted, source)
+    # Comments and layout of the source may be edited: its meaning is what the hashes pin.
+    if any(state.get(name) != wanted[name] for name in ("schema_hash", "contract_hash")):
         raise _damaged(SCHEMA_STATE, "its hashes are not those of the other schema files")
     if compiled.catalog.schema_hash != schema_hash:
         raise StorageError(
