@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import lance
 import pytest
@@ -14,7 +16,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from omnigraph.errors import BadRequestError
+from omnigraph import failpoints
+from omnigraph.errors import BadRequestError, RecoveryRequiredError
+from omnigraph.failpoints import Failpoint, FailpointError
 from omnigraph.graph import Graph
 
 SCHEMA = """
@@ -40,6 +44,14 @@ OPS = {
     ">=": lambda x, y: x >= y,
 }
 OP = st.sampled_from(sorted(OPS))
+#: Every place that a write passes; the others belong to recovery and init.
+PLACES = st.sampled_from(
+    [
+        place
+        for place in Failpoint
+        if not place.startswith("init_") and place is not Failpoint.RECOVERY_LIST
+    ]
+)
 
 
 def holds(op: str, left: Any, right: Any) -> bool:
@@ -124,6 +136,33 @@ class Mutations(RuleBasedStateMachine):
             "insert Person { name: $n, age: 1 } insert Person { name: $f, age: 2 } }"
         )
         self.attempt(branch, text, {"n": name, "f": friend, "s": since}, model, 2, 1)
+
+    @rule(branch=BRANCHES, name=NAMES, friend=NAMES, place=PLACES)
+    def fail_somewhere(self, branch: str, name: str, friend: str, place: Failpoint) -> None:
+        """A write that fails at a named place happened completely or not at all, and the next one works."""
+        branch, model = self.pick(branch)
+        model.people[name] = (3, None)
+        model.people[friend] = (4, None)
+        model.knows.append((name, friend, 7))
+        text = (
+            "query q($n: String, $f: String) { insert Person { name: $n, age: 3 } "
+            "insert Person { name: $f, age: 4 } insert Knows { from: $n, to: $f, since: 7 } }"
+        )
+        failpoints.reset()
+        with mock.patch.dict(os.environ, {failpoints.VARIABLE: f"{place}=raise"}):
+            try:
+                self.graph.mutate(text, {"n": name, "f": friend}, branch=branch)
+                happened: bool | None = True
+            except FailpointError:
+                happened = False
+            except RecoveryRequiredError:
+                happened = None
+        self.graph.refresh()
+        count = self.graph.snapshot(branch).pins["edge:Knows"].row_count
+        is_after = count == len(model.knows)
+        assert happened in (None, is_after)
+        if is_after:
+            self.models[branch] = model
 
     @rule(branch=BRANCHES, name=NAMES, size=SMALL)
     def insert_team(self, branch: str, name: str, size: int | None) -> None:

@@ -405,19 +405,20 @@ class Graph:
             if call.if_commit is not None:
                 environment.manifest.check(expectations)
             return None
-        staged = stage_mutation(
-            prepared,
-            snapshot,
-            lambda key: self._open_for_writing(environment, snapshot, snapshot.pins[key]),
-        )
-        if not staged:
-            return None
-        writes = [
-            StagedTable(table_key=key, incarnation=snapshot.pins[key].incarnation, staged=write)
-            for key, write in staged.items()
-        ]
-        intent = Intent(kind=WriterKind.MUTATION, expectations=expectations, actor=call.actor)
-        return commit_write(environment, intent, writes)
+        with environment.staging.shared():
+            staged = stage_mutation(
+                prepared,
+                snapshot,
+                lambda key: self._open_for_writing(environment, snapshot, snapshot.pins[key]),
+            )
+            if not staged:
+                return None
+            writes = [
+                StagedTable(table_key=key, incarnation=snapshot.pins[key].incarnation, staged=write)
+                for key, write in staged.items()
+            ]
+            intent = Intent(kind=WriterKind.MUTATION, expectations=expectations, actor=call.actor)
+            return commit_write(environment, intent, writes)
 
     def _open(self, pin: TablePin) -> Table:
         return self._environment.tables.open(pin.location, pin.branch, pin.version)

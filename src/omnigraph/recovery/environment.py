@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from omnigraph.manifest import Manifest
 from omnigraph.recovery.audit import RecoveryAudit
-from omnigraph.recovery.lock import CommitLock, FileCommitLock, HeldLock, LeaseCommitLock
+from omnigraph.recovery.lock import (
+    CommitLock,
+    FileCommitLock,
+    HeldLock,
+    LeaseCommitLock,
+    StagingLock,
+)
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.tables import TableStore
 
@@ -36,6 +42,7 @@ class GraphEnvironment:
     manifest: Manifest
     audit: RecoveryAudit
     lock: CommitLock
+    staging: StagingLock
     durable: bool
     lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S
     clock: Callable[[], int] = field(default=now_us)
@@ -66,6 +73,7 @@ def open_environment(
         manifest=Manifest(location, durable=durable),
         audit=RecoveryAudit(location, durable=durable),
         lock=lock,
+        staging=StagingLock(location),
         durable=durable,
         lock_timeout_s=lock_timeout_s,
     )

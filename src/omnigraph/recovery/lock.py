@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Protocol
 from omnigraph.errors import RetryableCommitConflictError, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.storage.failures import translated
-from omnigraph.storage.location import COMMIT_LOCK
+from omnigraph.storage.location import COMMIT_LOCK, STAGING_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects
 
 _log = logging.getLogger(__name__)
@@ -65,6 +66,31 @@ class FileCommitLock:
             yield
         finally:
             # Closing releases the lock.
+            os.close(descriptor)
+
+
+class StagingLock:
+    """Held shared by writers while files of theirs are staged, so that cleanup knows which files may be in use.
+
+    On an object store there is no such lock: there cleanup goes by the age of a file.
+    """
+
+    def __init__(self, location: GraphLocation) -> None:
+        self._location = location
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold the lock together with other writers; waits only for a cleanup that is running."""
+        if not self._location.is_local:
+            yield
+            return
+        path = self._location.path / STAGING_LOCK
+        with translated(f"locking {path}"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield
+        finally:
             os.close(descriptor)
 
 

@@ -1,0 +1,67 @@
+"""The lock of writers that stage: shared among them, exclusive for whoever removes unreferenced files."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.graph import Graph
+from omnigraph.recovery.lock import StagingLock
+from omnigraph.storage import parse_location
+from omnigraph.storage.location import STAGING_LOCK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _try_exclusive(root: Path) -> bool:
+    descriptor = os.open(root / STAGING_LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def test_writers_share_it_and_keep_others_out(tmp_path: Path) -> None:
+    lock = StagingLock(parse_location(tmp_path))
+    with lock.shared(), lock.shared():
+        assert not _try_exclusive(tmp_path)
+    assert _try_exclusive(tmp_path)
+
+
+def test_an_object_store_has_none() -> None:
+    with StagingLock(parse_location("s3://bucket/graph")).shared():
+        pass
+
+
+def test_a_mutation_holds_it_until_its_commit(tmp_path: Path, monkeypatch) -> None:
+    import omnigraph.graph.graph as module
+
+    root = tmp_path / "g.omni"
+    seen: list[bool] = []
+    commit_write = module.commit_write
+
+    def watched(*arguments, **named):
+        seen.append(_try_exclusive(root))
+        return commit_write(*arguments, **named)
+
+    monkeypatch.setattr(module, "commit_write", watched)
+    with Graph.init(root, "node A { k: String @key }") as graph:
+        graph.mutate('query q() { insert A { k: "x" } }')
+    assert seen == [False]
+    assert _try_exclusive(root)
+
+
+@pytest.mark.parametrize("name", ["__lock", "__staging.lock"])
+def test_lock_files_lie_beside_the_data(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "g.omni"
+    with Graph.init(root, "node A { k: String @key }") as graph:
+        graph.mutate('query q() { insert A { k: "x" } }')
+    assert (root / name).exists()
