@@ -187,14 +187,25 @@ class Attempt(AbstractContextManager["Attempt"]):
         lock, self._lock = self._lock, None
         assert lock is not None, "entered before it is left"
         try:
-            if self._sidecar is None:
-                return False
-            if error is None:
+            if error is None and self._sidecar is not None:
                 self._finish()
+            if error is None or self._sidecar is None:
                 return False
-            return self._settle_own(error)
+            if not self._environment.lock.can_be_lost:
+                return self._settle_own(error)
         finally:
             lock.__exit__(None, None, None)
+        # A lease may have ended while this writer was stuck, and undoing without it could undo a successor's commit.
+        return self._settle_in_new_window(error, self._sidecar)
+
+    def _settle_in_new_window(self, error: BaseException, sidecar: Sidecar) -> bool:
+        environment = self._environment
+        try:
+            with environment.lock.held(environment.lock_timeout_s):
+                return self._settle_own(error)
+        except (ConflictError, StorageError) as second:
+            reason = f"{error}; the commit lock could not be taken again: {second}"
+            raise RecoveryRequiredError(sidecar.operation_id, reason) from error
 
     def _finish(self) -> None:
         """Phase D. The write is published: a sidecar that stays is only a nuisance for the next writer."""

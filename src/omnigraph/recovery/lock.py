@@ -41,6 +41,9 @@ _LONGEST_WAIT_S = 0.05
 class CommitLock(Protocol):
     """Mutual exclusion over the commit window of one graph, between threads and processes."""
 
+    #: Whether a living holder can lose it, so that it has to be taken again before anything is undone.
+    can_be_lost: bool
+
     def held(self, timeout_s: float) -> AbstractContextManager[None]:
         """Hold the lock.
 
@@ -52,6 +55,8 @@ class CommitLock(Protocol):
 
 class FileCommitLock:
     """An OS lock on a file of the graph."""
+
+    can_be_lost = False
 
     def __init__(self, root: Path, name: str = COMMIT_LOCK) -> None:
         self._path = root / name
@@ -97,6 +102,8 @@ class StagingLock:
 class LeaseCommitLock:
     """A lease object on an object store."""
 
+    can_be_lost = True
+
     def __init__(
         self, objects: ControlObjects, *, lease_s: float = LEASE_S, renewal_s: float = RENEWAL_S
     ) -> None:
@@ -122,6 +129,8 @@ class LeaseCommitLock:
 
 class HeldLock:
     """The lock as seen by code that runs inside the window already."""
+
+    can_be_lost = False
 
     @contextmanager
     def held(self, timeout_s: float) -> Iterator[None]:
