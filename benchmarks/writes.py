@@ -2,6 +2,7 @@
 
 * one mutation (a node and an edge, one commit) against the bare Lance floor for the same effect on two tables
 * the catalog's share (publish, snapshot, open) after many commits against the first hundred
+* the whole one-row mutation over the same number of commits
 * one mutation of 50 statements against 50 mutations of one statement
 * commits per second with 6 processes against one
 """
@@ -61,6 +62,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         figures |= single_mutation(Path(folder), options.rounds)
         figures |= catalog_share(Path(folder), options.commits)
+        figures |= whole_mutation(Path(folder), options.commits)
         figures |= many_statements(Path(folder))
         figures |= processes(Path(folder), options.rounds)
     for name, value in figures.items():
@@ -143,6 +145,22 @@ def catalog_share(folder: Path, commits: int) -> dict[str, float]:
         "open and snapshot, ms, first hundred": statistics.mean(opens[:window]) * 1e3,
         f"open and snapshot, ms, last hundred of {commits}": statistics.mean(opens[-window:]) * 1e3,
         "ratio, target at most 1.3": late / early,
+    }
+
+
+def whole_mutation(folder: Path, commits: int) -> dict[str, float]:
+    """The whole mutation over as many commits: data fragments pile up until a compaction folds them."""
+    times = []
+    with Graph.init(folder / "long.omni", SCHEMA) as graph:
+        for number in range(commits):
+            params = {"doi": f"l{number}"}
+            times.append(timed(lambda p=params: graph.mutate(QUERIES, p, name="first")))
+    window = min(100, commits // 2)
+    early, late = statistics.median(times[:window]), statistics.median(times[-window:])
+    return {
+        "one-row mutation, ms, first hundred": early * 1e3,
+        f"one-row mutation, ms, last hundred of {commits}": late * 1e3,
+        "ratio, reported only": late / early,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 NEVER = 3_600.0
 #: Some tests wait for another thread; this many short waits end a hopeless one.
-PATIENCE = 2_000
 
 
 @pytest.fixture
@@ -132,13 +132,33 @@ def test_of_many_that_take_over_an_expired_lease_one_gets_it(objects: ObstoreObj
             assert sum(pool.map(contender, range(6))) == 1
 
 
+class WatchedReplace:
+    """Control objects that tell when a replacement has succeeded."""
+
+    def __init__(self, inner: ObstoreObjects) -> None:
+        self._inner = inner
+        self._replaced = threading.Semaphore(0)
+
+    def __getattr__(self, name: str):
+        return getattr(self._inner, name)
+
+    def replace(self, name: str, data: bytes, tag: str | None) -> str | None:
+        replaced = self._inner.replace(name, data, tag)
+        self._replaced.release()
+        return replaced
+
+    def next_replacement(self) -> bool:
+        """Wait for a replacement that begins after this call: the one under way is passed over."""
+        while self._replaced.acquire(blocking=False):
+            pass
+        return all(self._replaced.acquire(timeout=30) for _ in range(2))
+
+
 def test_a_held_lease_is_renewed(objects: ObstoreObjects) -> None:
-    with LeaseCommitLock(objects, renewal_s=0.01).held(0):
+    watched = WatchedReplace(objects)
+    with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]
         first = lease(objects)
-        for _ in range(PATIENCE):
-            if lease(objects)["expires_at"] > first["expires_at"]:
-                break
-            time.sleep(0.005)
+        assert watched.next_replacement(), "the lease was never renewed"
         now = lease(objects)
         assert now["owner"] == first["owner"]
         assert now["expires_at"] > first["expires_at"]
@@ -188,12 +208,10 @@ class FailingReplace:
 
 def test_a_renewal_that_fails_once_is_tried_again(objects: ObstoreObjects) -> None:
     flaky = FailingReplace(objects, 1)
-    with LeaseCommitLock(flaky, renewal_s=0.01).held(0):  # type: ignore[arg-type]
+    watched = WatchedReplace(flaky)  # type: ignore[arg-type]
+    with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]
         first = lease(objects)
-        for _ in range(PATIENCE // 10):
-            if lease(objects)["expires_at"] > first["expires_at"]:
-                break
-            time.sleep(0.005)
+        assert watched.next_replacement(), "the keeper gave up"
         assert flaky.failures == 0
         assert lease(objects)["expires_at"] > first["expires_at"], "the keeper gave up"
 
