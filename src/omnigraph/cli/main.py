@@ -16,6 +16,8 @@ from omnigraph.cli.commands import (
     init,
     lint,
     mutate,
+    optimize,
+    query,
     recovery,
     schema,
     snapshot,
@@ -38,7 +40,9 @@ app = typer.Typer(
 )
 app.command("init")(init.init)
 app.command("mutate")(mutate.mutate)
+app.command("query")(query.query)
 app.command("snapshot")(snapshot.snapshot)
+app.command("optimize")(optimize.optimize)
 app.command("version")(version.show_version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)
@@ -53,6 +57,7 @@ _RENAMED = {
     ("query", "lint"): ("lint",),
     ("query", "check"): ("lint",),
     ("change",): ("mutate",),
+    ("read",): ("query",),
 }
 
 #: Flags that may stand before the command as well; with the number of words they take.

@@ -36,3 +36,26 @@ Actor = Annotated[
     str | None,
     typer.Option("--as", metavar="ACTOR", help="actor recorded on the write", show_default=False),
 ]
+ReadBranch = Annotated[
+    str | None,
+    typer.Option("--branch", metavar="NAME", help="branch; main is the default"),
+]
+SnapshotId = Annotated[
+    str | None, typer.Option("--snapshot", metavar="ID", help="read the graph right after a commit")
+]
+GraphVersion = Annotated[
+    int | None, typer.Option("--graph-version", metavar="N", help="read the branch at a version")
+]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", metavar="TIME", help="read the branch at a moment")
+]
+Params = Annotated[
+    str | None, typer.Option("--params", metavar="JSON", help="parameters as a JSON object")
+]
+ParamsFile = Annotated[
+    Path | None, typer.Option("--params-file", metavar="FILE", help="the same from a file")
+]
+OptionalSchemaFile = Annotated[
+    Path | None,
+    typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph"),
+]

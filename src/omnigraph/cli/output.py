@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from omnigraph.errors import OmniError
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 def print_text(text: str) -> None:
     """Print a result for people."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print a result line by line as it is made."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
 
 
 def print_json(document: Mapping[str, object]) -> None:

@@ -4,15 +4,23 @@ Owns: the `Graph` object, its settings, creation of a graph, the accepted schema
 rooms below. Start reading at `graph`.
 """
 
+from omnigraph.graph.answer import Result
 from omnigraph.graph.graph import BLOB_RANGE_BYTES, REPREPARATION_BUDGET, Graph
+from omnigraph.graph.indexing import BuiltIndexes, IndexReport, PendingIndex
 from omnigraph.graph.results import MutationResult, commit_json
 from omnigraph.graph.settings import GraphSettings
+from omnigraph.graph.targets import Target
 
 __all__ = [
     "BLOB_RANGE_BYTES",
     "REPREPARATION_BUDGET",
+    "BuiltIndexes",
     "Graph",
     "GraphSettings",
+    "IndexReport",
     "MutationResult",
+    "PendingIndex",
+    "Result",
+    "Target",
     "commit_json",
 ]

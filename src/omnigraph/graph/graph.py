@@ -19,10 +19,19 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.graph.branches import check_branch_name, new_branch_head
+from omnigraph.graph.indexing import (
+    BuiltIndexes,
+    IndexReport,
+    PendingIndex,
+    commit_indexes,
+    plan_indexes,
+)
 from omnigraph.graph.initialize import initialize
+from omnigraph.graph.reading import GraphReader, ReadCall
 from omnigraph.graph.results import MutationResult
 from omnigraph.graph.schemas import GraphSchema, read_schema_files
 from omnigraph.graph.settings import GraphSettings
+from omnigraph.graph.targets import Target
 from omnigraph.ids import TableKey
 from omnigraph.manifest import MAIN, Expectations, GraphCommit, Snapshot, snapshot_of
 from omnigraph.query import QueryCompiler, bind_params, ir
@@ -45,9 +54,11 @@ from omnigraph.writes import PreparedMutation, prepare_mutation, stage_mutation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from os import PathLike
     from types import TracebackType
 
+    from omnigraph.graph.answer import Result
     from omnigraph.manifest import ManifestState, TablePin
     from omnigraph.storage import Table
     from omnigraph.types import StoredValue
@@ -99,6 +110,7 @@ class Graph:
         self._settings = settings
         self._compiler = QueryCompiler()
         self._schemas: dict[str, GraphSchema] = {}
+        self._reader = GraphReader(environment, self._compiler, self._schema_of)
         self.read_only = read_only
 
     # ---- opening
@@ -150,6 +162,7 @@ class Graph:
 
     def close(self) -> None:
         """Release what the graph holds in memory."""
+        self._reader.close()
         self._schemas.clear()
 
     def __enter__(self) -> Graph:
@@ -174,6 +187,52 @@ class Graph:
     def schema(self) -> str:
         """The accepted schema text."""
         return self._schema_of(self._state().head(MAIN).schema_hash).source
+
+    def query(
+        self,
+        text: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> Result:
+        """Run one read on one snapshot: a branch head, a commit, a graph version or a moment.
+
+        It never waits for a writer, and nothing that is written meanwhile changes it.
+
+        >>> import tempfile
+        >>> root = tempfile.mkdtemp() + "/papers.omni"
+        >>> graph = Graph.init(root, "node Paper { doi: String @key }")
+        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
+        >>> graph.query("query all() { match { $p: Paper } return { $p.doi as doi } }").to_pylist()
+        [{'doi': '10.1'}]
+
+        Raises:
+            CompilerError: the query is wrong.
+            ParameterError: the parameters do not fit it.
+            QuerySelectionError: the text holds no such read.
+            NotFoundError: there is no such branch, commit, version or moment.
+        """
+        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+        self._state()
+        return self._reader.query(ReadCall(text=text, params=params, name=name, target=target))
+
+    def explain(
+        self,
+        text: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = MAIN,
+        analyze: bool = False,
+    ) -> str:
+        """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator."""
+        self._state()
+        call = ReadCall(text=text, params=params, name=name, target=Target(branch=branch))
+        return self._reader.explain(call, analyze=analyze)
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
         """The dataset versions that are visible together at the head of a branch.
@@ -298,6 +357,72 @@ class Graph:
             environment.manifest.publish_branch(
                 name, lambda state, version: new_branch_head(state, name, base, version)
             )
+
+    # ---- maintaining
+
+    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexReport:
+        """Build every index that the schema declares and the data lacks, as one commit that changes no row.
+
+        Traversal indexes of large edge types are prepared as well. Running it again without new data does nothing.
+
+        Raises:
+            BranchNotFoundError: there is no such branch.
+            ConflictError: writers kept changing the tables; nothing happened.
+        """
+        self._require_writable()
+        branch = check_branch_name(branch)
+        self._heal()
+        for attempt in range(OPTIMISTIC_TRIES + 1):
+            try:
+                if attempt < OPTIMISTIC_TRIES:
+                    report = self._try_indexes(self._environment, branch, actor)
+                else:
+                    with self._environment.window() as environment:
+                        report = self._try_indexes(environment, branch, actor)
+            except ConflictError:
+                if attempt == OPTIMISTIC_TRIES:
+                    raise
+                continue
+            self._reader.prepare_traversals(branch)
+            return report
+        raise ConflictError("the branch kept moving; try again")
+
+    def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
+        """Declared indexes that do not cover every row of a branch, with the reason."""
+        snapshot = self.snapshot(branch)
+        schema = self._schema_of(snapshot.schema_hash)
+        work, pending = plan_indexes(schema.catalog, snapshot, self._open)
+        missing = [
+            PendingIndex(
+                type_key=item.table_key,
+                property=spec.column,
+                reason=f"{spec.name} does not cover all rows: run `omnigraph optimize`",
+            )
+            for item in work
+            for spec in item.specs
+        ]
+        return [*pending, *missing]
+
+    def _try_indexes(
+        self, environment: GraphEnvironment, branch: str, actor: str | None
+    ) -> IndexReport:
+        snapshot = snapshot_of(self._state().head(branch))
+        catalog = self._schema_of(snapshot.schema_hash).catalog
+        work, pending = plan_indexes(catalog, snapshot, self._open)
+        commit = None
+        if work:
+            commit = commit_indexes(
+                environment,
+                snapshot,
+                work,
+                lambda pin: self._open_for_writing(environment, snapshot, pin),
+                actor,
+            )
+        built = [
+            BuiltIndexes(type_key=item.table_key, names=tuple(spec.name for spec in item.specs))
+            for item in work
+        ]
+        return IndexReport(branch=branch, commit=commit, built=tuple(built), pending=tuple(pending))
 
     # ---- recovery
 

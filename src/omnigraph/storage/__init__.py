@@ -2,12 +2,44 @@
 
 Owns: locations, opening and scanning datasets at exact versions, two-phase writes, forks, control objects, durability.
 Never decides what is visible: that is the manifest. Nothing here moves the HEAD of a dataset except `commit_staged` and
-`commit_compaction`. Start reading at `tables`, then `staged`.
+`commit_compaction`. Start reading at `tables`, then `reads` and
+`staged`.
 """
 
-from omnigraph.storage.filters import AllOf, AnyOf, Compare, Filter, IsNull, OneOf
+from omnigraph.storage.derived import DerivedArrays
+from omnigraph.storage.filters import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Filter,
+    HasItem,
+    HasText,
+    IsNull,
+    OneOf,
+)
+from omnigraph.storage.indexes import (
+    IndexCoverage,
+    IndexSpec,
+    PhysicalIndex,
+    list_indexes,
+    stage_indices,
+)
 from omnigraph.storage.location import GraphLocation, parse_location, table_location
+from omnigraph.storage.memory import text_pairs_match
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
+from omnigraph.storage.reads import (
+    DISTANCE,
+    ROW_ID,
+    SCORE,
+    TEXT_ANALYSIS,
+    TextIndex,
+    TextQuery,
+    nearest_rows,
+    read_rows,
+    scan_rows,
+    search_rows,
+    take_rows,
+)
 from omnigraph.storage.staged import (
     StagedWrite,
     StageKind,
@@ -25,30 +57,50 @@ from omnigraph.storage.staged import (
 from omnigraph.storage.tables import Table, TableStore, dataset_exists
 
 __all__ = [
+    "DISTANCE",
+    "ROW_ID",
+    "SCORE",
+    "TEXT_ANALYSIS",
     "AllOf",
     "AnyOf",
     "Compare",
     "ControlObjects",
+    "DerivedArrays",
     "Filter",
     "GraphLocation",
+    "HasItem",
+    "HasText",
+    "IndexCoverage",
+    "IndexSpec",
     "IsNull",
     "ObstoreObjects",
     "OneOf",
+    "PhysicalIndex",
     "StageKind",
     "StagedWrite",
     "Table",
     "TableStore",
+    "TextIndex",
+    "TextQuery",
     "commit_staged",
     "create_fork",
     "create_table",
     "dataset_exists",
+    "list_indexes",
+    "nearest_rows",
     "new_files",
     "parse_location",
+    "read_rows",
+    "scan_rows",
+    "search_rows",
     "stage_append",
     "stage_delete",
     "stage_fragments",
+    "stage_indices",
     "stage_overwrite",
     "stage_restore",
     "stage_upsert",
     "table_location",
+    "take_rows",
+    "text_pairs_match",
 ]

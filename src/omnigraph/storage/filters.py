@@ -15,7 +15,6 @@ from omnigraph.types import (
     INTEGERS,
     BaseType,
     Scalar,
-    ScalarType,
     StoredValue,
     integer_range,
     scalar_of,
@@ -70,7 +69,25 @@ class IsNull:
     column: str
 
 
-Filter = Compare | OneOf | AnyOf | AllOf | IsNull
+@dataclass(frozen=True, slots=True)
+class HasItem:
+    """A list column contains this value; a null list contains nothing. Never for floats: Lance narrows the value."""
+
+    column: str
+    item: Scalar
+    value: StoredValue
+
+
+@dataclass(frozen=True, slots=True)
+class HasText:
+    """A String column contains a text, or begins with it; `%` and `_` are ordinary characters."""
+
+    column: str
+    text: str
+    at_start: bool = False
+
+
+Filter = Compare | OneOf | AnyOf | AllOf | IsNull | HasItem | HasText
 
 NEVER = "false"
 
@@ -86,6 +103,13 @@ def to_sql(filter_: Filter) -> str:
             return f"{quote_name(column)} IN ({', '.join(map(quote_text, values))})"
         case IsNull(column):
             return f"{quote_name(column)} IS NULL"
+        case HasItem(column, item, value):
+            return (
+                NEVER if value is None else f"array_has({quote_name(column)}, {_item(item, value)})"
+            )
+        case HasText(column, text, at_start):
+            function = "starts_with" if at_start else "contains"
+            return f"{function}({quote_name(column)}, {quote_text(text)})"
         case AnyOf(filters):
             return f"({' OR '.join(map(to_sql, filters))})" if filters else NEVER
         case AllOf(filters):
@@ -100,6 +124,18 @@ def quote_name(name: str) -> str:
 def quote_text(text: str) -> str:
     """A string literal."""
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
+
+
+def _item(item: Scalar, value: StoredValue) -> str:
+    if isinstance(value, str):
+        return quote_text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"arrow_cast('{value!r}', 'Int64')" if item in INTEGERS else _moment(item, value)
+
+
+def _moment(scalar: Scalar, value: object) -> str:
+    return f"arrow_cast({value!r}, '{'Date32' if scalar is Scalar.DATE else 'Date64'}')"
 
 
 def _compare(compare: Compare) -> str:
@@ -118,10 +154,8 @@ def _compare(compare: Compare) -> str:
             return f"{column} {op} {'true' if flag else 'false'}"
         case str(text):
             return f"{column} {op} {quote_text(text)}"
-        case int(number) if compare.base == ScalarType(Scalar.DATE):
-            return f"{column} {op} arrow_cast({number}, 'Date32')"
         case int(number):
-            return f"{column} {op} arrow_cast({number}, 'Date64')"
+            return f"{column} {op} {_moment(scalar, number)}"
     raise ValueError(f"{value!r} cannot be compared with {compare.base}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -38,3 +38,16 @@ def scan_with_pending(
     shadowed = pa.compute.is_in(committed[key], pending[key].combine_chunks())
     visible = committed.filter(pa.compute.invert(shadowed)).cast(pending.schema)
     return pa.concat_tables([select_rows(pending, filter_), visible])
+
+
+def text_pairs_match(
+    texts: pa.Array[Any], parts: pa.Array[Any], *, at_start: bool
+) -> pa.Array[Any]:
+    """Per pair, whether the text contains the part or begins with it; null when either is null."""
+    function = "starts_with" if at_start else "contains"
+    with translated("comparing texts"):
+        pairs = pa.table({"text": texts, "part": parts})
+        dataset = lance.write_dataset(pairs, f"memory://{new_ulid()}")
+        return dataset.to_table(columns={"holds": f"{function}(text, part)"})[
+            "holds"
+        ].combine_chunks()

@@ -178,6 +178,10 @@ def new_files(staged: StagedWrite) -> list[str]:
         for fragment in getattr(operation, attribute, None) or ()
         for file in fragment.files
     ]
+    for index in getattr(operation, "new_indices", None) or ():
+        written = Path(table._dataset.uri) / "_indices" / str(index.uuid)
+        if written.is_dir():
+            names += [f"{folder}/_indices/{index.uuid}/{file.name}" for file in written.iterdir()]
     known = {
         fragment.metadata.deletion_file.path(fragment.fragment_id)
         for fragment in table._dataset.get_fragments()
@@ -271,6 +275,8 @@ def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | Non
 
 
 def _files_of(operation: object) -> Iterable[str]:
+    for index in getattr(operation, "new_indices", None) or ():
+        yield f"_indices/{index.uuid}"
     for attribute in ("fragments", "new_fragments", "updated_fragments"):
         for fragment in getattr(operation, attribute, None) or ():
             for file in fragment.files:

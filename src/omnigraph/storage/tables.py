@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import cache
+from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,27 @@ class Table:
         self.path = path
         #: The Lance branch; None is the main line.
         self.branch = branch
+        self._fingerprint: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the rows: equal exactly when the same files, deletions and columns are read.
+
+        Branches that share data share it, an index built later keeps it, and no name or version number that is used
+        again can repeat it. Looks at metadata in memory only.
+        """
+        if self._fingerprint is None:
+            digest = sha256()
+            for field in self._dataset.lance_schema.fields():
+                digest.update(f"{field.id()}={field.name()}\n".encode())
+            for fragment in self._dataset.get_fragments():
+                metadata = fragment.metadata
+                names = [file.path for file in metadata.files]
+                if metadata.deletion_file is not None:
+                    names.append(metadata.deletion_file.path(metadata.id))
+                digest.update(f"{metadata.id}:{','.join(names)}\n".encode())
+            self._fingerprint = digest.hexdigest()[:32]
+        return self._fingerprint
 
     @property
     def version(self) -> int:
@@ -114,6 +136,11 @@ class Table:
         with translated(f"reading the history of {self.path}"):
             transaction = self._dataset.read_transaction(self.version)
             return None if transaction is None else str(transaction.uuid)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are; known from metadata."""
+        return self.count_rows()
 
     def fragment_count(self) -> int:
         """How many fragments the rows are spread over."""

@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, QueryFile, QueryName, QueryText, SchemaFile
+from omnigraph.cli.options import (
+    AsJson,
+    OptionalSchemaFile,
+    Params,
+    ParamsFile,
+    QueryFile,
+    QueryName,
+    QueryText,
+    ReadBranch,
+    Store,
+)
 from omnigraph.cli.output import print_json, print_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.syntax import SourceText
+from omnigraph.cli.scope import open_graph
+from omnigraph.cli.sources import query_source, read_params
 
 
 def explain(
-    schema: SchemaFile,
     name: QueryName = None,
+    store: Store = None,
+    schema: OptionalSchemaFile = None,
     query: QueryFile = None,
     query_string: QueryText = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: ReadBranch = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="run the query, show rows and time per operator")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Print what a query means, as stable text: one operator per line."""
+    """Print what a query means, one operator per line; with a graph also how it would run there."""
     from omnigraph.query import compile_query, explain_ir
-    from omnigraph.schema import compile_schema_file
+    from omnigraph.schema import compile_schema, compile_schema_file
 
+    if (schema is None) == (store is None):
+        raise typer.BadParameter("give exactly one of --schema FILE and --store URI")
     source = query_source(query, query_string)
-    catalog = compile_schema_file(schema).catalog
-    compiled = compile_query(source, catalog, name)
-    plan = explain_ir(compiled.ir)
+    values = read_params(params, params_file)
+    if schema is not None:
+        if analyze or values or branch is not None:
+            raise typer.BadParameter("--analyze, --params and --branch need a graph: give --store")
+        catalog = compile_schema_file(schema).catalog
+        compiled = compile_query(source, catalog, name)
+        plan = explain_ir(compiled.ir)
+    else:
+        with open_graph(None, store, read_only=True) as graph:
+            plan = graph.explain(
+                source.text, values, name=name, branch=branch or "main", analyze=analyze
+            )
+            catalog = compile_schema(graph.schema).catalog
+        compiled = compile_query(source, catalog, name)
     if not json:
         print_text(plan)
         return
@@ -41,17 +68,3 @@ def explain(
             "operation": compiled.operation.to_json(),
         }
     )
-
-
-def query_source(path: Path | None, text: str | None) -> SourceText:
-    """The one source that the flags name."""
-    from omnigraph.query import read_queries
-    from omnigraph.syntax import SourceText
-
-    if (path is None) == (text is None):
-        raise typer.BadParameter("give exactly one of --query FILE and -e GQ")
-    if path is not None:
-        return read_queries(path)
-    if text is None or not text.strip():
-        raise typer.BadParameter("the query text is empty")
-    return SourceText(text, "<query>")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.commands.explain import query_source
-from omnigraph.cli.options import Actor, AsJson, Branch, QueryFile, QueryName, QueryText, Store
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Branch,
+    Params,
+    ParamsFile,
+    QueryFile,
+    QueryName,
+    QueryText,
+    Store,
+)
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.scope import open_graph
-from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.cli.sources import query_source, read_params
 
 if TYPE_CHECKING:
     from omnigraph.graph import MutationResult
@@ -22,12 +30,8 @@ def mutate(
     store: Store = None,
     query: QueryFile = None,
     query_string: QueryText = None,
-    params: Annotated[
-        str | None, typer.Option("--params", metavar="JSON", help="parameters as a JSON object")
-    ] = None,
-    params_file: Annotated[
-        Path | None, typer.Option("--params-file", metavar="FILE", help="the same from a file")
-    ] = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
     branch: Branch = "main",
     if_commit: Annotated[
         str | None,
@@ -47,33 +51,6 @@ def mutate(
         print_json(result.to_json())
     else:
         print_text(result_line(result))
-
-
-def read_params(text: str | None, path: Path | None) -> dict[str, object]:
-    """The parameters that the flags name.
-
-    Raises:
-        BadRequestError: they are not a JSON object.
-        InputFileError: the file cannot be read.
-    """
-    import json
-
-    if text is not None and path is not None:
-        raise typer.BadParameter("give one of --params and --params-file")
-    if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputFileError(str(path), str(error)) from error
-    if text is None:
-        return {}
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"the parameters are not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise BadRequestError('the parameters are not a JSON object such as {"name": "value"}')
-    return values
 
 
 def result_line(result: MutationResult) -> str:

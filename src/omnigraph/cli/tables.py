@@ -1,0 +1,111 @@
+"""Rows of a read as text: fitted tables, blocks of pairs, CSV and JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from omnigraph.graph.rendering import text_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from omnigraph.graph import Result
+
+#: Longest cell of a table; longer ones end with an ellipsis.
+MAX_COLUMN_WIDTH = 80
+_BREAKS = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class RowFormat(StrEnum):
+    """How the rows of a read are printed."""
+
+    TABLE = "table"
+    KV = "kv"
+    CSV = "csv"
+    JSONL = "jsonl"
+    JSON = "json"
+
+
+def render_rows(result: Result, format_: RowFormat) -> Iterator[str]:
+    """The lines of a result in a format."""
+    match format_:
+        case RowFormat.TABLE:
+            yield header_line(result)
+            yield from _table(result.columns, [_cells(row) for row in result.json_rows()])
+        case RowFormat.KV:
+            yield header_line(result)
+            yield from _pairs(result)
+        case RowFormat.CSV:
+            yield _csv_line(result.columns)
+            for row in result.json_rows():
+                yield _csv_line([text_value(value) for value in row.values()])
+        case RowFormat.JSONL:
+            yield from _json_lines(result)
+        case RowFormat.JSON:
+            yield json.dumps(result.to_json(), indent=2, ensure_ascii=False)
+
+
+def header_line(result: Result) -> str:
+    """`N rows from branch B via Q`."""
+    count = result.row_count
+    target = result.target
+    place = f"branch {target.branch}" if target.snapshot is None else f"snapshot {target.snapshot}"
+    return f"{count} row{'' if count == 1 else 's'} from {place} via {result.query_name}"
+
+
+def _cells(row: dict[str, object]) -> list[str]:
+    return [_fit(text_value(value)) for value in row.values()]
+
+
+def _fit(text: str) -> str:
+    for raw, shown in _BREAKS.items():
+        text = text.replace(raw, shown)
+    return text if len(text) <= MAX_COLUMN_WIDTH else f"{text[: MAX_COLUMN_WIDTH - 1]}…"
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    from rich.cells import cell_len
+
+    if not rows:
+        return
+    columns = list(zip(*[names, *rows], strict=True))
+    widths = [max(cell_len(cell) for cell in column) for column in columns]
+
+    def line(cells: Iterable[str]) -> str:
+        padded = (
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    yield line(names)
+    yield line("-" * width for width in widths)
+    yield from (line(row) for row in rows)
+
+
+def _pairs(result: Result) -> Iterator[str]:
+    for number, row in enumerate(result.json_rows(), start=1):
+        yield f"row {number}"
+        for name, value in row.items():
+            yield f"  {name}: {text_value(value)}"
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="").writerow(cells)
+    return buffer.getvalue()
+
+
+def _json_lines(result: Result) -> Iterator[str]:
+    metadata = {
+        "kind": "metadata",
+        "query_name": result.query_name,
+        "target": result.target.to_json(),
+        "row_count": result.row_count,
+    }
+    yield json.dumps(metadata, ensure_ascii=False)
+    for row in result.json_rows():
+        yield json.dumps(row, ensure_ascii=False)

@@ -1,0 +1,139 @@
+"""Where traversal indexes come from: memory, a file mapped from disk, or one scan of the edges."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.engine.local.adjacency import Adjacency, Side
+from omnigraph.engine.local.arrays import ArrowColumn, IntArray, Numbers, pc
+from omnigraph.engine.local.entities import row_id_array
+from omnigraph.ids import edge_table_key, node_table_key
+from omnigraph.query.ir import Direction
+from omnigraph.storage import scan_rows
+
+if TYPE_CHECKING:
+    from omnigraph.engine.local.context import Context
+    from omnigraph.engine.local.entities import Entities
+    from omnigraph.schema import EdgeDef
+
+#: Fewer edges are scanned faster than their index is found on disk.
+PERSIST_MIN_EDGES = 50_000
+_SIDE_ARRAYS = ("offsets", "targets", "edges", "distinct_offsets", "distinct_targets")
+_SCAN_ROWS = 1 << 17
+
+
+def adjacency_key(context: Context, edge: EdgeDef) -> tuple[str, str, str]:
+    """What an adjacency follows from: the rows of the edges and of both ends."""
+    tables = (
+        edge_table_key(edge.name),
+        node_table_key(edge.source),
+        node_table_key(edge.target),
+    )
+    first, second, third = (context.type_entities(key).fingerprint for key in tables)
+    return first, second, third
+
+
+def is_adjacency_ready(context: Context, edge: EdgeDef) -> bool:
+    """Whether the index of an edge type need not be built."""
+    key = adjacency_key(context, edge)
+    if context.caches.adjacencies.get(key) is not None:
+        return True
+    return context.caches.derived.has(_group(context, edge), _name(key))
+
+
+def find_adjacency(context: Context, edge: EdgeDef, *, keep_all: bool = False) -> Adjacency:
+    """The index of an edge type at the snapshot; a new large one is kept on disk.
+
+    `keep_all` makes and keeps both directions, as a maintenance run does.
+    """
+    caches, key = context.caches, adjacency_key(context, edge)
+    known = caches.adjacencies.get(key)
+    if known is None:
+        known = _load(context, edge, key)
+    if known is None:
+        known = _build(context, edge)
+        if known.edge_count >= PERSIST_MIN_EDGES and not keep_all:
+            known.side(Direction.IN)
+            _save(context, edge, key, known)
+    if keep_all:
+        known.side(Direction.IN)
+        if known.edge_count >= PERSIST_MIN_EDGES:
+            _save(context, edge, key, known)
+    caches.adjacencies.put(key, known)
+    return known
+
+
+def _build(context: Context, edge: EdgeDef) -> Adjacency:
+    edges = context.type_entities(edge_table_key(edge.name))
+    sources = context.type_entities(node_table_key(edge.source))
+    targets = context.type_entities(node_table_key(edge.target))
+    parts: list[tuple[IntArray, IntArray, IntArray]] = []
+    source_ids = sources.whole_column("id")
+    target_ids = source_ids if edge.source == edge.target else targets.whole_column("id")
+    for batch in scan_rows(edges.table, ("src", "dst"), batch_rows=_SCAN_ROWS):
+        source = _numbers(batch.column(0), source_ids)
+        target = _numbers(batch.column(1), target_ids)
+        parts.append((source, target, row_id_array(batch)))
+    empty = np.zeros(0, np.int64)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [empty] * 3
+    return Adjacency.build(
+        columns[0], columns[1], columns[2], sources=len(source_ids), targets=len(target_ids)
+    )
+
+
+def _numbers(ids: ArrowColumn, known: ArrowColumn) -> IntArray:
+    """The numbers of nodes by id. Every end of a stored edge exists."""
+    return np.asarray(pc.index_in(ids, known).to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+# ---- on disk
+
+
+def _group(context: Context, edge: EdgeDef) -> str:
+    entities = context.type_entities(edge_table_key(edge.name))
+    folder = entities.table.path.replace("/", "-")
+    branch = entities.table.branch
+    return folder if branch is None else f"{folder}-{sha256(branch.encode()).hexdigest()[:12]}"
+
+
+def _name(key: tuple[str, str, str]) -> str:
+    return sha256("/".join(key).encode()).hexdigest()[:24]
+
+
+def _save(context: Context, edge: EdgeDef, key: tuple[str, str, str], found: Adjacency) -> None:
+    group, name = _group(context, edge), _name(key)
+    if context.caches.derived.has(group, name):
+        return
+    arrays: dict[str, Numbers] = {"counts": np.array([found.sources, found.targets])}
+    for direction in (Direction.OUT, Direction.IN):
+        side = found.side(direction)
+        wanted = _SIDE_ARRAYS if side.distinct_targets is not side.targets else _SIDE_ARRAYS[:3]
+        arrays |= {f"{direction}-{part}": getattr(side, part) for part in wanted}
+    context.caches.derived.save(group, name, arrays)
+
+
+def _load(context: Context, edge: EdgeDef, key: tuple[str, str, str]) -> Adjacency | None:
+    arrays = context.caches.derived.load(_group(context, edge), _name(key))
+    if arrays is None or "counts" not in arrays:
+        return None
+    sides: dict[Direction, Side] = {}
+    for direction in (Direction.OUT, Direction.IN):
+        parts = {part: arrays.get(f"{direction}-{part}") for part in _SIDE_ARRAYS}
+        offsets, targets, edges = parts["offsets"], parts["targets"], parts["edges"]
+        if offsets is None or targets is None or edges is None:
+            return None
+        distinct_offsets, distinct_targets = parts["distinct_offsets"], parts["distinct_targets"]
+        if distinct_offsets is None or distinct_targets is None:
+            distinct_offsets, distinct_targets = offsets, targets
+        sides[direction] = Side(offsets, targets, edges, distinct_offsets, distinct_targets)
+    source_count, target_count = (int(number) for number in arrays["counts"])
+    return Adjacency(source_count, target_count, sides)
+
+
+def number_nodes(entities: Entities, ids: ArrowColumn) -> IntArray:
+    """The row ids of nodes by id, through the whole id column."""
+    numbers = _numbers(ids, entities.whole_column("id"))
+    return entities.numbering().row_ids(numbers)

@@ -1,0 +1,20 @@
+"""Names for the arrays that travel between operators."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+#: Any numpy array of numbers.
+Numbers: TypeAlias = npt.NDArray[Any]
+
+#: An Arrow array of any type. The published stubs type each kernel per element type, which columns do not know.
+ArrowColumn: TypeAlias = Any
+#: Arrow's kernels, for the same reason.
+pc: Any = pyarrow.compute

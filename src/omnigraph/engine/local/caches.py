@@ -1,0 +1,66 @@
+"""What the engine keeps between queries: everything in it follows from immutable data, so nothing ever expires."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+Kept = TypeVar("Kept")
+
+
+class LruCache(Generic[Kept]):
+    """Recently used values up to a total size. Thread-safe; two threads may build the same value at once."""
+
+    def __init__(self, capacity: int, size_of: Callable[[Kept], int] = lambda _: 1) -> None:
+        self._capacity = capacity
+        self._size_of = size_of
+        self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
+        self._used = 0
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> Kept | None:
+        """The value, if it is kept."""
+        with self._lock:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Hashable, value: Kept) -> None:
+        """Keep a value; the least recently used ones make room. A value larger than everything is not kept."""
+        size = self._size_of(value)
+        with self._lock:
+            known = self._values.pop(key, None)
+            if known is not None:
+                self._used -= known[1]
+            if size > self._capacity:
+                return
+            self._values[key] = (value, size)
+            self._used += size
+            while self._used > self._capacity:
+                _, (_, freed) = self._values.popitem(last=False)
+                self._used -= freed
+
+    def get_or_build(self, key: Hashable, build: Callable[[], Kept]) -> Kept:
+        """The kept value, else a new one."""
+        found = self.get(key)
+        if found is None:
+            found = build()
+            self.put(key, found)
+        return found
+
+    @property
+    def used(self) -> int:
+        """The total size of what is kept."""
+        return self._used
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._values.clear()
+            self._used = 0

@@ -1,0 +1,103 @@
+"""What every operator of one running query shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from omnigraph.engine.local.caches import LruCache
+from omnigraph.engine.local.entities import Entities, Numbering
+from omnigraph.storage import DerivedArrays, list_indexes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.engine.local.adjacency import Adjacency
+    from omnigraph.engine.local.arrays import ArrowColumn
+    from omnigraph.engine.local.tokens import Tokens
+    from omnigraph.engine.settings import EngineSettings
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest import Snapshot
+    from omnigraph.query import ir
+    from omnigraph.schema import Catalog
+    from omnigraph.storage import IndexCoverage, Table, TableStore, TextIndex
+    from omnigraph.types import StoredValue
+
+_KEPT_TEXTS = 8
+_KEPT_NUMBERINGS = 64
+
+
+class QueryEmbedder(Protocol):
+    """Turns the text of a `nearest` into a vector."""
+
+    def __call__(self, field: ir.PropertyRef, node_type: str, text: str) -> tuple[float, ...]:
+        """The vector of a text in the space of a property."""
+        ...
+
+
+class EngineCaches:
+    """What the engine of one open graph keeps between queries. Thread-safe."""
+
+    def __init__(self, settings: EngineSettings, derived: DerivedArrays) -> None:
+        self.settings = settings
+        self.derived = derived
+        self.numberings: LruCache[Numbering] = LruCache(_KEPT_NUMBERINGS)
+        self.columns: LruCache[ArrowColumn] = LruCache(
+            settings.column_cache_bytes, lambda array: int(array.nbytes)
+        )
+        self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
+        self.text_indexes: LruCache[TextIndex] = LruCache(_KEPT_TEXTS)
+        self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
+        #: Work that was done without a traversal index, per state of an edge table.
+        self.traversal_debt: LruCache[float] = LruCache(_KEPT_NUMBERINGS)
+        self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
+
+    def entities(self, table: Table) -> Entities:
+        """The rows of a table."""
+        return Entities(table, self.numberings, self.columns, self.settings.column_cache_bytes)
+
+    def indexes(self, table: Table) -> Mapping[str, IndexCoverage]:
+        """The stored indexes of a table, by name."""
+        key = (table.path, table.branch, table.version, table.fingerprint)
+        return self._indexes.get_or_build(key, lambda: list_indexes(table))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.numberings.clear()
+        self.columns.clear()
+        self.adjacencies.clear()
+        self.text_indexes.clear()
+        self.tokens.clear()
+        self._indexes.clear()
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One running query: its snapshot, its parameters and the way to its rows."""
+
+    catalog: Catalog
+    snapshot: Snapshot
+    store: TableStore
+    caches: EngineCaches
+    values: Mapping[str, StoredValue]
+    tables: Mapping[str, TableKey]
+    embed: QueryEmbedder
+    _entities: dict[TableKey, Entities] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> EngineSettings:
+        """The settings of the engine."""
+        return self.caches.settings
+
+    def type_entities(self, key: TableKey) -> Entities:
+        """The rows of a type at the snapshot."""
+        known = self._entities.get(key)
+        if known is None:
+            pin = self.snapshot.pins[key]
+            table = self.store.open(pin.location, pin.branch, pin.version)
+            known = self._entities[key] = self.caches.entities(table)
+        return known
+
+    def entities(self, variable: str) -> Entities:
+        """The rows that a variable ranges over."""
+        return self.type_entities(self.tables[variable])

@@ -1,0 +1,171 @@
+"""The rows of one type at one snapshot, read by row id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.storage import ROW_ID, list_indexes, read_rows, take_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from omnigraph.engine.local.arrays import ArrowColumn, IntArray
+    from omnigraph.engine.local.caches import LruCache
+    from omnigraph.storage import IndexCoverage, Table
+
+#: A column is read whole, and kept, when at least one row in so many is asked for: a scan of a column costs as much
+#: as some hundred point reads per hundred thousand rows.
+WHOLE_COLUMN_RATIO = 400
+#: Estimated bytes of a value whose type has no fixed width.
+_LOOSE_WIDTH = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """Row ids of a table as dense numbers: a row's number is its place among the sorted row ids."""
+
+    count: int
+    #: The sorted row ids; None when they are 0, 1, 2, …
+    sorted_ids: IntArray | None
+
+    def numbers(self, row_ids: IntArray) -> IntArray:
+        """The numbers of rows that exist."""
+        if self.sorted_ids is None:
+            return row_ids
+        return np.searchsorted(self.sorted_ids, row_ids)
+
+    def row_ids(self, numbers: IntArray) -> IntArray:
+        """The row ids of numbers."""
+        return numbers if self.sorted_ids is None else self.sorted_ids[numbers]
+
+    def all_row_ids(self) -> IntArray:
+        """Every row id, ascending."""
+        return np.arange(self.count, dtype=np.int64) if self.sorted_ids is None else self.sorted_ids
+
+
+class Entities:
+    """One type at one snapshot. Cheap to make; what it reads is kept in the caches by content."""
+
+    def __init__(
+        self,
+        table: Table,
+        numberings: LruCache[Numbering],
+        columns: LruCache[ArrowColumn],
+        column_budget: int,
+    ) -> None:
+        self.table = table
+        self.row_count = table.row_count
+        self._numberings = numberings
+        self._columns = columns
+        self._column_budget = column_budget
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the rows."""
+        return self.table.fingerprint
+
+    def indexes(self) -> Mapping[str, IndexCoverage]:
+        """The stored indexes by name."""
+        return list_indexes(self.table)
+
+    def numbering(self) -> Numbering:
+        """The dense numbers of the rows; one scan of the row ids unless it is known."""
+        known = self._numberings.get(self.fingerprint)
+        if known is None:
+            known, _ = self._number(read_rows(self.table))
+        return known
+
+    def column(self, row_ids: IntArray, name: str) -> ArrowColumn:
+        """One column of rows, in their order."""
+        return self.columns(row_ids, (name,))[name]
+
+    def columns(self, row_ids: IntArray, names: Iterable[str]) -> dict[str, ArrowColumn]:
+        """Columns of rows, in their order; a row may repeat."""
+        wanted = list(dict.fromkeys(names))
+        if len(row_ids) * WHOLE_COLUMN_RATIO < self.row_count:
+            cold = [name for name in wanted if self._kept(name) is None]
+        else:
+            cold = [name for name in wanted if not self._is_keepable(name)]
+        found = self._whole_columns(row_ids, [name for name in wanted if name not in cold])
+        if cold:
+            found |= self._take(row_ids, cold)
+        return found
+
+    def whole_column(self, name: str) -> ArrowColumn:
+        """A column of all rows, in the order of their numbers."""
+        known = self._kept(name)
+        return known if known is not None else self._read_whole([name])[name]
+
+    # ---- inside
+
+    def _kept(self, name: str) -> ArrowColumn | None:
+        return self._columns.get((self.fingerprint, name))
+
+    def _is_keepable(self, name: str) -> bool:
+        type_ = self.table.schema.field(name).type
+        width: int = _LOOSE_WIDTH
+        if pa.types.is_fixed_size_list(type_):
+            width = 4 * type_.list_size
+        elif pa.types.is_primitive(type_):
+            width = max(1, type_.bit_width // 8)
+        return width * self.row_count * 4 <= self._column_budget
+
+    def _whole_columns(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, ArrowColumn]:
+        if not names:
+            return {}
+        missing = [name for name in names if self._kept(name) is None]
+        found = self._read_whole(missing) if missing else {}
+        for name in names:
+            if name not in found:
+                kept = self._kept(name)
+                found[name] = kept if kept is not None else self._read_whole([name])[name]
+        numbers = pa.array(self.numbering().numbers(row_ids))
+        return {name: column.take(numbers) for name, column in found.items()}
+
+    def _read_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
+        rows = read_rows(self.table, names)
+        _, order = self._number(rows)
+        found: dict[str, ArrowColumn] = {}
+        for name in names:
+            column = _one_array(rows[name])
+            if order is not None:
+                column = column.take(pa.array(order))
+            self._columns.put((self.fingerprint, name), column)
+            found[name] = column
+        return found
+
+    def _number(self, rows: pa.Table) -> tuple[Numbering, IntArray | None]:
+        """The numbering of a whole scan, and the order that sorts the scan by row id if it is not sorted."""
+        row_ids = row_id_array(rows)
+        order: IntArray | None = None
+        if len(row_ids) > 1 and not (row_ids[1:] > row_ids[:-1]).all():
+            order = np.argsort(row_ids)
+            row_ids = row_ids[order]
+        is_dense = len(row_ids) == 0 or int(row_ids[-1]) == len(row_ids) - 1
+        numbering = Numbering(len(row_ids), None if is_dense else row_ids)
+        self._numberings.put(self.fingerprint, numbering)
+        return numbering, order
+
+    def _take(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, ArrowColumn]:
+        if not len(row_ids):
+            schema = self.table.schema
+            return {name: pa.array([], schema.field(name).type) for name in names}
+        distinct, places = np.unique(row_ids, return_inverse=True)
+        rows = take_rows(self.table, distinct.tolist(), names)
+        index = pa.array(places)
+        return {name: _one_array(rows[name]).take(index) for name in names}
+
+
+def row_id_array(rows: pa.Table | pa.RecordBatch) -> IntArray:
+    """The row ids of a read as signed numbers."""
+    column = rows.column(rows.schema.get_field_index(ROW_ID))
+    return np.asarray(column.to_numpy()).astype(np.int64, copy=False)
+
+
+def _one_array(column: pa.ChunkedArray[Any]) -> ArrowColumn:
+    combined: Any = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

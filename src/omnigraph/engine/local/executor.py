@@ -1,0 +1,140 @@
+"""A read from its representation to a stream of result batches."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.engine.local.aggregate import Grouping
+from omnigraph.engine.local.pipeline import START, Measured, ScanHints, run_pipeline
+from omnigraph.engine.local.project import entity_columns, project, result_schema
+from omnigraph.engine.local.rank import ranked_rows
+from omnigraph.engine.local.sorting import first_rows, sort_groups
+from omnigraph.engine.local.variables import needed_variables, result_operands
+from omnigraph.query import ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from omnigraph.engine.local.context import Context
+    from omnigraph.engine.local.pipeline import Profile
+    from omnigraph.engine.local.rows import Rows
+
+#: Rows of one result batch.
+RESULT_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStream:
+    """The columns of a result, and its rows as they are made."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) -> ResultStream:
+    """Run a read; nothing happens before the first batch is asked for."""
+    schema = result_schema(query.projections)
+    if query.limit == 0:
+        return ResultStream(schema, iter(()))
+    if query.grouped:
+        return ResultStream(schema, _grouped(context, query, schema, profile))
+    return ResultStream(schema, _plain(context, query, schema, profile))
+
+
+def _plain(
+    context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
+) -> Iterator[pa.RecordBatch]:
+    left = query.limit
+    for rows in _timed("Project", _bags(context, query, profile), profile):
+        for batch in rows.batches(left, RESULT_ROWS):
+            yield project(context, batch, query.projections, schema)
+            if left is not None:
+                left -= batch.count
+        if left == 0:
+            return
+
+
+def _bags(context: Context, query: ir.ReadIR, profile: Profile | None) -> Iterator[Rows]:
+    """The rows of the result, in order where there is one."""
+    if query.rank is not None:
+        yield ranked_rows(context, query, profile)
+        return
+    stream = run_pipeline(
+        context,
+        query.pipeline,
+        [START],
+        needed_variables(query),
+        hints=scan_hints(context, query),
+        profile=profile,
+    )
+    if query.order:
+        yield first_rows(context, stream, query)
+    else:
+        yield from stream
+
+
+def _grouped(
+    context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
+) -> Iterator[pa.RecordBatch]:
+    stream = run_pipeline(
+        context,
+        query.pipeline,
+        [START],
+        needed_variables(query),
+        hints=scan_hints(context, query),
+        profile=profile,
+    )
+    grouping = Grouping(context, query.projections)
+    for rows in stream:
+        grouping.add(rows)
+    groups = sort_groups(grouping.finish(schema), query)
+    if query.limit is not None:
+        groups = groups.slice(0, query.limit)
+    yield from groups.to_batches(max_chunksize=RESULT_ROWS)
+
+
+def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
+    """What the first scan reads beside the nodes.
+
+    Values are read with the nodes when nearly all nodes that are found will be shown: there is no other operator, and
+    no order that leaves most of them out; or the nodes are found by their key.
+    """
+    scan = query.pipeline[0]
+    assert isinstance(scan, ir.NodeScan), "a pipeline begins with a scan"
+    is_alone = len(query.pipeline) == 1
+    is_cut = bool(query.order) and query.limit is not None
+    if not (is_alone and not is_cut) and not _finds_by_key(context, scan):
+        return ScanHints()
+    wanted = dict.fromkeys(entity_columns(result_operands(query)))
+    columns = tuple(name for variable, name in wanted if variable == scan.variable)
+    limit = query.limit if is_alone and not query.order and not query.grouped else None
+    return ScanHints(columns=columns, limit=limit)
+
+
+def _finds_by_key(context: Context, scan: ir.NodeScan) -> bool:
+    key = context.catalog.nodes[scan.node_type].key
+    equal = {
+        item.left.property
+        for item in scan.filters
+        if isinstance(item, ir.Comparison)
+        and item.op is ir.CompareOp.EQ
+        and isinstance(item.left, ir.PropertyRef)
+        and isinstance(item.right, ir.ParamRef | ir.Constant)
+    }
+    return key is not None and equal.issuperset(key.members)
+
+
+def _timed(stage: str, bags: Iterator[Rows], profile: Profile | None) -> Iterator[Rows]:
+    if profile is None:
+        yield from bags
+        return
+    measured = profile.stages.setdefault(stage, Measured())
+    for rows in bags:
+        begin = time.perf_counter()
+        yield rows
+        measured.seconds += time.perf_counter() - begin
+        measured.rows += rows.total

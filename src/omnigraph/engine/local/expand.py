@@ -1,0 +1,237 @@
+"""Expand: from rows to their neighbours, over whichever path is cheapest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.engine.local.adjacencies import adjacency_key, find_adjacency, is_adjacency_ready
+from omnigraph.engine.local.conditions import Restriction
+from omnigraph.engine.local.neighbours import (
+    AdjacentNeighbours,
+    IndexedNeighbours,
+    Neighbours,
+    Reach,
+    ScannedNeighbours,
+    neighbours_of,
+)
+from omnigraph.engine.local.reachability import reach_within
+from omnigraph.engine.local.rows import BATCH_ROWS, Rows
+from omnigraph.engine.paths import TraversalFacts, TraversalPath, choose_path, followed_edges
+from omnigraph.ids import edge_table_key, node_table_key
+from omnigraph.query.ir import Direction
+from omnigraph.search.indexes import scalar_index_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.engine.local.arrays import IntArray
+    from omnigraph.engine.local.context import Context
+    from omnigraph.query.ir import Expand
+    from omnigraph.schema import EdgeDef
+
+#: Sums of counts are exact in 64-bit floats below this.
+_EXACT_FLOAT = 2**53
+#: Fewer pairs than this are not worth being counted per target.
+_COLLAPSE_MIN_PAIRS = 4096
+
+
+class ExpandOperator:
+    """Binds the target, and the edge if it has a name, for each neighbour of the source."""
+
+    def __init__(self, context: Context, op: Expand, live: frozenset[str]) -> None:
+        self._context = context
+        self._op = op
+        self._live = live
+        self._edge = context.catalog.edges[op.edge_type]
+        self._restriction = Restriction(context, op.target, op.filters)
+        self._edge_restriction = (
+            None
+            if op.edge_variable is None
+            else Restriction(context, op.edge_variable, op.edge_filters)
+        )
+        #: The path that was taken last, for people who ask.
+        self.path: TraversalPath | None = None
+
+    def run(self, batches: Iterator[Rows]) -> Iterator[Rows]:
+        """Expand every batch."""
+        for rows in batches:
+            for part in self._expand(rows):
+                if part.count:
+                    yield part
+
+    def _expand(self, rows: Rows) -> Iterator[Rows]:
+        op = self._op
+        crosses_types = self._edge.source != self._edge.target
+        if not rows.count or (crosses_types and op.low > 1):
+            return
+        hops = 1 if crosses_types else op.high
+        neighbours = self._neighbours(rows.count, hops)
+        row_ids = rows.variables[op.source]
+        rows = rows.only(self._live)
+        if op.edge_variable is not None:
+            places, reach = neighbours.edges(neighbours.numbers(row_ids))
+            yield from self._emit(rows, places, reach, neighbours)
+        elif hops == 1:
+            places, reach = neighbours.once(neighbours.numbers(row_ids))
+            yield from self._emit(rows, places, reach, neighbours)
+        else:
+            yield from self._reach(rows, row_ids, neighbours)
+
+    def _reach(self, rows: Rows, row_ids: IntArray, neighbours: Neighbours) -> Iterator[Rows]:
+        op = self._op
+        is_dense = self.path is TraversalPath.ADJACENCY
+        sources, source_of = np.unique(row_ids, return_inverse=True)
+        for start, reach in reach_within(neighbours, sources, op.low, op.high, is_dense=is_dense):
+            count = len(reach.offsets) - 1
+            if count == len(sources):
+                part, places = rows, source_of
+            else:
+                inside = np.flatnonzero((source_of >= start) & (source_of < start + count))
+                part, places = rows.take(inside), source_of[inside] - start
+            yield from self._emit(part, places, reach, neighbours)
+
+    # ---- rows from neighbours
+
+    def _emit(
+        self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours
+    ) -> Iterator[Rows]:
+        op = self._op
+        counts = reach.offsets[places + 1] - reach.offsets[places]
+        keeps_edge = op.edge_variable is not None and op.edge_variable in self._live
+        keeps_target = op.target in self._live
+        if not keeps_edge and not keeps_target and self._keeps_all():
+            yield rows.multiplied(counts)
+            return
+        if keeps_target and not keeps_edge and self._can_collapse(rows, int(counts.sum())):
+            yield self._collapse(rows, places, counts, reach, neighbours)
+            return
+        for start, stop in _splits(counts):
+            yield self._pairs(rows.slice(start, stop), places[start:stop], reach, neighbours)
+
+    def _keeps_all(self) -> bool:
+        edges = self._edge_restriction
+        return self._restriction.is_empty and (edges is None or edges.is_empty)
+
+    def _pairs(self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours) -> Rows:
+        """One row per pair of a row and a neighbour, or a weight per row when no one looks at the neighbour."""
+        op = self._op
+        index, spots = neighbours_of(reach, places)
+        targets = neighbours.row_ids(reach.targets[spots])
+        edges = None if reach.edges is None else reach.edges[spots].astype(np.int64)
+        kept = np.ones(len(index), np.bool_)
+        if self._edge_restriction is not None and not self._edge_restriction.is_empty:
+            assert edges is not None, "an edge with a name is counted per edge"
+            kept = self._edge_restriction.keeps(edges)
+        if not self._restriction.is_empty:
+            kept = kept & self._restriction.keeps(targets)
+        if not kept.all():
+            index, targets = index[kept], targets[kept]
+            edges = None if edges is None else edges[kept]
+        bound: dict[str, IntArray] = {}
+        if op.target in self._live:
+            bound[op.target] = targets
+        if edges is not None and op.edge_variable is not None and op.edge_variable in self._live:
+            bound[op.edge_variable] = edges
+        if not bound:
+            return rows.multiplied(np.bincount(index, minlength=rows.count))
+        result = rows.take(index)
+        for variable, row_ids in bound.items():
+            result = result.bind(variable, row_ids)
+        return result
+
+    def _can_collapse(self, rows: Rows, pairs: int) -> bool:
+        """Whether rows may be counted per target: no other variable is asked for any more."""
+        return (
+            self.path is TraversalPath.ADJACENCY
+            and self._edge_restriction is None
+            and not rows.variables
+            and not rows.columns
+            and pairs >= _COLLAPSE_MIN_PAIRS
+            and (rows.weights is None or float(rows.weights.max()) * pairs < _EXACT_FLOAT)
+        )
+
+    def _collapse(
+        self,
+        rows: Rows,
+        places: IntArray,
+        counts: IntArray,
+        reach: Reach,
+        neighbours: Neighbours,
+    ) -> Rows:
+        """One row per target, standing for all pairs that lead to it."""
+        is_everything = len(places) == len(reach.offsets) - 1 and bool(
+            (places == np.arange(len(places))).all()
+        )
+        if is_everything:
+            targets = reach.targets
+        else:
+            _, spots = neighbours_of(reach, places)
+            targets = reach.targets[spots]
+        if rows.weights is None:
+            totals = np.bincount(targets, minlength=1)
+        else:
+            shares = np.repeat(rows.weights.astype(np.float64), counts)
+            totals = np.bincount(targets, weights=shares).astype(np.int64)
+        found = np.flatnonzero(totals)
+        result = Rows(
+            count=len(found),
+            variables={self._op.target: neighbours.row_ids(found)},
+            weights=totals[found],
+        )
+        if self._restriction.is_empty:
+            return result
+        return result.keep(self._restriction.keeps(result.variables[self._op.target]))
+
+    # ---- the way to the neighbours
+
+    def _neighbours(self, frontier: int, hops: int) -> Neighbours:
+        context, op, edge = self._context, self._op, self._edge
+        facts = traversal_facts(context, edge, op.direction, frontier, hops)
+        self.path = choose_path(facts, context.settings)
+        edges = context.type_entities(edge_table_key(edge.name))
+        target = context.entities(op.target)
+        source = context.type_entities(node_table_key(_source_type(edge, op.direction)))
+        if self.path is TraversalPath.ADJACENCY:
+            return AdjacentNeighbours(find_adjacency(context, edge), op.direction, source, target)
+        key = adjacency_key(context, edge)
+        cost = edges.row_count if self.path is TraversalPath.EDGE_SCAN else followed_edges(facts)
+        context.caches.traversal_debt.put(key, facts.debt + cost)
+        way = IndexedNeighbours if self.path is TraversalPath.INDEXED else ScannedNeighbours
+        return way(edges, op.direction, source, target)
+
+
+def traversal_facts(
+    context: Context, edge: EdgeDef, direction: Direction, frontier: int, hops: int
+) -> TraversalFacts:
+    """What the choice of a path depends on, at this snapshot."""
+    edges = context.type_entities(edge_table_key(edge.name))
+    source = context.type_entities(node_table_key(_source_type(edge, direction)))
+    probed = {Direction.OUT: ("src",), Direction.IN: ("dst",), Direction.BOTH: ("src", "dst")}
+    indexes = context.caches.indexes(edges.table)
+    names = [scalar_index_name(column) for column in probed[direction]]
+    return TraversalFacts(
+        frontier=frontier,
+        hops=hops,
+        edges=edges.row_count,
+        sources=source.row_count,
+        is_indexed=all(name in indexes and not indexes[name].missing_fragments for name in names),
+        is_ready=is_adjacency_ready(context, edge),
+        debt=context.caches.traversal_debt.get(adjacency_key(context, edge)) or 0.0,
+    )
+
+
+def _source_type(edge: EdgeDef, direction: Direction) -> str:
+    return edge.target if direction is Direction.IN else edge.source
+
+
+def _splits(counts: IntArray) -> Iterator[tuple[int, int]]:
+    """Runs of rows whose pairs fit into one batch; a single row may exceed it."""
+    ends = np.cumsum(counts)
+    start, done = 0, 0
+    while start < len(counts):
+        stop = int(np.searchsorted(ends, done + BATCH_ROWS, side="right"))
+        stop = max(stop, start + 1)
+        yield start, stop
+        start, done = stop, int(ends[stop - 1])

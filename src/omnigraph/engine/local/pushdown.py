@@ -1,0 +1,104 @@
+"""Predicates → filters that storage evaluates; the rest stays with the engine. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.query.ir import CompareOp, Comparison, Constant, ParamRef, Predicate, PropertyRef
+from omnigraph.storage import AllOf, AnyOf, Compare, Filter, HasItem, HasText
+from omnigraph.types import FLOATS, INTEGERS, ListType, ScalarType, scalar_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omnigraph.query.ir import Operand, Value
+    from omnigraph.types import StoredValue
+
+_MIRRORED = {
+    CompareOp.EQ: CompareOp.EQ,
+    CompareOp.NE: CompareOp.NE,
+    CompareOp.LT: CompareOp.GT,
+    CompareOp.LE: CompareOp.GE,
+    CompareOp.GT: CompareOp.LT,
+    CompareOp.GE: CompareOp.LE,
+}
+#: Longer lists are compared in memory: the text of the filter would cost more than it saves.
+_MAX_LIST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What storage evaluates, and what is left."""
+
+    filter: Filter | None
+    rest: tuple[Predicate, ...]
+
+
+def push_down(predicates: Iterable[Predicate], values: Mapping[str, StoredValue]) -> Pushed:
+    """Split predicates on one variable into a storage filter and the rest."""
+    filters: list[Filter] = []
+    rest: list[Predicate] = []
+    for predicate in predicates:
+        filter_ = _filter_of(predicate, values)
+        if filter_ is None:
+            rest.append(predicate)
+        else:
+            filters.append(filter_)
+    if len(filters) == 1:
+        return Pushed(filters[0], tuple(rest))
+    return Pushed(AllOf(tuple(filters)) if filters else None, tuple(rest))
+
+
+def value_of(operand: Value, values: Mapping[str, StoredValue]) -> StoredValue:
+    """The value of a literal or a parameter."""
+    return operand.value if isinstance(operand, Constant) else values[operand.name]
+
+
+def _filter_of(predicate: Predicate, values: Mapping[str, StoredValue]) -> Filter | None:
+    if not isinstance(predicate, Comparison):
+        return None
+    match predicate.left, predicate.right:
+        case PropertyRef() as field, (ParamRef() | Constant()) as operand:
+            return _property_filter(field, predicate.op, operand, value_of(operand, values))
+        case (ParamRef() | Constant()) as operand, PropertyRef() as field:
+            value = value_of(operand, values)
+            if predicate.op is CompareOp.CONTAINS:
+                return _list_filter(field, operand, value)
+            mirrored = _MIRRORED.get(predicate.op)
+            return None if mirrored is None else _property_filter(field, mirrored, operand, value)
+        case _:
+            return None
+
+
+def _property_filter(
+    field: PropertyRef, op: CompareOp, operand: Operand, value: StoredValue
+) -> Filter | None:
+    base = field.type.base
+    match op:
+        case CompareOp.CONTAINS:
+            if not isinstance(base, ListType) or base.item in FLOATS:
+                return None
+            if base.item in INTEGERS and scalar_of(operand.type.base) not in INTEGERS:
+                return None
+            return HasItem(field.property, base.item, value)
+        case CompareOp.STRING_CONTAINS | CompareOp.STARTS_WITH:
+            if not isinstance(value, str):
+                return None
+            return HasText(field.property, value, at_start=op is CompareOp.STARTS_WITH)
+        case _:
+            return Compare(field.property, base, str(op), value)
+
+
+def _list_filter(field: PropertyRef, operand: Operand, value: StoredValue) -> Filter | None:
+    """A property that is one of a given list."""
+    if not isinstance(value, tuple) or len(value) > _MAX_LIST:
+        return None
+    item = operand.type.base
+    assert isinstance(item, ListType), "the checker allows lists only"
+    if scalar_of(ScalarType(item.item)) is None:
+        return None
+    equals = [
+        Compare(field.property, field.type.base, "=", part) for part in value if part is not None
+    ]
+    return AnyOf(tuple(equals))

@@ -1,0 +1,144 @@
+"""Rows between operators: row ids per variable, values only where they were read already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from omnigraph.engine.local.arrays import ArrowColumn, BoolArray, IntArray
+
+
+#: A property of a variable.
+Column = tuple[str, str]
+
+#: Rows that one batch between operators has at most; an operator that multiplies rows splits its output.
+BATCH_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A bag of rows. Immutable; arrays are shared between bags and never written to."""
+
+    count: int
+    #: The row id of the entity that each live variable is bound to.
+    variables: Mapping[str, IntArray] = field(default_factory=dict)
+    #: Properties that were read together with their row.
+    columns: Mapping[Column, ArrowColumn] = field(default_factory=dict)
+    #: How many equal rows each row stands for; None means one each.
+    weights: IntArray | None = None
+
+    def take(self, index: IntArray) -> Rows:
+        """The rows at these places, in this order; a place may repeat."""
+        return Rows(
+            count=len(index),
+            variables={name: ids[index] for name, ids in self.variables.items()},
+            columns={key: values.take(_as_arrow(index)) for key, values in self.columns.items()},
+            weights=None if self.weights is None else self.weights[index],
+        )
+
+    def keep(self, mask: BoolArray) -> Rows:
+        """The rows for which the mask is true."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """The rows from `start` to before `stop`."""
+        stop = min(stop, self.count)
+        if start == 0 and stop == self.count:
+            return self
+        return Rows(
+            count=stop - start,
+            variables={name: ids[start:stop] for name, ids in self.variables.items()},
+            columns={
+                key: values.slice(start, stop - start) for key, values in self.columns.items()
+            },
+            weights=None if self.weights is None else self.weights[start:stop],
+        )
+
+    def only(self, live: Collection[str]) -> Rows:
+        """The rows without the variables that nobody asks for any more."""
+        if all(name in live for name in self.variables):
+            return self
+        return replace(
+            self,
+            variables={name: ids for name, ids in self.variables.items() if name in live},
+            columns={key: values for key, values in self.columns.items() if key[0] in live},
+        )
+
+    def bind(self, variable: str, row_ids: IntArray) -> Rows:
+        """The rows with one more variable."""
+        return replace(self, variables={**self.variables, variable: row_ids})
+
+    def attach(self, columns: Mapping[Column, ArrowColumn]) -> Rows:
+        """The rows with more values."""
+        return replace(self, columns={**self.columns, **columns})
+
+    def multiplied(self, factors: IntArray | int) -> Rows:
+        """Each row standing for `factors` times as many; rows that stand for none are gone."""
+        weights = self.weights if self.weights is not None else np.ones(self.count, np.int64)
+        rows = replace(self, weights=weights * factors)
+        assert rows.weights is not None
+        return rows.keep(rows.weights > 0)
+
+    @property
+    def total(self) -> int:
+        """How many rows these stand for."""
+        return self.count if self.weights is None else int(self.weights.sum())
+
+    def batches(self, limit: int | None, batch_rows: int) -> Iterator[Rows]:
+        """The rows written out, without weights, at most `limit` in all."""
+        left = self.total if limit is None else min(limit, self.total)
+        start = 0
+        while left > 0:
+            batch, start = self._batch(start, min(left, batch_rows))
+            left -= batch.count
+            yield batch
+
+    def _batch(self, start: int, wanted: int) -> tuple[Rows, int]:
+        """Up to `wanted` written out rows from place `start` of the written out bag."""
+        if self.weights is None:
+            return self.slice(start, start + wanted), start + wanted
+        ends = np.cumsum(self.weights)
+        places = np.arange(start, start + wanted)
+        index = np.searchsorted(ends, places, side="right")
+        return replace(self.take(index), weights=None), start + wanted
+
+
+def concat_rows(parts: Iterable[Rows]) -> Rows:
+    """All rows in one bag; every part has the same variables, columns are kept where all parts have them."""
+    bags = [part for part in parts if part.count]
+    if not bags:
+        return Rows(count=0)
+    if len(bags) == 1:
+        return bags[0]
+    shared = set(bags[0].columns).intersection(*(bag.columns for bag in bags[1:]))
+    weighted = any(bag.weights is not None for bag in bags)
+    return Rows(
+        count=sum(bag.count for bag in bags),
+        variables={
+            name: np.concatenate([bag.variables[name] for bag in bags])
+            for name in bags[0].variables
+        },
+        columns={key: _concat([bag.columns[key] for bag in bags]) for key in shared},
+        weights=np.concatenate([_weights(bag) for bag in bags]) if weighted else None,
+    )
+
+
+def _weights(bag: Rows) -> IntArray:
+    return bag.weights if bag.weights is not None else np.ones(bag.count, np.int64)
+
+
+def _concat(arrays: list[ArrowColumn]) -> ArrowColumn:
+    import pyarrow as pa
+
+    return pa.concat_arrays(arrays)
+
+
+def _as_arrow(index: IntArray) -> ArrowColumn:
+    import pyarrow as pa
+
+    return pa.array(index)

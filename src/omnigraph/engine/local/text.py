@@ -1,0 +1,79 @@
+"""Text conditions: which rows of a type match, with any state of the text index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.local.entities import row_id_array
+from omnigraph.engine.local.pushdown import value_of
+from omnigraph.engine.local.tokens import NO_ROWS, close_rows, tokenize
+from omnigraph.query import ir
+from omnigraph.search.indexes import text_index_name
+from omnigraph.storage import TextIndex, TextQuery, read_rows, search_rows
+
+if TYPE_CHECKING:
+    from omnigraph.engine.local.arrays import IntArray
+    from omnigraph.engine.local.context import Context
+    from omnigraph.engine.local.entities import Entities
+    from omnigraph.storage import Filter
+
+_QUERIES = {
+    ir.TextKind.SEARCH: TextQuery.ANY_WORD,
+    ir.TextKind.MATCH_TEXT: TextQuery.PHRASE,
+}
+
+
+def text_matches(
+    context: Context, condition: ir.TextMatch, filter_: Filter | None = None
+) -> IntArray:
+    """The sorted row ids of all rows that match; with a filter at least those that also satisfy it."""
+    text = value_of(condition.query, context.values)
+    if not isinstance(text, str):
+        return NO_ROWS
+    entities = context.entities(condition.field.variable)
+    column = condition.field.property
+    if condition.kind is ir.TextKind.FUZZY:
+        edits = ir.FUZZY_DEFAULT_EDITS
+        if condition.edits is not None:
+            given = value_of(condition.edits, context.values)
+            if not isinstance(given, int):
+                return NO_ROWS
+            edits = given
+        key = (entities.fingerprint, column)
+        tokens = context.caches.tokens.get_or_build(key, lambda: tokenize(entities, column))
+        return close_rows(tokens, text, edits)
+    found = search_text(context, entities, column, text, _QUERIES[condition.kind], filter_=filter_)
+    return np.sort(row_id_array(found))
+
+
+def search_text(
+    context: Context,
+    entities: Entities,
+    column: str,
+    text: str,
+    query: TextQuery,
+    *,
+    filter_: Filter | None = None,
+) -> pa.Table:
+    """Row ids and scores of all rows that match; with a filter at least those that also satisfy it.
+
+    Through the stored index when there is one, whatever it covers; else through one in memory that analyses alike.
+    """
+    if has_text_index(context, entities, column):
+        return search_rows(entities.table, column, text, query, filter_=filter_)
+    key = (entities.fingerprint, column)
+    index = context.caches.text_indexes.get_or_build(key, lambda: _index_text(entities, column))
+    return index.search(text, query)
+
+
+def has_text_index(context: Context, entities: Entities, column: str) -> bool:
+    """Whether a stored index helps to search a column."""
+    return text_index_name(column) in context.caches.indexes(entities.table)
+
+
+def _index_text(entities: Entities, column: str) -> TextIndex:
+    rows = read_rows(entities.table, [column])
+    return TextIndex(pa.array(row_id_array(rows)), rows[column].combine_chunks())

@@ -1,0 +1,130 @@
+"""Building declared indexes: derived state, so a run converges and never changes a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.manifest import Expectations
+from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
+from omnigraph.schema import IndexKind
+from omnigraph.search.indexes import index_spec, wanted_indexes
+from omnigraph.storage import AllOf, IsNull, list_indexes, stage_indices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest import GraphCommit, Snapshot, TablePin
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage import IndexSpec, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingIndex:
+    """A declared index that cannot be built yet; the next run tries again."""
+
+    type_key: str
+    property: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIndexes:
+    """What one type got."""
+
+    type_key: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """The outcome of a run; `commit` is None when there was nothing to do."""
+
+    branch: str
+    commit: GraphCommit | None
+    built: tuple[BuiltIndexes, ...]
+    pending: tuple[PendingIndex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWork:
+    """The indexes that one table lacks, wholly or for some of its fragments."""
+
+    table_key: TableKey
+    specs: tuple[IndexSpec, ...]
+
+
+def plan_indexes(
+    catalog: Catalog, snapshot: Snapshot, open_table: Callable[[TablePin], Table]
+) -> tuple[list[IndexWork], list[PendingIndex]]:
+    """What every type lacks, and what it has to wait for."""
+    work: list[IndexWork] = []
+    pending: list[PendingIndex] = []
+    definitions: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    for definition in definitions:
+        pin = snapshot.pins[definition.table_key]
+        if not pin.row_count:
+            continue
+        table = open_table(pin)
+        existing = list_indexes(table)
+        specs = []
+        for found in _specs(definition, table):
+            if isinstance(found, PendingIndex):
+                pending.append(found)
+            elif found.name not in existing or existing[found.name].missing_fragments:
+                specs.append(found)
+        if specs:
+            work.append(IndexWork(definition.table_key, tuple(specs)))
+    return work, pending
+
+
+def _specs(definition: NodeDef | EdgeDef, table: Table) -> Iterator[IndexSpec | PendingIndex]:
+    for wanted in wanted_indexes(definition):
+        values = 0
+        if wanted.kind is IndexKind.VECTOR:
+            values = table.row_count - table.count_rows(AllOf((IsNull(wanted.column),)))
+            if not values:
+                yield PendingIndex(
+                    type_key=definition.table_key,
+                    property=wanted.column,
+                    reason="no row has a vector yet",
+                )
+                continue
+        spec = index_spec(wanted, values)
+        if spec is not None:
+            yield spec
+
+
+def commit_indexes(
+    environment: GraphEnvironment,
+    snapshot: Snapshot,
+    work: list[IndexWork],
+    open_for_writing: Callable[[TablePin], Table],
+    actor: str | None,
+) -> GraphCommit | None:
+    """Build everything in `work` and publish it as one commit.
+
+    Raises:
+        ConflictError: a table moved while its indexes were built; nothing happened.
+    """
+    staged: list[StagedTable] = []
+    with environment.staging.shared():
+        for item in work:
+            pin = snapshot.pins[item.table_key]
+            write = stage_indices(open_for_writing(pin), item.specs)
+            if write is not None:
+                staged.append(
+                    StagedTable(table_key=item.table_key, incarnation=pin.incarnation, staged=write)
+                )
+        if not staged:
+            return None
+        expectations = Expectations(
+            branch=snapshot.branch,
+            incarnation=snapshot.incarnation,
+            schema_hash=snapshot.schema_hash,
+            touched={item.table_key: snapshot.pins[item.table_key].version for item in staged},
+        )
+        intent = Intent(kind=WriterKind.ENSURE_INDICES, expectations=expectations, actor=actor)
+        return commit_write(environment, intent, staged)

@@ -1,0 +1,188 @@
+"""Reads of an open graph: compile, resolve the target, run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from omnigraph.engine import EngineSettings
+from omnigraph.engine.local import (
+    PERSIST_MIN_EDGES,
+    Context,
+    EngineCaches,
+    Profile,
+    describe_plan,
+    execute,
+    find_adjacency,
+    variable_tables,
+)
+from omnigraph.errors import QuerySelectionError
+from omnigraph.graph.answer import Result
+from omnigraph.graph.targets import Target, resolve_target
+from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
+from omnigraph.search import EmbeddingSettings, EmbedPurpose, check_model, create_embedder
+from omnigraph.storage import DerivedArrays
+from omnigraph.types import VectorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest import Snapshot
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.schema import Catalog
+    from omnigraph.search import Embedder
+    from omnigraph.types import StoredValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCall:
+    """One read as it was asked for."""
+
+    text: str
+    params: Mapping[str, object] | None
+    name: str | None
+    target: Target
+
+
+class GraphReader:
+    """Runs reads and keeps what they share. Thread-safe."""
+
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        compiler: QueryCompiler,
+        schema_of: Callable[[str], GraphSchema],
+    ) -> None:
+        self._environment = environment
+        self._compiler = compiler
+        self._schema_of = schema_of
+        self.caches = EngineCaches(
+            EngineSettings.from_environment(), DerivedArrays(environment.location)
+        )
+        self._embedder: Embedder | None = None
+        self._lock = Lock()
+
+    def query(self, call: ReadCall) -> Result:
+        """Run a read at one snapshot."""
+        prepared = self._prepare(call)
+        context = self._context(
+            prepared.snapshot,
+            prepared.catalog,
+            prepared.values,
+            variable_tables(prepared.query.pipeline),
+        )
+        return Result(
+            execute(context, prepared.query),
+            query_name=prepared.query.name,
+            target=call.target,
+            commit_id=prepared.snapshot.commit_id,
+            types=tuple(item.type for item in prepared.query.projections),
+        )
+
+    def explain(self, call: ReadCall, *, analyze: bool) -> str:
+        """What a read means and how it would run; with `analyze` it runs, and rows and times are shown."""
+        snapshot = resolve_target(
+            self._environment.manifest, self._environment.manifest.state(), call.target
+        )
+        catalog = self._schema_of(snapshot.schema_hash).catalog
+        compiled = self._compiler.compile(call.text, catalog, call.name)
+        text = explain_ir(compiled.ir)
+        if not isinstance(compiled.ir, ir.ReadIR):
+            return text
+        values: dict[str, StoredValue] = {}
+        profile = None
+        if analyze or call.params:
+            values = self._bind(compiled.ir, call.params)
+        context = self._context(snapshot, catalog, values, variable_tables(compiled.ir.pipeline))
+        if analyze:
+            profile = Profile()
+            for _ in execute(context, compiled.ir, profile).batches:
+                pass
+        return f"{text}{describe_plan(context, compiled.ir, profile)}"
+
+    def prepare_traversals(self, branch: str) -> None:
+        """Build the traversal indexes of large edge types and keep them on disk for later processes."""
+        manifest = self._environment.manifest
+        snapshot = resolve_target(manifest, manifest.state(), Target(branch=branch))
+        catalog = self._schema_of(snapshot.schema_hash).catalog
+        context = self._context(snapshot, catalog, {}, {})
+        for edge in catalog.edges.values():
+            if snapshot.pins[edge.table_key].row_count >= PERSIST_MIN_EDGES:
+                find_adjacency(context, edge, keep_all=True)
+
+    def _context(
+        self,
+        snapshot: Snapshot,
+        catalog: Catalog,
+        values: Mapping[str, StoredValue],
+        tables: Mapping[str, TableKey],
+    ) -> Context:
+        """What the operators of one query share."""
+        embedder = _QueryEmbedding(catalog, self._get_embedder)
+        return Context(
+            catalog=catalog,
+            snapshot=snapshot,
+            store=self._environment.tables,
+            caches=self.caches,
+            values=values,
+            tables=tables,
+            embed=embedder,
+        )
+
+    def close(self) -> None:
+        """Release connections and memory."""
+        with self._lock:
+            embedder, self._embedder = self._embedder, None
+        if embedder is not None:
+            embedder.close()
+        self.caches.clear()
+
+    def _prepare(self, call: ReadCall) -> _Prepared:
+        manifest = self._environment.manifest
+        snapshot = resolve_target(manifest, manifest.state(), call.target)
+        catalog = self._schema_of(snapshot.schema_hash).catalog
+        query = self._compiler.compile(call.text, catalog, call.name)
+        if not isinstance(query.ir, ir.ReadIR):
+            message = f"`{query.name}` is a mutation: run it with `mutate`"
+            raise QuerySelectionError(message, (query.name,))
+        return _Prepared(snapshot, catalog, query.ir, self._bind(query.ir, call.params))
+
+    def _bind(
+        self, query: ir.ReadIR, params: Mapping[str, object] | None
+    ) -> dict[str, StoredValue]:
+        return {**bind_params(query, params), ir.NOW: self._environment.clock() // 1000}
+
+    def _get_embedder(self) -> Embedder:
+        with self._lock:
+            if self._embedder is None:
+                self._embedder = create_embedder(EmbeddingSettings.from_environment())
+            return self._embedder
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    snapshot: Snapshot
+    catalog: Catalog
+    query: ir.ReadIR
+    values: Mapping[str, StoredValue]
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryEmbedding:
+    """Embeds the text of a `nearest` into the space of its property."""
+
+    catalog: Catalog
+    get_embedder: Callable[[], Embedder]
+
+    def __call__(self, field: ir.PropertyRef, node_type: str, text: str) -> tuple[float, ...]:
+        definition = self.catalog.nodes[node_type].properties[field.property]
+        base = field.type.base
+        assert isinstance(base, VectorType), "the checker allows vectors only"
+        embedder = self.get_embedder()
+        recorded = None if definition.embedding is None else definition.embedding.model
+        check_model(recorded, embedder.model, f"{node_type}.{field.property}")
+        vectors = embedder.embed([text], dimension=base.dimension, purpose=EmbedPurpose.QUERY)
+        return vectors[0]

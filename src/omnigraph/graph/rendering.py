@@ -1,0 +1,84 @@
+"""Values of results as JSON and as text."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.types import BaseType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.types.values import render_date, render_datetime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Larger integers lose digits in readers that know floats only; they travel as text.
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+def json_column(column: pa.Array[Any], base: BaseType) -> list[object]:
+    """The values of a result column as JSON values.
+
+    Dates are `YYYY-MM-DD`, instants `YYYY-MM-DDTHH:MM:SS.mmmZ`; integers beyond ±(2^53-1) and floats that are not
+    finite are text.
+    """
+    match base:
+        case ScalarType(Scalar.DATE):
+            return [_present(render_date, day) for day in column.cast(pa.int32()).to_pylist()]
+        case ScalarType(Scalar.DATETIME):
+            return [_present(render_datetime, ms) for ms in column.cast(pa.int64()).to_pylist()]
+        case ListType(Scalar.DATE | Scalar.DATETIME as item):
+            narrow = pa.int32() if item is Scalar.DATE else pa.int64()
+            lists: Any = column.cast(pa.list_(narrow))
+            return [_moments(values, item) for values in lists.to_pylist()]
+        case ListType() | VectorType():
+            return [
+                None if values is None else [_number(value) for value in values]
+                for values in column.to_pylist()
+            ]
+        case _:
+            return [_number(value) for value in column.to_pylist()]
+
+
+def _present(render: Any, value: int | None) -> str | None:
+    return None if value is None else render(value)
+
+
+def _moments(values: list[int | None] | None, item: Scalar) -> list[str | None] | None:
+    render = render_date if item is Scalar.DATE else render_datetime
+    return None if values is None else [_present(render, value) for value in values]
+
+
+def _number(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_SAFE_INTEGER:
+        return str(value)
+    return value
+
+
+def text_value(value: object) -> str:
+    """A JSON value as people read it in a table: text bare, everything else in JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def html_table(names: Sequence[str], columns: Sequence[Sequence[object]], *, total: int) -> str:
+    """A table for notebooks; `total` rows exist, the columns hold the first of them."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(text_value(value))}</td>" for value in row) + "</tr>"
+        for row in zip(*columns, strict=True)
+    )
+    shown = len(columns[0]) if columns else 0
+    note = f"{total} row{'' if total == 1 else 's'}"
+    if shown < total:
+        note += f", first {shown} shown"
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<p>{html.escape(note)}</p>"
+    )

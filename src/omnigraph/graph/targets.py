@@ -1,0 +1,100 @@
+"""Which snapshot a read means: a branch head, a commit, a graph version or a moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.graph.branches import check_branch_name
+from omnigraph.manifest import MAIN, Snapshot, snapshot_at, snapshot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnigraph.manifest import GraphCommit, Manifest, ManifestState
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a read was asked to look at. `snapshot` excludes everything else; `version` and `as_of` each other."""
+
+    branch: str = MAIN
+    snapshot: str | None = None
+    version: int | None = None
+    as_of: str | datetime | None = None
+
+    def __post_init__(self) -> None:
+        given = [item is not None for item in (self.snapshot, self.version, self.as_of)]
+        if sum(given) > 1:
+            raise BadRequestError("give one of snapshot, version and as_of")
+        if self.snapshot is not None and self.branch != MAIN:
+            raise BadRequestError(
+                "a snapshot is a commit of the whole graph: give no branch with it"
+            )
+
+    def to_json(self) -> dict[str, object]:
+        """The target as an envelope shows it."""
+        if self.snapshot is not None:
+            return {"snapshot": self.snapshot}
+        return {"branch": self.branch}
+
+
+def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> Snapshot:
+    """The one snapshot that a read of the target sees.
+
+    Raises:
+        BranchNotFoundError: there is no such branch.
+        NotFoundError: there is no such commit, or the branch has no state at that version or moment.
+    """
+    if target.snapshot is not None:
+        history = manifest.history()
+        if target.snapshot not in history.commits:
+            raise NotFoundError(f"there is no commit {target.snapshot}")
+        return snapshot_at(history, target.snapshot)
+    head = state.head(check_branch_name(target.branch))
+    if target.version is None and target.as_of is None:
+        return snapshot_of(head)
+    history = manifest.history()
+    line = _line(history.commits, head.commit_id)
+    if target.version is not None:
+        if not head.incarnation <= target.version <= state.graph_version:
+            raise NotFoundError(
+                f"branch {target.branch} has graph versions {head.incarnation} to "
+                f"{state.graph_version}, not {target.version}"
+            )
+        found = next((item for item in line if item.graph_version <= target.version), None)
+    else:
+        moment = _microseconds(target.as_of)
+        found = next((item for item in line if item.created_at <= moment), None)
+    if found is None:
+        raise NotFoundError(f"branch {target.branch} has no commit at or before {target.as_of}")
+    return snapshot_at(history, found.commit_id)
+
+
+def _line(commits: Mapping[str, GraphCommit], newest: str) -> Iterator[GraphCommit]:
+    """The commits of a branch from its head backwards, inherited ones included."""
+    current: str | None = newest
+    while current is not None:
+        commit = commits[current]
+        yield commit
+        current = commit.parent_id
+
+
+def _microseconds(moment: str | datetime | None) -> int:
+    """A moment as microseconds since the epoch; without a zone it is UTC."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError as error:
+            raise BadRequestError(
+                f"{moment!r} is not a time of the form 2026-05-01T12:00:00Z"
+            ) from error
+    assert moment is not None, "a moment was given"
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND

@@ -1,0 +1,84 @@
+"""Which physical indexes a schema asks for. Pure: building them is storage's work."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.schema import EdgeDef, IndexKind, index_kinds
+from omnigraph.storage import TEXT_ANALYSIS, IndexSpec, PhysicalIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnigraph.schema import NodeDef
+
+#: Below so many vectors an exact scan is as fast as any index.
+VECTOR_INDEX_MIN_ROWS = 10_000
+#: Partitions that a search looks at, at least; more when a filter leaves too few rows.
+VECTOR_PROBES = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedIndex:
+    """One index that a type should have, on one column."""
+
+    column: str
+    kind: IndexKind
+
+    @property
+    def name(self) -> str:
+        """The name under which it is stored."""
+        return f"{self.column}_{_SUFFIXES[self.kind]}"
+
+
+_SUFFIXES = {IndexKind.BTREE: "btree", IndexKind.INVERTED: "text", IndexKind.VECTOR: "vector"}
+
+
+def scalar_index_name(column: str) -> str:
+    """The name of the BTREE of a column."""
+    return WantedIndex(column=column, kind=IndexKind.BTREE).name
+
+
+def text_index_name(column: str) -> str:
+    """The name of the inverted index of a column."""
+    return WantedIndex(column=column, kind=IndexKind.INVERTED).name
+
+
+def vector_index_name(column: str) -> str:
+    """The name of the vector index of a column."""
+    return WantedIndex(column=column, kind=IndexKind.VECTOR).name
+
+
+def wanted_indexes(definition: NodeDef | EdgeDef) -> Iterator[WantedIndex]:
+    """Every index of a type: ids and endpoints always, then what the schema declares on single properties."""
+    yield WantedIndex(column="id", kind=IndexKind.BTREE)
+    if isinstance(definition, EdgeDef):
+        yield WantedIndex(column="src", kind=IndexKind.BTREE)
+        yield WantedIndex(column="dst", kind=IndexKind.BTREE)
+        return
+    declared = [members.members for members in definition.indexes]
+    if definition.key is not None:
+        declared.append(definition.key.members)
+    for name in dict.fromkeys(members[0] for members in declared if len(members) == 1):
+        for kind in index_kinds(definition.properties[name].type):
+            yield WantedIndex(column=name, kind=kind)
+
+
+def index_spec(wanted: WantedIndex, value_count: int) -> IndexSpec | None:
+    """How an index over so many values is built; None for vectors too few to be worth one."""
+    settings: Mapping[str, object] = {}
+    match wanted.kind:
+        case IndexKind.BTREE:
+            kind = PhysicalIndex.BTREE
+        case IndexKind.INVERTED:
+            kind, settings = PhysicalIndex.INVERTED, TEXT_ANALYSIS
+        case IndexKind.VECTOR:
+            if value_count < VECTOR_INDEX_MIN_ROWS:
+                return None
+            kind = PhysicalIndex.IVF_FLAT
+            settings = {"num_partitions": math.isqrt(value_count), "metric": "l2"}
+    return IndexSpec(
+        name=wanted.name, column=wanted.column, kind=kind, settings=tuple(settings.items())
+    )

@@ -1,0 +1,163 @@
+"""Reads by row id: scans, point reads, text search and nearest neighbours.
+
+A row id identifies a row of one dataset for its whole life; updates and compaction keep it. It is how everything above
+refers to rows until their values are needed.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance.query import MatchQuery, PhraseQuery
+
+from omnigraph.ids import new_ulid
+from omnigraph.storage.failures import translated
+from omnigraph.storage.filters import Filter, to_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from omnigraph.storage.tables import Table
+
+ROW_ID = "_rowid"
+SCORE = "_score"
+DISTANCE = "_distance"
+#: How the inverted index analyses text. The same settings wherever one is built, so that matches never differ.
+TEXT_ANALYSIS: dict[str, Any] = {"with_position": True}
+
+
+class TextQuery(StrEnum):
+    """What a full-text search asks for: any of the words, or all of them adjacent and in order."""
+
+    ANY_WORD = "any_word"
+    PHRASE = "phrase"
+
+
+def scan_rows(
+    table: Table,
+    columns: Sequence[str] = (),
+    filter_: Filter | None = None,
+    *,
+    limit: int | None = None,
+    batch_rows: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Row ids with some columns, as a stream of batches in no particular order."""
+    with translated(f"scanning {table.path}"):
+        yield from table._dataset.scanner(
+            columns=[*columns, ROW_ID],
+            filter=to_sql(filter_) if filter_ else None,
+            limit=limit,
+            batch_size=batch_rows,
+        ).to_batches()
+
+
+def read_rows(
+    table: Table,
+    columns: Sequence[str] = (),
+    filter_: Filter | None = None,
+    *,
+    limit: int | None = None,
+) -> pa.Table:
+    """As `scan_rows`, as one table."""
+    with translated(f"reading {table.path}"):
+        return table._dataset.to_table(
+            columns=[*columns, ROW_ID], filter=to_sql(filter_) if filter_ else None, limit=limit
+        )
+
+
+def take_rows(table: Table, row_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    """Columns of the rows with these ids, in their order. Every id has to exist."""
+    with translated(f"reading rows of {table.path}"):
+        found = table._dataset._take_rows(list(row_ids), columns=list(columns))
+        if found.num_rows != len(row_ids):
+            raise RuntimeError(f"{len(row_ids) - found.num_rows} rows do not exist")
+        return found
+
+
+def search_rows(
+    table: Table,
+    column: str,
+    text: str,
+    query: TextQuery,
+    *,
+    filter_: Filter | None = None,
+    limit: int | None = None,
+    columns: Sequence[str] = (),
+) -> pa.Table:
+    """Row ids, scores and columns of the rows that match a text, best first. Needs an inverted index."""
+    with translated(f"searching {table.path}"):
+        wanted = [ROW_ID, SCORE, *columns]
+        return _search(table._dataset, column, text, query, wanted, filter_=filter_, limit=limit)
+
+
+def nearest_rows(
+    table: Table,
+    column: str,
+    vector: Sequence[float],
+    count: int,
+    filter_: Filter | None = None,
+    *,
+    columns: Sequence[str] = (),
+    probes: int | None = None,
+) -> pa.Table:
+    """Row ids, squared distances and columns of the `count` nearest rows that satisfy a filter, nearest first.
+
+    Exact without an index. With one, at least `probes` partitions of it are looked at, and more until there are
+    `count` rows.
+    """
+    nearest: dict[str, object] = {
+        "column": column,
+        "q": pa.array(vector, pa.float32()),
+        "k": count,
+        "metric": "l2",
+    }
+    if probes is not None:
+        nearest["minimum_nprobes"] = probes
+    with translated(f"searching {table.path}"):
+        return table._dataset.to_table(
+            columns=[ROW_ID, DISTANCE, *columns],
+            nearest=nearest,
+            filter=to_sql(filter_) if filter_ else None,
+            prefilter=True,
+        )
+
+
+class TextIndex:
+    """An inverted index in memory over texts that have none in storage; it matches exactly as a stored one does."""
+
+    def __init__(self, row_ids: pa.Array[Any], texts: pa.Array[Any]) -> None:
+        rows = pa.table({"row": row_ids, "text": texts})
+        with translated("indexing text"):
+            dataset = lance.write_dataset(rows, f"memory://{new_ulid()}")
+            if rows.num_rows:
+                dataset.create_scalar_index("text", "INVERTED", **TEXT_ANALYSIS)
+        self._dataset = dataset
+
+    def search(self, text: str, query: TextQuery) -> pa.Table:
+        """Row ids and scores of the rows that match, best first."""
+        with translated("searching text"):
+            found = _search(self._dataset, "text", text, query, ["row", SCORE])
+            return found.rename_columns([ROW_ID, SCORE])
+
+
+def _search(
+    dataset: lance.LanceDataset,
+    column: str,
+    text: str,
+    query: TextQuery,
+    columns: list[str],
+    *,
+    filter_: Filter | None = None,
+    limit: int | None = None,
+) -> pa.Table:
+    kind = MatchQuery if query is TextQuery.ANY_WORD else PhraseQuery
+    return dataset.to_table(
+        columns=columns,
+        full_text_query=kind(text, column),
+        filter=to_sql(filter_) if filter_ else None,
+        prefilter=True,
+        limit=limit,
+    )
