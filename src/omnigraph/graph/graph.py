@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
     BadRequestError,
     BlobRangeError,
-    BranchNotFoundError,
-    ConflictError,
-    ExpectedVersionMismatchError,
     NotFoundError,
-    QuerySelectionError,
-    ReadSetConflictError,
     StorageError,
     StorageFailure,
 )
 from omnigraph.graph.branches import check_branch_name, new_branch_head
 from omnigraph.graph.indexing import (
-    BuiltIndexes,
     IndexReport,
     PendingIndex,
-    commit_indexes,
     plan_indexes,
 )
 from omnigraph.graph.initialize import initialize
 from omnigraph.graph.reading import GraphReader, ReadCall
-from omnigraph.graph.results import MutationResult
 from omnigraph.graph.schemas import GraphSchema, read_schema_files
 from omnigraph.graph.settings import GraphSettings
 from omnigraph.graph.targets import Target
+from omnigraph.graph.writing import GraphWriter
 from omnigraph.ids import TableKey
-from omnigraph.manifest import MAIN, Expectations, GraphCommit, Snapshot, snapshot_of
-from omnigraph.query import QueryCompiler, bind_params, ir
+from omnigraph.manifest import MAIN, GraphCommit, Snapshot, snapshot_of
+from omnigraph.query import QueryCompiler
 from omnigraph.recovery import (
     GraphEnvironment,
-    Intent,
     RecoveryRecord,
-    StagedTable,
-    WriterKind,
-    commit_write,
     has_unsettled,
     list_sidecars,
     open_environment,
     settle_all,
 )
 from omnigraph.schema import compile_schema, compile_schema_file
-from omnigraph.storage import Compare, create_fork, parse_location
+from omnigraph.storage import Compare, parse_location
 from omnigraph.types import Scalar, ScalarType
-from omnigraph.writes import PreparedMutation, prepare_mutation, stage_mutation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,37 +46,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from omnigraph.graph.answer import Result
+    from omnigraph.graph.results import MutationResult
     from omnigraph.manifest import ManifestState, TablePin
     from omnigraph.storage import Table
-    from omnigraph.types import StoredValue
 
-#: How often insert-only work that lost a race is prepared again before the conflict surfaces.
-REPREPARATION_BUDGET = 32
-#: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
-OPTIMISTIC_TRIES = 3
 #: Largest range of a blob that one call reads.
 BLOB_RANGE_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One call of `mutate`; `now_ms` is fixed over all tries."""
-
-    text: str
-    params: Mapping[str, object] | None
-    name: str | None
-    branch: str
-    actor: str | None
-    if_commit: str | None
-    now_ms: int
-
-
-class _LostRaceError(Exception):
-    """Insert-only work lost a race before any effect; never leaves this module."""
-
-    def __init__(self, conflict: ConflictError) -> None:
-        super().__init__(str(conflict))
-        self.conflict = conflict
 
 
 class Graph:
@@ -111,6 +73,7 @@ class Graph:
         self._compiler = QueryCompiler()
         self._schemas: dict[str, GraphSchema] = {}
         self._reader = GraphReader(environment, self._compiler, self._schema_of)
+        self._writer = GraphWriter(environment, settings, self._compiler, self._schema_of)
         self.read_only = read_only
 
     # ---- opening
@@ -329,19 +292,9 @@ class Graph:
         self._require_writable()
         branch = check_branch_name(branch)
         self._heal()
-        now_ms = self._environment.clock() // 1000
-        for attempt in range(REPREPARATION_BUDGET + 1):
-            call = _Call(text, params, name, branch, actor, if_commit, now_ms)
-            try:
-                if attempt < OPTIMISTIC_TRIES:
-                    return self._try_mutation(self._environment, call)
-                # Others keep winning: prepare inside the window, where nobody can.
-                with self._environment.window() as environment:
-                    return self._try_mutation(environment, call)
-            except _LostRaceError as lost:
-                if attempt == REPREPARATION_BUDGET:
-                    raise lost.conflict from lost
-        raise ConflictError("the branch kept moving; try again")
+        return self._writer.mutate(
+            text, params, name=name, branch=branch, actor=actor, if_commit=if_commit
+        )
 
     def create_branch(self, name: str, base: str = MAIN) -> None:
         """Create a branch at the head of another one; no data is copied.
@@ -372,20 +325,9 @@ class Graph:
         self._require_writable()
         branch = check_branch_name(branch)
         self._heal()
-        for attempt in range(OPTIMISTIC_TRIES + 1):
-            try:
-                if attempt < OPTIMISTIC_TRIES:
-                    report = self._try_indexes(self._environment, branch, actor)
-                else:
-                    with self._environment.window() as environment:
-                        report = self._try_indexes(environment, branch, actor)
-            except ConflictError:
-                if attempt == OPTIMISTIC_TRIES:
-                    raise
-                continue
-            self._reader.prepare_traversals(branch)
-            return report
-        raise ConflictError("the branch kept moving; try again")
+        report = self._writer.ensure_indices(branch, actor)
+        self._reader.prepare_traversals(branch)
+        return report
 
     def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
         """Declared indexes that do not cover every row of a branch, with the reason."""
@@ -402,27 +344,6 @@ class Graph:
             for spec in item.specs
         ]
         return [*pending, *missing]
-
-    def _try_indexes(
-        self, environment: GraphEnvironment, branch: str, actor: str | None
-    ) -> IndexReport:
-        snapshot = snapshot_of(self._state().head(branch))
-        catalog = self._schema_of(snapshot.schema_hash).catalog
-        work, pending = plan_indexes(catalog, snapshot, self._open)
-        commit = None
-        if work:
-            commit = commit_indexes(
-                environment,
-                snapshot,
-                work,
-                lambda pin: self._open_for_writing(environment, snapshot, pin),
-                actor,
-            )
-        built = [
-            BuiltIndexes(type_key=item.table_key, names=tuple(spec.name for spec in item.specs))
-            for item in work
-        ]
-        return IndexReport(branch=branch, commit=commit, built=tuple(built), pending=tuple(pending))
 
     # ---- recovery
 
@@ -467,110 +388,5 @@ class Graph:
             self._schemas[schema_hash] = known
         return known
 
-    def _compile_mutation(self, text: str, schema: GraphSchema, name: str | None) -> ir.MutationIR:
-        query = self._compiler.compile(text, schema.catalog, name)
-        if not isinstance(query.ir, ir.MutationIR):
-            message = f"`{query.name}` is a read: run it with `query`"
-            raise QuerySelectionError(message, (query.name,))
-        return query.ir
-
-    def _try_mutation(self, environment: GraphEnvironment, call: _Call) -> MutationResult:
-        """Prepare and commit a mutation once.
-
-        Raises:
-            _LostRaceError: what it was prepared against moved, and preparing it again is invisible.
-        """
-        snapshot = snapshot_of(self._state().head(call.branch))
-        if call.if_commit is not None:
-            environment.manifest.check(_precondition(snapshot, call.if_commit))
-        schema = self._schema_of(snapshot.schema_hash)
-        query = self._compile_mutation(call.text, schema, call.name)
-        values: dict[str, StoredValue] = {**bind_params(query, call.params), ir.NOW: call.now_ms}
-        prepared = prepare_mutation(
-            query,
-            values,
-            catalog=schema.catalog,
-            identities=schema.identities,
-            rules=schema.rules,
-            snapshot=snapshot,
-            store=environment.tables,
-            max_bytes=self._settings.mutation_max_bytes,
-        )
-        try:
-            commit = self._commit_mutation(environment, prepared, snapshot, call)
-        except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
-            if prepared.insert_only:
-                raise _LostRaceError(conflict) from conflict
-            raise
-        return MutationResult(
-            branch=call.branch,
-            query_name=query.name,
-            affected_nodes=prepared.outcome.affected_nodes,
-            affected_edges=prepared.outcome.affected_edges,
-            actor=call.actor,
-            commit=commit,
-        )
-
-    def _commit_mutation(
-        self,
-        environment: GraphEnvironment,
-        prepared: PreparedMutation,
-        snapshot: Snapshot,
-        call: _Call,
-    ) -> GraphCommit | None:
-        expectations = Expectations(
-            branch=snapshot.branch,
-            incarnation=snapshot.incarnation,
-            schema_hash=snapshot.schema_hash,
-            touched=prepared.touched,
-            read=prepared.read,
-            head_commit=call.if_commit,
-        )
-        if not prepared.deltas:
-            if call.if_commit is not None:
-                environment.manifest.check(expectations)
-            return None
-        with environment.staging.shared():
-            staged = stage_mutation(
-                prepared,
-                snapshot,
-                lambda key: self._open_for_writing(environment, snapshot, snapshot.pins[key]),
-            )
-            if not staged:
-                return None
-            writes = [
-                StagedTable(table_key=key, incarnation=snapshot.pins[key].incarnation, staged=write)
-                for key, write in staged.items()
-            ]
-            intent = Intent(kind=WriterKind.MUTATION, expectations=expectations, actor=call.actor)
-            return commit_write(environment, intent, writes)
-
     def _open(self, pin: TablePin) -> Table:
         return self._environment.tables.open(pin.location, pin.branch, pin.version)
-
-    def _open_for_writing(
-        self, environment: GraphEnvironment, snapshot: Snapshot, pin: TablePin
-    ) -> Table:
-        """The table where the branch writes: its own fork, made at the first write to the type."""
-        wanted = None if snapshot.branch == MAIN else snapshot.branch
-        if pin.branch == wanted:
-            return self._open(pin)
-        with environment.window():
-            settle_all(environment)
-            current = environment.manifest.state().heads.get(snapshot.branch)
-            if current is None:
-                raise BranchNotFoundError(snapshot.branch)
-            actual = current.pins.get(pin.table_key)
-            if actual != pin:
-                version = None if actual is None else actual.version
-                raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
-            return create_fork(environment.location, self._open(pin), snapshot.branch)
-
-
-def _precondition(snapshot: Snapshot, if_commit: str) -> Expectations:
-    return Expectations(
-        branch=snapshot.branch,
-        incarnation=snapshot.incarnation,
-        schema_hash=snapshot.schema_hash,
-        head_commit=if_commit,
-    )

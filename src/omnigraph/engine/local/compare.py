@@ -5,6 +5,7 @@ Numbers compare by mathematical value, whatever their types; text by code point;
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from omnigraph.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _BY_SIGN = {
     CompareOp.EQ: lambda sign: sign == 0,
@@ -35,6 +36,14 @@ _BY_SIGN = {
     CompareOp.LE: lambda sign: sign <= 0,
     CompareOp.GT: lambda sign: sign > 0,
     CompareOp.GE: lambda sign: sign >= 0,
+}
+_DIRECTLY: dict[CompareOp, Callable[[Numbers, Numbers], Any]] = {
+    CompareOp.EQ: operator.eq,
+    CompareOp.NE: operator.ne,
+    CompareOp.LT: operator.lt,
+    CompareOp.LE: operator.le,
+    CompareOp.GT: operator.gt,
+    CompareOp.GE: operator.ge,
 }
 _TEXT_KERNELS = {
     CompareOp.EQ: pc.equal,
@@ -102,7 +111,10 @@ def _as_mask(result: Any, count: int) -> BoolArray:
 def _numbers_hold(op: CompareOp, left: Side, right: Side, count: int) -> BoolArray:
     first, first_known = _numbers(left)
     second, second_known = _numbers(right)
-    found = _BY_SIGN[op](sign_of(first, second))
+    if first.dtype.kind == second.dtype.kind:
+        found = _DIRECTLY[op](first, second)
+    else:
+        found = _BY_SIGN[op](sign_of(first, second))
     for known in (first_known, second_known):
         if known is not None:
             found = found & known

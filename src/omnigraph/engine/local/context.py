@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _KEPT_TEXTS = 8
 _KEPT_NUMBERINGS = 64
+_KEPT_FILTERS = 256
 
 
 class QueryEmbedder(Protocol):
@@ -50,6 +51,8 @@ class EngineCaches:
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_NUMBERINGS)
+        #: How often a column was filtered by storage, per state of its table.
+        self.filter_uses: LruCache[int] = LruCache(_KEPT_FILTERS)
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
 
     def entities(self, table: Table) -> Entities:

@@ -89,7 +89,7 @@ class Entities:
         if len(row_ids) * WHOLE_COLUMN_RATIO < self.row_count:
             cold = [name for name in wanted if self._kept(name) is None]
         else:
-            cold = [name for name in wanted if not self._is_keepable(name)]
+            cold = [name for name in wanted if not self.is_keepable(name)]
         found = self._whole_columns(row_ids, [name for name in wanted if name not in cold])
         if cold:
             found |= self._take(row_ids, cold)
@@ -100,12 +100,17 @@ class Entities:
         known = self._kept(name)
         return known if known is not None else self._read_whole([name])[name]
 
+    def is_kept(self, name: str) -> bool:
+        """Whether a whole column is in memory."""
+        return self._kept(name) is not None
+
     # ---- inside
 
     def _kept(self, name: str) -> ArrowColumn | None:
         return self._columns.get((self.fingerprint, name))
 
-    def _is_keepable(self, name: str) -> bool:
+    def is_keepable(self, name: str) -> bool:
+        """Whether a whole column is small enough to be kept in memory."""
         type_ = self.table.schema.field(name).type
         width: int = _LOOSE_WIDTH
         if pa.types.is_fixed_size_list(type_):

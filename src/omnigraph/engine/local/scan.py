@@ -9,21 +9,27 @@ import numpy as np
 
 from omnigraph.engine.local.conditions import keep_true
 from omnigraph.engine.local.entities import row_id_array
+from omnigraph.engine.local.project import entity_columns
 from omnigraph.engine.local.pushdown import push_down
 from omnigraph.engine.local.rows import BATCH_ROWS, Rows, concat_rows
 from omnigraph.engine.local.text import text_matches
-from omnigraph.query.ir import TextMatch
+from omnigraph.query.ir import Comparison, TextMatch
 from omnigraph.storage import scan_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from omnigraph.engine.local.context import Context
+    from omnigraph.engine.local.entities import Entities
     from omnigraph.query.ir import NodeScan, Predicate
 
 _SCAN_ROWS = 1 << 17
 #: Rows of one batch when whole values are read with them.
 _VALUE_ROWS = 1 << 13
+#: Tables up to this size are filtered in memory once their columns are there: faster than any index.
+_FILTERED_ROWS = 1_000_000
+#: A column is read into memory when it was filtered more often than this.
+_FILTERS_BEFORE_KEPT = 8
 #: Larger tables are streamed instead of being numbered first.
 _NUMBERED_ROWS = 10_000_000
 
@@ -82,6 +88,9 @@ class ScanOperator:
                 rows = Rows(count=len(part), variables={op.variable: part})
                 yield keep_true(context, rows, pushed.rest).only(self._live)
             return
+        if pushed.filter is not None and self._is_filtered_in_memory(entities):
+            yield self._filtered_in_memory(entities)
+            return
         batches = scan_rows(
             entities.table,
             self._columns,
@@ -99,6 +108,43 @@ class ScanOperator:
                 columns=columns,
             )
             yield keep_true(context, rows, pushed.rest).only(self._live)
+
+    def _is_filtered_in_memory(self, entities: Entities) -> bool:
+        """Whether the filtered columns are in memory, or were asked for often enough to be read into it."""
+        if entities.row_count > _FILTERED_ROWS:
+            return False
+        columns = self._filtered_columns()
+        if all(entities.is_kept(name) for name in columns):
+            return True
+        uses = self._context.caches.filter_uses
+        often = True
+        for name in columns:
+            key = (entities.fingerprint, name)
+            count = (uses.get(key) or 0) + 1
+            uses.put(key, count)
+            often &= count > _FILTERS_BEFORE_KEPT and entities.is_keepable(name)
+        return often
+
+    def _filtered_columns(self) -> list[str]:
+        columns = entity_columns(
+            operand
+            for item in self._op.filters
+            if isinstance(item, Comparison)
+            for operand in (item.left, item.right)
+        )
+        return list(dict.fromkeys(name for _, name in columns))
+
+    def _filtered_in_memory(self, entities: Entities) -> Rows:
+        op = self._op
+        rows = Rows(
+            count=entities.row_count,
+            variables={op.variable: entities.numbering().all_row_ids()},
+            columns={
+                (op.variable, name): entities.whole_column(name)
+                for name in self._filtered_columns()
+            },
+        )
+        return keep_true(self._context, rows, op.filters).only(self._live)
 
     def _matching(self, conditions: Sequence[TextMatch]) -> Rows:
         """The nodes that match all text conditions, then all other predicates."""

@@ -1,0 +1,258 @@
+"""Writes of an open graph: prepare against a snapshot, commit, prepare again when a race was lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from omnigraph.errors import (
+    BranchNotFoundError,
+    ConflictError,
+    ExpectedVersionMismatchError,
+    QuerySelectionError,
+    ReadSetConflictError,
+)
+from omnigraph.graph.indexing import BuiltIndexes, IndexReport, commit_indexes, plan_indexes
+from omnigraph.graph.results import MutationResult
+from omnigraph.manifest import MAIN, Expectations, snapshot_of
+from omnigraph.query import bind_params, ir
+from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
+from omnigraph.storage import create_fork
+from omnigraph.writes import prepare_mutation, stage_mutation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.graph.settings import GraphSettings
+    from omnigraph.manifest import GraphCommit, Snapshot, TablePin
+    from omnigraph.query import QueryCompiler
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.storage import Table
+    from omnigraph.types import StoredValue
+    from omnigraph.writes import PreparedMutation
+
+_Outcome = TypeVar("_Outcome")
+
+#: How often insert-only work that lost a race is prepared again before the conflict surfaces.
+REPREPARATION_BUDGET = 32
+#: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
+OPTIMISTIC_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One call of `mutate`; `now_ms` is fixed over all tries."""
+
+    text: str
+    params: Mapping[str, object] | None
+    name: str | None
+    branch: str
+    actor: str | None
+    if_commit: str | None
+    now_ms: int
+
+
+class _LostRaceError(Exception):
+    """Work lost a race before any effect, and preparing it again is invisible; never leaves this module."""
+
+    def __init__(self, conflict: ConflictError) -> None:
+        super().__init__(str(conflict))
+        self.conflict = conflict
+
+
+class GraphWriter:
+    """Prepares and commits writes. Thread-safe; whoever calls it has settled what dead writers left."""
+
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        settings: GraphSettings,
+        compiler: QueryCompiler,
+        schema_of: Callable[[str], GraphSchema],
+    ) -> None:
+        self._environment = environment
+        self._settings = settings
+        self._compiler = compiler
+        self._schema_of = schema_of
+
+    def mutate(
+        self,
+        text: str,
+        params: Mapping[str, object] | None,
+        *,
+        name: str | None,
+        branch: str,
+        actor: str | None,
+        if_commit: str | None,
+    ) -> MutationResult:
+        """Run one mutation query."""
+        call = _Call(
+            text=text,
+            params=params,
+            name=name,
+            branch=branch,
+            actor=actor,
+            if_commit=if_commit,
+            now_ms=self._environment.clock() // 1000,
+        )
+        return self._until_won(lambda environment: self._try_mutation(environment, call))
+
+    def ensure_indices(self, branch: str, actor: str | None) -> IndexReport:
+        """Build what is missing."""
+
+        def attempt(environment: GraphEnvironment) -> IndexReport:
+            try:
+                return self._try_indexes(environment, branch, actor)
+            except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
+                raise _LostRaceError(conflict) from conflict
+
+        return self._until_won(attempt)
+
+    def _until_won(self, attempt: Callable[[GraphEnvironment], _Outcome]) -> _Outcome:
+        """Prepare and commit; again after a lost race, in the end inside the window, where nobody else can win."""
+        for number in range(REPREPARATION_BUDGET + 1):
+            try:
+                if number < OPTIMISTIC_TRIES:
+                    return attempt(self._environment)
+                with self._environment.window() as environment:
+                    return attempt(environment)
+            except _LostRaceError as lost:
+                if number == REPREPARATION_BUDGET:
+                    raise lost.conflict from lost
+        raise ConflictError("the branch kept moving; try again")
+
+    # ---- mutations
+
+    def _compile_mutation(self, text: str, schema: GraphSchema, name: str | None) -> ir.MutationIR:
+        query = self._compiler.compile(text, schema.catalog, name)
+        if not isinstance(query.ir, ir.MutationIR):
+            message = f"`{query.name}` is a read: run it with `query`"
+            raise QuerySelectionError(message, (query.name,))
+        return query.ir
+
+    def _try_mutation(self, environment: GraphEnvironment, call: _Call) -> MutationResult:
+        """Prepare and commit a mutation once.
+
+        Raises:
+            _LostRaceError: what it was prepared against moved, and preparing it again is invisible.
+        """
+        snapshot = snapshot_of(environment.manifest.state().head(call.branch))
+        if call.if_commit is not None:
+            environment.manifest.check(_precondition(snapshot, call.if_commit))
+        schema = self._schema_of(snapshot.schema_hash)
+        query = self._compile_mutation(call.text, schema, call.name)
+        values: dict[str, StoredValue] = {**bind_params(query, call.params), ir.NOW: call.now_ms}
+        prepared = prepare_mutation(
+            query,
+            values,
+            catalog=schema.catalog,
+            identities=schema.identities,
+            rules=schema.rules,
+            snapshot=snapshot,
+            store=environment.tables,
+            max_bytes=self._settings.mutation_max_bytes,
+        )
+        try:
+            commit = self._commit_mutation(environment, prepared, snapshot, call)
+        except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
+            if prepared.insert_only:
+                raise _LostRaceError(conflict) from conflict
+            raise
+        return MutationResult(
+            branch=call.branch,
+            query_name=query.name,
+            affected_nodes=prepared.outcome.affected_nodes,
+            affected_edges=prepared.outcome.affected_edges,
+            actor=call.actor,
+            commit=commit,
+        )
+
+    def _commit_mutation(
+        self,
+        environment: GraphEnvironment,
+        prepared: PreparedMutation,
+        snapshot: Snapshot,
+        call: _Call,
+    ) -> GraphCommit | None:
+        expectations = Expectations(
+            branch=snapshot.branch,
+            incarnation=snapshot.incarnation,
+            schema_hash=snapshot.schema_hash,
+            touched=prepared.touched,
+            read=prepared.read,
+            head_commit=call.if_commit,
+        )
+        if not prepared.deltas:
+            if call.if_commit is not None:
+                environment.manifest.check(expectations)
+            return None
+        with environment.staging.shared():
+            staged = stage_mutation(
+                prepared,
+                snapshot,
+                lambda key: self._open_for_writing(environment, snapshot, snapshot.pins[key]),
+            )
+            if not staged:
+                return None
+            writes = [
+                StagedTable(table_key=key, incarnation=snapshot.pins[key].incarnation, staged=write)
+                for key, write in staged.items()
+            ]
+            intent = Intent(kind=WriterKind.MUTATION, expectations=expectations, actor=call.actor)
+            return commit_write(environment, intent, writes)
+
+    # ---- indexes
+
+    def _try_indexes(
+        self, environment: GraphEnvironment, branch: str, actor: str | None
+    ) -> IndexReport:
+        snapshot = snapshot_of(environment.manifest.state().head(branch))
+        catalog = self._schema_of(snapshot.schema_hash).catalog
+        work, pending = plan_indexes(catalog, snapshot, self._open)
+        commit = None
+        if work:
+            commit = commit_indexes(
+                environment,
+                snapshot,
+                work,
+                lambda pin: self._open_for_writing(environment, snapshot, pin),
+                actor,
+            )
+        built = [
+            BuiltIndexes(type_key=item.table_key, names=tuple(spec.name for spec in item.specs))
+            for item in work
+        ]
+        return IndexReport(branch=branch, commit=commit, built=tuple(built), pending=tuple(pending))
+
+    # ---- tables
+
+    def _open(self, pin: TablePin) -> Table:
+        return self._environment.tables.open(pin.location, pin.branch, pin.version)
+
+    def _open_for_writing(
+        self, environment: GraphEnvironment, snapshot: Snapshot, pin: TablePin
+    ) -> Table:
+        """The table where the branch writes: its own fork, made at the first write to the type."""
+        wanted = None if snapshot.branch == MAIN else snapshot.branch
+        if pin.branch == wanted:
+            return self._open(pin)
+        with environment.window():
+            settle_all(environment)
+            current = environment.manifest.state().heads.get(snapshot.branch)
+            if current is None:
+                raise BranchNotFoundError(snapshot.branch)
+            actual = current.pins.get(pin.table_key)
+            if actual != pin:
+                version = None if actual is None else actual.version
+                raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
+            return create_fork(environment.location, self._open(pin), snapshot.branch)
+
+
+def _precondition(snapshot: Snapshot, if_commit: str) -> Expectations:
+    return Expectations(
+        branch=snapshot.branch,
+        incarnation=snapshot.incarnation,
+        schema_hash=snapshot.schema_hash,
+        head_commit=if_commit,
+    )
