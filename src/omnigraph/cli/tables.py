@@ -8,8 +8,6 @@ import json
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from omnigraph.graph.rendering import text_value
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -42,7 +40,7 @@ def render_rows(result: Result, format_: RowFormat) -> Iterator[str]:
         case RowFormat.CSV:
             yield _csv_line(result.columns)
             for row in result.json_rows():
-                yield _csv_line([text_value(value) for value in row.values()])
+                yield _csv_line([_text(value) for value in row.values()])
         case RowFormat.JSONL:
             yield from _json_lines(result)
         case RowFormat.JSON:
@@ -57,8 +55,13 @@ def header_line(result: Result) -> str:
     return f"{count} row{'' if count == 1 else 's'} from {place} via {result.query_name}"
 
 
+def _text(value: object) -> str:
+    """A JSON value as people read it: text bare, everything else in JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _cells(row: dict[str, object]) -> list[str]:
-    return [_fit(text_value(value)) for value in row.values()]
+    return [_fit(_text(value)) for value in row.values()]
 
 
 def _fit(text: str) -> str:
@@ -90,7 +93,7 @@ def _pairs(result: Result) -> Iterator[str]:
     for number, row in enumerate(result.json_rows(), start=1):
         yield f"row {number}"
         for name, value in row.items():
-            yield f"  {name}: {text_value(value)}"
+            yield f"  {name}: {_text(value)}"
 
 
 def _csv_line(cells: Sequence[str]) -> str:

@@ -180,8 +180,8 @@ class Graph:
             NotFoundError: there is no such branch, commit, version or moment.
         """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        self._state()
-        return self._reader.query(ReadCall(text=text, params=params, name=name, target=target))
+        call = ReadCall(text=text, params=params, name=name, target=target)
+        return self._reader.query(call, self._state())
 
     def explain(
         self,
@@ -193,9 +193,8 @@ class Graph:
         analyze: bool = False,
     ) -> str:
         """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator."""
-        self._state()
         call = ReadCall(text=text, params=params, name=name, target=Target(branch=branch))
-        return self._reader.explain(call, analyze=analyze)
+        return self._reader.explain(call, self._state(), analyze=analyze)
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
         """The dataset versions that are visible together at the head of a branch.

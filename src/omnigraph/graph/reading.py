@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest import ManifestState, Snapshot
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.schema import Catalog
     from omnigraph.search import Embedder
@@ -65,9 +65,9 @@ class GraphReader:
         self._embedder: Embedder | None = None
         self._lock = Lock()
 
-    def query(self, call: ReadCall) -> Result:
+    def query(self, call: ReadCall, state: ManifestState) -> Result:
         """Run a read at one snapshot."""
-        prepared = self._prepare(call)
+        prepared = self._prepare(call, state)
         context = self._context(
             prepared.snapshot,
             prepared.catalog,
@@ -82,11 +82,9 @@ class GraphReader:
             types=tuple(item.type for item in prepared.query.projections),
         )
 
-    def explain(self, call: ReadCall, *, analyze: bool) -> str:
+    def explain(self, call: ReadCall, state: ManifestState, *, analyze: bool) -> str:
         """What a read means and how it would run; with `analyze` it runs, and rows and times are shown."""
-        snapshot = resolve_target(
-            self._environment.manifest, self._environment.manifest.state(), call.target
-        )
+        snapshot = resolve_target(self._environment.manifest, state, call.target)
         catalog = self._schema_of(snapshot.schema_hash).catalog
         compiled = self._compiler.compile(call.text, catalog, call.name)
         text = explain_ir(compiled.ir)
@@ -140,9 +138,8 @@ class GraphReader:
             embedder.close()
         self.caches.clear()
 
-    def _prepare(self, call: ReadCall) -> _Prepared:
-        manifest = self._environment.manifest
-        snapshot = resolve_target(manifest, manifest.state(), call.target)
+    def _prepare(self, call: ReadCall, state: ManifestState) -> _Prepared:
+        snapshot = resolve_target(self._environment.manifest, state, call.target)
         catalog = self._schema_of(snapshot.schema_hash).catalog
         query = self._compiler.compile(call.text, catalog, call.name)
         if not isinstance(query.ir, ir.ReadIR):

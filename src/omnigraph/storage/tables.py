@@ -50,6 +50,7 @@ class Table:
         #: The Lance branch; None is the main line.
         self.branch = branch
         self._fingerprint: str | None = None
+        self._row_count: int | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -140,7 +141,9 @@ class Table:
     @property
     def row_count(self) -> int:
         """How many rows there are; known from metadata."""
-        return self.count_rows()
+        if self._row_count is None:
+            self._row_count = self.count_rows()
+        return self._row_count
 
     def fragment_count(self) -> int:
         """How many fragments the rows are spread over."""

@@ -109,6 +109,8 @@ class Grouping:
     def _join(self, table: pa.Table, keys: list[str]) -> pa.Table:
         if not table.num_rows:
             return table
+        if keys == [_ALL]:
+            return self._join_all(table)
         steps = [
             (measure.name, _MERGED_BY[measure.kind], _options(measure))
             for measure in self._measures
@@ -118,6 +120,15 @@ class Grouping:
         joined = _aggregated(table, keys, steps)
         names = {f"{name}_{function}": name for name, function, _ in steps}
         return joined.rename_columns([names.get(name, name) for name in joined.column_names])
+
+    def _join_all(self, table: pa.Table) -> pa.Table:
+        """Everything as one group."""
+        found: dict[str, ArrowColumn] = {_ALL: pa.array([0], pa.int64())}
+        for measure in self._measures:
+            kernel = getattr(pc, _MERGED_BY[measure.kind])
+            total = kernel(table[measure.name], options=_options(measure))
+            found[measure.name] = pa.array([total.as_py()], total.type)
+        return pa.table(found)
 
     def _merge(self, keys: list[str]) -> pa.Table:
         if len(self._partials) == 1:

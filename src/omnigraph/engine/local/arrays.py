@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -18,3 +19,14 @@ Numbers: TypeAlias = npt.NDArray[Any]
 ArrowColumn: TypeAlias = Any
 #: Arrow's kernels, for the same reason.
 pc: Any = pyarrow.compute
+
+
+def plain_numbers(array: ArrowColumn) -> ArrowColumn:
+    """Days, milliseconds and truth values as the numbers they are stored as; other numbers as they are."""
+    if pa.types.is_date32(array.type):
+        return array.cast(pa.int32())
+    if pa.types.is_date64(array.type):
+        return array.cast(pa.int64())
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.int8())
+    return array

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.local.arrays import ArrowColumn, BoolArray, Numbers, pc
+from omnigraph.engine.local.arrays import ArrowColumn, BoolArray, Numbers, pc, plain_numbers
 from omnigraph.query.ir import CompareOp
 from omnigraph.storage import text_pairs_match
 from omnigraph.types import (
@@ -134,17 +134,6 @@ def _numbers(side: Side) -> tuple[Numbers, BoolArray | None]:
     known = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     zero = pa.scalar(0, array.type)
     return pc.fill_null(array, zero).to_numpy(zero_copy_only=False), known
-
-
-def plain_numbers(array: ArrowColumn) -> ArrowColumn:
-    """Days, milliseconds and truth values as the numbers they are stored as; other numbers as they are."""
-    if pa.types.is_date32(array.type):
-        return array.cast(pa.int32())
-    if pa.types.is_date64(array.type):
-        return array.cast(pa.int64())
-    if pa.types.is_boolean(array.type):
-        return array.cast(pa.int8())
-    return array
 
 
 def sign_of(left: Numbers, right: Numbers) -> Numbers:

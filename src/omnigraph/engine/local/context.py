@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from omnigraph.types import StoredValue
 
 _KEPT_TEXTS = 8
+_KEPT_LOOKUPS = 8
 _KEPT_NUMBERINGS = 64
-_KEPT_FILTERS = 256
+_KEPT_USES = 1024
 
 
 class QueryEmbedder(Protocol):
@@ -51,13 +52,21 @@ class EngineCaches:
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_NUMBERINGS)
-        #: How often a column was filtered by storage, per state of its table.
-        self.filter_uses: LruCache[int] = LruCache(_KEPT_FILTERS)
+        #: How often a column was read in small parts, per state of its table.
+        self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
+        self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
 
     def entities(self, table: Table) -> Entities:
         """The rows of a table."""
-        return Entities(table, self.numberings, self.columns, self.settings.column_cache_bytes)
+        return Entities(
+            table,
+            numberings=self.numberings,
+            columns=self.columns,
+            column_uses=self.column_uses,
+            key_lookups=self.key_lookups,
+            column_budget=self.settings.column_cache_bytes,
+        )
 
     def indexes(self, table: Table) -> Mapping[str, IndexCoverage]:
         """The stored indexes of a table, by name."""
@@ -71,6 +80,7 @@ class EngineCaches:
         self.adjacencies.clear()
         self.text_indexes.clear()
         self.tokens.clear()
+        self.key_lookups.clear()
         self._indexes.clear()
 
 

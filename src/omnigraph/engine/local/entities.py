@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.local.arrays import plain_numbers
 from omnigraph.storage import ROW_ID, list_indexes, read_rows, take_rows
 
 if TYPE_CHECKING:
@@ -20,11 +22,16 @@ if TYPE_CHECKING:
 #: A column is read whole, and kept, when at least one row in so many is asked for: a scan of a column costs as much
 #: as some hundred point reads per hundred thousand rows.
 WHOLE_COLUMN_RATIO = 400
+#: Tables up to this size have columns kept that are asked for more often than this, a few rows at a time.
+_POINT_ROWS = 1_000_000
+_USES_BEFORE_KEPT = 16
+#: Tables up to this size have a dictionary of their keys, once those were asked for often enough.
+_LOOKUP_ROWS = 250_000
 #: Estimated bytes of a value whose type has no fixed width.
 _LOOSE_WIDTH = 48
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Numbering:
     """Row ids of a table as dense numbers: a row's number is its place among the sorted row ids."""
 
@@ -42,6 +49,7 @@ class Numbering:
         """The row ids of numbers."""
         return numbers if self.sorted_ids is None else self.sorted_ids[numbers]
 
+    @cached_property
     def all_row_ids(self) -> IntArray:
         """Every row id, ascending."""
         return np.arange(self.count, dtype=np.int64) if self.sorted_ids is None else self.sorted_ids
@@ -53,14 +61,19 @@ class Entities:
     def __init__(
         self,
         table: Table,
+        *,
         numberings: LruCache[Numbering],
         columns: LruCache[ArrowColumn],
+        column_uses: LruCache[int],
+        key_lookups: LruCache[dict[object, int]],
         column_budget: int,
     ) -> None:
         self.table = table
         self.row_count = table.row_count
         self._numberings = numberings
         self._columns = columns
+        self._column_uses = column_uses
+        self._key_lookups = key_lookups
         self._column_budget = column_budget
 
     @property
@@ -87,7 +100,7 @@ class Entities:
         """Columns of rows, in their order; a row may repeat."""
         wanted = list(dict.fromkeys(names))
         if len(row_ids) * WHOLE_COLUMN_RATIO < self.row_count:
-            cold = [name for name in wanted if self._kept(name) is None]
+            cold = [name for name in wanted if not self.is_worth_keeping(name)]
         else:
             cold = [name for name in wanted if not self.is_keepable(name)]
         found = self._whole_columns(row_ids, [name for name in wanted if name not in cold])
@@ -100,9 +113,41 @@ class Entities:
         known = self._kept(name)
         return known if known is not None else self._read_whole([name])[name]
 
-    def is_kept(self, name: str) -> bool:
-        """Whether a whole column is in memory."""
-        return self._kept(name) is not None
+    def is_worth_keeping(self, name: str) -> bool:
+        """Whether a column is in memory, or is asked for so often in small parts that it should be.
+
+        Counts one use. Only tables up to a size are kept for that reason: below it a column in memory is faster than
+        any index.
+        """
+        if self._kept(name) is not None:
+            return True
+        if self.row_count > _POINT_ROWS or not self.is_keepable(name):
+            return False
+        key = (self.fingerprint, name)
+        uses = (self._column_uses.get(key) or 0) + 1
+        self._column_uses.put(key, uses)
+        return uses > _USES_BEFORE_KEPT
+
+    def row_of_key(self, name: str, value: object) -> IntArray:
+        """The row whose key property has this value, if there is one; reads the whole column once.
+
+        Only for a column without repeated values, of a table that `has_key_lookup`.
+        """
+        key = (self.fingerprint, name)
+        lookup = self._key_lookups.get(key)
+        if lookup is None:
+            keys = plain_numbers(self.whole_column(name)).to_pylist()
+            lookup = {key: number for number, key in enumerate(keys)}
+            self._key_lookups.put(key, lookup)
+        number = lookup.get(value)
+        found = np.array([] if number is None else [number], np.int64)
+        return self.numbering().row_ids(found)
+
+    def has_key_lookup(self, name: str) -> bool:
+        """Whether keys are found in memory: the table is small and its key was asked for often."""
+        if self._key_lookups.get((self.fingerprint, name)) is not None:
+            return True
+        return self.row_count <= _LOOKUP_ROWS and self.is_worth_keeping(name)
 
     # ---- inside
 

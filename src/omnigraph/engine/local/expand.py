@@ -19,6 +19,7 @@ from omnigraph.engine.local.neighbours import (
 from omnigraph.engine.local.reachability import reach_within
 from omnigraph.engine.local.rows import BATCH_ROWS, Rows
 from omnigraph.engine.paths import TraversalFacts, TraversalPath, choose_path, followed_edges
+from omnigraph.engine.settings import TraversalMode
 from omnigraph.ids import edge_table_key, node_table_key
 from omnigraph.query.ir import Direction
 from omnigraph.search.indexes import scalar_index_name
@@ -188,6 +189,12 @@ class ExpandOperator:
 
     def _neighbours(self, frontier: int, hops: int) -> Neighbours:
         context, op, edge = self._context, self._op, self._edge
+        if context.settings.traversal_mode is TraversalMode.AUTO:
+            known = context.caches.adjacencies.get(adjacency_key(context, edge))
+            if known is not None:
+                self.path = TraversalPath.ADJACENCY
+                source = context.type_entities(node_table_key(_source_type(edge, op.direction)))
+                return AdjacentNeighbours(known, op.direction, source, context.entities(op.target))
         facts = traversal_facts(context, edge, op.direction, frontier, hops)
         self.path = choose_path(facts, context.settings)
         edges = context.type_entities(edge_table_key(edge.name))

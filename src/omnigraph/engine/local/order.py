@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.local.arrays import ArrowColumn, IntArray, pc
-from omnigraph.engine.local.compare import plain_numbers
+from omnigraph.engine.local.arrays import ArrowColumn, IntArray, pc, plain_numbers
 from omnigraph.engine.local.variables import is_hidden
 
 if TYPE_CHECKING:

@@ -10,10 +10,17 @@ import numpy as np
 from omnigraph.engine.local.conditions import keep_true
 from omnigraph.engine.local.entities import row_id_array
 from omnigraph.engine.local.project import entity_columns
-from omnigraph.engine.local.pushdown import push_down
+from omnigraph.engine.local.pushdown import push_down, value_of
 from omnigraph.engine.local.rows import BATCH_ROWS, Rows, concat_rows
 from omnigraph.engine.local.text import text_matches
-from omnigraph.query.ir import Comparison, TextMatch
+from omnigraph.query.ir import (
+    CompareOp,
+    Comparison,
+    Constant,
+    ParamRef,
+    PropertyRef,
+    TextMatch,
+)
 from omnigraph.storage import scan_rows
 
 if TYPE_CHECKING:
@@ -22,14 +29,11 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.entities import Entities
     from omnigraph.query.ir import NodeScan, Predicate
+    from omnigraph.types import StoredValue
 
 _SCAN_ROWS = 1 << 17
 #: Rows of one batch when whole values are read with them.
 _VALUE_ROWS = 1 << 13
-#: Tables up to this size are filtered in memory once their columns are there: faster than any index.
-_FILTERED_ROWS = 1_000_000
-#: A column is read into memory when it was filtered more often than this.
-_FILTERS_BEFORE_KEPT = 8
 #: Larger tables are streamed instead of being numbered first.
 _NUMBERED_ROWS = 10_000_000
 
@@ -82,11 +86,17 @@ class ScanOperator:
             yield Rows(count=1).multiplied(total)
             return
         if pushed.filter is None and not self._columns and entities.row_count <= _NUMBERED_ROWS:
-            row_ids = entities.numbering().all_row_ids()
+            row_ids = entities.numbering().all_row_ids
             for start in range(0, len(row_ids), BATCH_ROWS):
                 part = row_ids[start : start + BATCH_ROWS]
                 rows = Rows(count=len(part), variables={op.variable: part})
                 yield keep_true(context, rows, pushed.rest).only(self._live)
+            return
+        key = self._key_value()
+        if key is not None and entities.has_key_lookup(key[0]):
+            found = entities.row_of_key(*key)
+            rows = Rows(count=len(found), variables={op.variable: found})
+            yield keep_true(context, rows, op.filters[1:]).only(self._live)
             return
         if pushed.filter is not None and self._is_filtered_in_memory(entities):
             yield self._filtered_in_memory(entities)
@@ -109,21 +119,22 @@ class ScanOperator:
             )
             yield keep_true(context, rows, pushed.rest).only(self._live)
 
+    def _key_value(self) -> tuple[str, StoredValue] | None:
+        """The key property and its value, when the first filter asks for one key."""
+        op = self._op
+        key = self._context.catalog.nodes[op.node_type].key
+        if key is None or len(key.members) != 1 or not op.filters:
+            return None
+        match op.filters[0]:
+            case Comparison(PropertyRef(_, name), CompareOp.EQ, (ParamRef() | Constant()) as value):
+                if name == key.members[0]:
+                    return name, value_of(value, self._context.values)
+        return None
+
     def _is_filtered_in_memory(self, entities: Entities) -> bool:
         """Whether the filtered columns are in memory, or were asked for often enough to be read into it."""
-        if entities.row_count > _FILTERED_ROWS:
-            return False
-        columns = self._filtered_columns()
-        if all(entities.is_kept(name) for name in columns):
-            return True
-        uses = self._context.caches.filter_uses
-        often = True
-        for name in columns:
-            key = (entities.fingerprint, name)
-            count = (uses.get(key) or 0) + 1
-            uses.put(key, count)
-            often &= count > _FILTERS_BEFORE_KEPT and entities.is_keepable(name)
-        return often
+        worth_keeping = [entities.is_worth_keeping(name) for name in self._filtered_columns()]
+        return all(worth_keeping)
 
     def _filtered_columns(self) -> list[str]:
         columns = entity_columns(
@@ -138,7 +149,7 @@ class ScanOperator:
         op = self._op
         rows = Rows(
             count=entities.row_count,
-            variables={op.variable: entities.numbering().all_row_ids()},
+            variables={op.variable: entities.numbering().all_row_ids},
             columns={
                 (op.variable, name): entities.whole_column(name)
                 for name in self._filtered_columns()

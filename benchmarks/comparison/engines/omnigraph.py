@@ -1,0 +1,116 @@
+"""OmniGraph, through its public query interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+import omnigraph
+from comparison.contract import ADJACENCY_BYTES, FUSION_K, TOP
+from comparison.engines.omnigraph_load import fill
+from omnigraph import Graph
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from comparison.contract import Call, Inputs
+    from graphs.folder import Dataset
+
+
+def _by_person(clauses: str, projection: str) -> str:
+    return (
+        "query q($pid: I64) {"
+        f" match {{ $a: Person {{ pid: $pid }} {clauses} }} return {{ {projection} }} }}"
+    )
+
+
+def _ranked(clauses: str, projection: str, rank: str, *, params: str) -> str:
+    return (
+        f"query q({params}) {{ match {{ {clauses} }} return {{ {projection} }}"
+        f" order {{ {rank} }} limit {TOP} }}"
+    )
+
+
+_SCORED = "$b.score > 50.0"
+_WITHIN = {
+    1: f"$a knows $b {_SCORED}",
+    2: f"$a knows{{1,2}} $b {_SCORED}",
+    3: f"$a knows{{1,3}} $b {_SCORED}",
+}
+_GRAPH_QUERIES = {
+    "point": _by_person("", "$a.first_name, $a.last_name, $a.score"),
+    "walk-1": _by_person("$a knows $b", "count($b) as n"),
+    "walk-2": _by_person("$a knows $b $b knows $c", "count($c) as n"),
+    "walk-3": _by_person("$a knows $b $b knows $c $c knows $d", "count($d) as n"),
+    **{f"reach-{hops}": _by_person(_WITHIN[hops], "count($b) as n") for hops in (1, 2, 3)},
+    **{f"neighbours-{hops}": _by_person(_WITHIN[hops], "$b.pid") for hops in (1, 2)},
+    "top-degree": "query q() { match { $p: Person $p knows $q }"
+    " return { $p.pid, count($q) as degree }"
+    f" order {{ degree desc, $p.pid }} limit {TOP} }}",
+    "two-paths": "query q() { match { $a: Person $a knows $b $b knows $c }"
+    " return { count($c) as n } }",
+    "anti-join": "query q() { match { $p: Person not { $p knows $_ } } return { count($p) as n } }",
+}
+
+
+def _search_queries(dimension: int) -> dict[str, str]:
+    vector, text = f"$vector: Vector({dimension})", "$text: String"
+    nearest, bm25 = "nearest($m.embedding, $vector)", "bm25($m.content, $text)"
+    fused = f"rrf({nearest}, {bm25}, {FUSION_K})"
+    everything, mid = "$m: Message", "$m.mid"
+    posts = '$m: Message { kind: "post" }'
+    hops = "$m: Message $m hasCreator $p $p knows $q"
+    return {
+        "bm25": _ranked(everything, mid, bm25, params=text),
+        "vector": _ranked(everything, mid, nearest, params=vector),
+        "vector-post": _ranked(posts, mid, nearest, params=vector),
+        "rrf": _ranked(everything, mid, fused, params=f"{vector}, {text}"),
+        "vector-hops": _ranked(hops, "$q.pid", nearest, params=vector),
+    }
+
+
+class OmniGraphEngine:
+    """A graph with all its indexes built."""
+
+    version = omnigraph.__version__
+
+    def __init__(self, store: Path) -> None:
+        self._graph = Graph.open(store / "social.omni")
+        dimension = int((store / "dimension").read_text(encoding="utf-8"))
+        queries = _GRAPH_QUERIES | _search_queries(dimension)
+        self.calls: dict[str, Call] = {name: self._call(text) for name, text in queries.items()}
+
+    @staticmethod
+    def build(dataset: Dataset, store: Path) -> None:
+        """One commit with all rows, then the indexes."""
+        vectors = pq.read_schema(dataset.node_path("Message")).field("embedding").type
+        (store / "dimension").write_text(str(vectors.list_size), encoding="utf-8")
+        with Graph.init(store / "social.omni", dataset.schema_path) as graph:
+            fill(graph, dataset)
+            graph.ensure_indices()
+
+    def rows(self, fetched: list[dict[str, object]]) -> list[list[object]]:
+        """Values in projection order."""
+        return [list(row.values()) for row in fetched]
+
+    def facts(self) -> dict[str, object]:
+        """What the adjacency index of `Knows` needs in memory."""
+        return {ADJACENCY_BYTES: adjacency_bytes_per_edge(self._graph)}
+
+    def _call(self, text: str) -> Call:
+        query = self._graph.query
+
+        def call(inputs: Inputs) -> object:
+            return query(text, inputs).to_pylist()
+
+        return call
+
+
+def adjacency_bytes_per_edge(graph: Graph) -> float | None:
+    """Memory of the largest adjacency index, per edge and direction; None when no query needed one."""
+    kept = [adjacency for adjacency, _ in graph._reader.caches.adjacencies._values.values()]
+    if not kept:
+        return None
+    largest = max(kept, key=lambda adjacency: adjacency.edge_count)
+    return largest.nbytes / (largest.edge_count * len(largest.known_sides()))
