@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.environ import whole_number
+
 _log = logging.getLogger(__name__)
 
 
@@ -38,13 +40,15 @@ class EngineSettings:
         defaults = EngineSettings()
         return EngineSettings(
             traversal_mode=_mode("OMNIGRAPH_TRAVERSAL_MODE", defaults.traversal_mode),
-            indexed_max_frontier=_number(
+            indexed_max_frontier=whole_number(
                 "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", defaults.indexed_max_frontier
             ),
-            indexed_max_hops=_number(
+            indexed_max_hops=whole_number(
                 "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", defaults.indexed_max_hops
             ),
-            column_cache_bytes=_number("OMNIGRAPH_COLUMN_CACHE_BYTES", defaults.column_cache_bytes),
+            column_cache_bytes=whole_number(
+                "OMNIGRAPH_COLUMN_CACHE_BYTES", defaults.column_cache_bytes
+            ),
         )
 
 
@@ -58,13 +62,3 @@ def _mode(name: str, default: TraversalMode) -> TraversalMode:
         known = ", ".join(mode.value for mode in TraversalMode)
         _log.warning("%s=%s is not one of %s; using %s", name, text, known, default)
         return default
-
-
-def _number(name: str, default: int) -> int:
-    text = os.environ.get(name)
-    if text is None:
-        return default
-    if not text.strip().isdigit():
-        _log.warning("%s=%s is not a whole number; using %d", name, text, default)
-        return default
-    return int(text)

@@ -6,11 +6,15 @@ rooms below. Start reading at `graph`.
 
 from omnigraph.graph.answer import Result
 from omnigraph.graph.graph import BLOB_RANGE_BYTES, Graph
-from omnigraph.graph.indexing import BuiltIndexes, IndexReport, PendingIndex
-from omnigraph.graph.results import MutationResult, commit_json
-from omnigraph.graph.settings import GraphSettings
+from omnigraph.graph.results import (
+    BuiltIndexes,
+    IndexReport,
+    MutationResult,
+    PendingIndex,
+    commit_json,
+)
+from omnigraph.graph.settings import REPREPARATION_BUDGET, GraphSettings
 from omnigraph.graph.targets import Target
-from omnigraph.graph.writing import REPREPARATION_BUDGET
 
 __all__ = [
     "BLOB_RANGE_BYTES",

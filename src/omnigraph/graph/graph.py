@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,28 +14,15 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.graph.branches import check_branch_name, new_branch_head
-from omnigraph.graph.indexing import (
-    IndexReport,
-    PendingIndex,
-    plan_indexes,
-)
-from omnigraph.graph.initialize import initialize
 from omnigraph.graph.reading import GraphReader, ReadCall
+from omnigraph.graph.results import PendingIndex
 from omnigraph.graph.schemas import GraphSchema, read_schema_files
 from omnigraph.graph.settings import GraphSettings
 from omnigraph.graph.targets import Target
-from omnigraph.graph.writing import GraphWriter
 from omnigraph.ids import TableKey
 from omnigraph.manifest import MAIN, GraphCommit, Snapshot, snapshot_of
 from omnigraph.query import QueryCompiler
-from omnigraph.recovery import (
-    GraphEnvironment,
-    RecoveryRecord,
-    has_unsettled,
-    list_sidecars,
-    open_environment,
-    settle_all,
-)
+from omnigraph.recovery import GraphEnvironment, RecoveryRecord, open_environment
 from omnigraph.schema import compile_schema, compile_schema_file
 from omnigraph.storage import Compare, parse_location
 from omnigraph.types import Scalar, ScalarType
@@ -46,7 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from omnigraph.graph.answer import Result
-    from omnigraph.graph.results import MutationResult
+    from omnigraph.graph.results import IndexReport, MutationResult
+    from omnigraph.graph.writing import GraphWriter
     from omnigraph.manifest import ManifestState, TablePin
     from omnigraph.storage import Table
 
@@ -73,7 +62,6 @@ class Graph:
         self._compiler = QueryCompiler()
         self._schemas: dict[str, GraphSchema] = {}
         self._reader = GraphReader(environment, self._compiler, self._schema_of)
-        self._writer = GraphWriter(environment, settings, self._compiler, self._schema_of)
         self.read_only = read_only
 
     # ---- opening
@@ -93,6 +81,8 @@ class Graph:
             CompilerError: the schema is wrong.
             AlreadyInitializedError: the root is in use.
         """
+        from omnigraph.graph.initialize import initialize
+
         is_path = isinstance(schema, Path) or "{" not in schema
         compiled = compile_schema_file(schema) if is_path else compile_schema(str(schema))
         graph = cls._at(uri, read_only=False)
@@ -330,6 +320,8 @@ class Graph:
 
     def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
         """Declared indexes that do not cover every row of a branch, with the reason."""
+        from omnigraph.graph.indexing import plan_indexes
+
         snapshot = self.snapshot(branch)
         schema = self._schema_of(snapshot.schema_hash)
         work, pending = plan_indexes(schema.catalog, snapshot, self._open)
@@ -358,6 +350,8 @@ class Graph:
 
     def pending_recoveries(self) -> list[str]:
         """Names of the sidecars that are not settled."""
+        from omnigraph.recovery import list_sidecars
+
         return list_sidecars(self._environment.objects)
 
     # ---- inside
@@ -372,9 +366,18 @@ class Graph:
 
     def _heal(self) -> None:
         """Settle sidecars of dead writers; one listing when there are none."""
+        from omnigraph.recovery import has_unsettled, settle_all
+
         if has_unsettled(self._environment):
             with self._environment.window() as environment:
                 settle_all(environment)
+
+    @cached_property
+    def _writer(self) -> GraphWriter:
+        # A graph that is only read never pays for the writing half.
+        from omnigraph.graph.writing import GraphWriter
+
+        return GraphWriter(self._environment, self._settings, self._compiler, self._schema_of)
 
     def _require_writable(self) -> None:
         if self.read_only:

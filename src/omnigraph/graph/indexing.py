@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.graph.results import PendingIndex
 from omnigraph.manifest import Expectations
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
 from omnigraph.schema import IndexKind
@@ -19,33 +20,6 @@ if TYPE_CHECKING:
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
     from omnigraph.storage import IndexSpec, Table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingIndex:
-    """A declared index that cannot be built yet; the next run tries again."""
-
-    type_key: str
-    property: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltIndexes:
-    """What one type got."""
-
-    type_key: str
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexReport:
-    """The outcome of a run; `commit` is None when there was nothing to do."""
-
-    branch: str
-    commit: GraphCommit | None
-    built: tuple[BuiltIndexes, ...]
-    pending: tuple[PendingIndex, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from omnigraph.errors import (
     OmniError,
 )
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.graph.schemas import GraphSchema, graph_schema, write_schema_files
+from omnigraph.graph.schemas import GraphSchema, write_schema_files
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import GraphCommit, TablePin
 from omnigraph.recovery import GraphEnvironment, WriterKind
@@ -56,7 +56,7 @@ def initialize(
         _refuse_used_root(environment, force=force)
         identities = fresh_identities(compiled.catalog, new_ulid(), compiled.source).identities
         accepted = AcceptedSchema(catalog=compiled.catalog, identities=identities)
-        schema = graph_schema(compiled.source.text, accepted)
+        schema = GraphSchema(source=compiled.source.text, accepted=accepted)
         pins = tuple(_create_tables(environment, schema))
         reach(Failpoint.INIT_AFTER_TABLES)
         write_schema_files(objects, schema)

@@ -21,7 +21,6 @@ from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.answer import Result
 from omnigraph.graph.targets import Target, resolve_target
 from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
-from omnigraph.search import EmbeddingSettings, EmbedPurpose, check_model, create_embedder
 from omnigraph.storage import DerivedArrays
 from omnigraph.types import VectorType
 
@@ -153,6 +152,8 @@ class GraphReader:
         return {**bind_params(query, params), ir.NOW: self._environment.clock() // 1000}
 
     def _get_embedder(self) -> Embedder:
+        from omnigraph.search import EmbeddingSettings, create_embedder
+
         with self._lock:
             if self._embedder is None:
                 self._embedder = create_embedder(EmbeddingSettings.from_environment())
@@ -175,6 +176,8 @@ class _QueryEmbedding:
     get_embedder: Callable[[], Embedder]
 
     def __call__(self, field: ir.PropertyRef, node_type: str, text: str) -> tuple[float, ...]:
+        from omnigraph.search import EmbedPurpose, check_model
+
         definition = self.catalog.nodes[node_type].properties[field.property]
         base = field.type.base
         assert isinstance(base, VectorType), "the checker allows vectors only"

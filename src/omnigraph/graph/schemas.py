@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFoundError, StorageError, StorageFailure
@@ -16,7 +17,6 @@ from omnigraph.schema import (
 )
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_SOURCE, SCHEMA_STATE
 from omnigraph.syntax import SourceText
-from omnigraph.writes import derive_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +27,19 @@ if TYPE_CHECKING:
     from omnigraph.writes import TableRules
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GraphSchema:
     """The accepted schema with everything derived from it."""
 
     source: str
     accepted: AcceptedSchema
-    rules: Mapping[TableKey, TableRules]
+
+    @cached_property
+    def rules(self) -> Mapping[TableKey, TableRules]:
+        """What every row has to satisfy; asked for by writers only."""
+        from omnigraph.writes import derive_rules
+
+        return derive_rules(self.accepted.catalog)
 
     @property
     def catalog(self) -> Catalog:
@@ -44,11 +50,6 @@ class GraphSchema:
     def identities(self) -> Identities:
         """The stable numbers of types and properties."""
         return self.accepted.identities
-
-
-def graph_schema(source: str, accepted: AcceptedSchema) -> GraphSchema:
-    """A schema with its rules derived."""
-    return GraphSchema(source=source, accepted=accepted, rules=derive_rules(accepted.catalog))
 
 
 def write_schema_files(objects: ControlObjects, schema: GraphSchema) -> None:
@@ -81,7 +82,7 @@ def read_schema_files(objects: ControlObjects, schema_hash: str) -> GraphSchema:
             f"{SCHEMA_SOURCE} is not the schema that the catalog has published",
             StorageFailure.PERMANENT,
         )
-    return graph_schema(source, accepted)
+    return GraphSchema(source=source, accepted=accepted)
 
 
 def _read(objects: ControlObjects, name: str) -> bytes:

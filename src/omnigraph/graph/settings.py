@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass
 
-_log = logging.getLogger(__name__)
+from omnigraph.environ import whole_number
+
+#: How often insert-only work that lost a race is prepared again before the conflict surfaces.
+REPREPARATION_BUDGET = 32
+#: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
+OPTIMISTIC_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,19 +26,11 @@ class GraphSettings:
     def from_environment() -> GraphSettings:
         """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default."""
         defaults = GraphSettings()
-        timeout_ms = _number("OMNIGRAPH_LOCK_TIMEOUT_MS", int(defaults.lock_timeout_s * 1000))
+        timeout_ms = whole_number("OMNIGRAPH_LOCK_TIMEOUT_MS", int(defaults.lock_timeout_s * 1000))
         return GraphSettings(
             durable=os.environ.get("OMNIGRAPH_DURABILITY", "full") != "process",
             lock_timeout_s=timeout_ms / 1000,
-            mutation_max_bytes=_number("OMNIGRAPH_MUTATION_MAX_BYTES", defaults.mutation_max_bytes),
+            mutation_max_bytes=whole_number(
+                "OMNIGRAPH_MUTATION_MAX_BYTES", defaults.mutation_max_bytes
+            ),
         )
-
-
-def _number(name: str, default: int) -> int:
-    text = os.environ.get(name)
-    if text is None:
-        return default
-    if not text.strip().isdigit():
-        _log.warning("%s=%s is not a whole number; using %d", name, text, default)
-        return default
-    return int(text)

@@ -12,8 +12,9 @@ from omnigraph.errors import (
     QuerySelectionError,
     ReadSetConflictError,
 )
-from omnigraph.graph.indexing import BuiltIndexes, IndexReport, commit_indexes, plan_indexes
-from omnigraph.graph.results import MutationResult
+from omnigraph.graph.indexing import commit_indexes, plan_indexes
+from omnigraph.graph.results import BuiltIndexes, IndexReport, MutationResult
+from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.manifest import MAIN, Expectations, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from omnigraph.writes import PreparedMutation
 
 _Outcome = TypeVar("_Outcome")
-
-#: How often insert-only work that lost a race is prepared again before the conflict surfaces.
-REPREPARATION_BUDGET = 32
-#: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
-OPTIMISTIC_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

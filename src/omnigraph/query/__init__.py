@@ -5,6 +5,9 @@ semantics), its text form (`explain`), descriptors and lint. Never reads data an
 at `compiler`, then `ir`.
 """
 
+from typing import TYPE_CHECKING
+
+from omnigraph.late import late_exports
 from omnigraph.query.compiler import (
     CompiledQuery,
     QueryCompiler,
@@ -20,10 +23,12 @@ from omnigraph.query.descriptor import (
     describe_field,
 )
 from omnigraph.query.explain import explain_ir
-from omnigraph.query.lint import LintReport, LintStatus, lint_queries
 from omnigraph.query.params import bind_params
 from omnigraph.query.parser import parse_queries
-from omnigraph.query.printer import print_queries
+
+if TYPE_CHECKING:
+    from omnigraph.query.lint import LintReport, LintStatus, lint_queries
+    from omnigraph.query.printer import print_queries
 
 __all__ = [
     "CompiledQuery",
@@ -44,3 +49,13 @@ __all__ = [
     "print_queries",
     "read_queries",
 ]
+
+__getattr__ = late_exports(
+    __name__,
+    {
+        "LintReport": "lint",
+        "LintStatus": "lint",
+        "lint_queries": "lint",
+        "print_queries": "printer",
+    },
+)

@@ -4,11 +4,16 @@ Owns: sidecars, phases A to D, the commit lock, settling of interrupted writes, 
 what a write contains. Start reading at `attempt`, then `classify` and `sweep`.
 """
 
-from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, commit_write
+from typing import TYPE_CHECKING
+
+from omnigraph.late import late_exports
 from omnigraph.recovery.audit import RecoveryRecord
 from omnigraph.recovery.environment import GraphEnvironment, open_environment
-from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
-from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
+
+if TYPE_CHECKING:
+    from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, commit_write
+    from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
+    from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
 
 __all__ = [
     "RECOVERY_ACTOR",
@@ -25,3 +30,19 @@ __all__ = [
     "read_sidecar",
     "settle_all",
 ]
+
+__getattr__ = late_exports(
+    __name__,
+    {
+        "Attempt": "attempt",
+        "Intent": "attempt",
+        "StagedTable": "attempt",
+        "commit_write": "attempt",
+        "WriterKind": "sidecar",
+        "list_sidecars": "sidecar",
+        "read_sidecar": "sidecar",
+        "RECOVERY_ACTOR": "sweep",
+        "has_unsettled": "sweep",
+        "settle_all": "sweep",
+    },
+)

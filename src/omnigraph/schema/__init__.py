@@ -5,6 +5,10 @@ the persisted contract. Never reads data and never touches storage. Start readin
 migrations.
 """
 
+from typing import TYPE_CHECKING
+
+from omnigraph.late import late_exports
+from omnigraph.schema.accepted import AcceptedSchema
 from omnigraph.schema.catalog import (
     Cardinality,
     Catalog,
@@ -24,8 +28,10 @@ from omnigraph.schema.catalog import (
 from omnigraph.schema.compiler import CompiledSchema, compile_schema, compile_schema_file
 from omnigraph.schema.contract import IR_VERSION, read_contract, write_contract, write_state
 from omnigraph.schema.identity import Identities, Resolution, fresh_identities, resolve_identities
-from omnigraph.schema.plan import AcceptedSchema, MigrationPlan, plan_migration
-from omnigraph.schema.printer import print_schema
+
+if TYPE_CHECKING:
+    from omnigraph.schema.plan import MigrationPlan, plan_migration
+    from omnigraph.schema.printer import print_schema
 
 __all__ = [
     "IR_VERSION",
@@ -58,3 +64,8 @@ __all__ = [
     "write_contract",
     "write_state",
 ]
+
+__getattr__ = late_exports(
+    __name__,
+    {"MigrationPlan": "plan", "plan_migration": "plan", "print_schema": "printer"},
+)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 from omnigraph.errors import BadRequestError
 from omnigraph.ids import is_ulid
+from omnigraph.schema.accepted import AcceptedSchema
 from omnigraph.schema.catalog import TypeKind
 from omnigraph.schema.identity import Identities, TypeIdentity, TypeName
-from omnigraph.schema.plan import AcceptedSchema
 from omnigraph.schema.shape import schema_shape, shape_hash
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from omnigraph.schema.catalog import (
     PropertyDef,
     TypeKind,
 )
-from omnigraph.schema.identity import Identities, Resolution, declared_types, resolve_identities
+from omnigraph.schema.identity import Resolution, declared_types, resolve_identities
 from omnigraph.schema.lint import LintCode
 from omnigraph.schema.steps import (
     AddConstraint,
@@ -41,19 +41,12 @@ from omnigraph.types.values import quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from omnigraph.schema.accepted import AcceptedSchema
     from omnigraph.syntax import SourceText
 
 Declared = InterfaceDef | NodeDef | EdgeDef
 
 _EDGE_COLUMNS = ("src", "dst")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedSchema:
-    """The schema of an existing graph: its catalog and its stable identities."""
-
-    catalog: Catalog
-    identities: Identities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

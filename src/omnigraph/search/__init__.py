@@ -1,21 +1,26 @@
-"""Search beside the query language: what turns text into vectors of the same space as the stored ones.
+"""Search beside the query language: which indexes a schema asks for, and what turns text into vectors.
 
-Owns: the embedding client and its providers, their settings, the check of a recorded model. Never reads or writes a
-graph, and never embeds inside a write. Importing it is cheap: HTTP, numbers and models are imported when first used.
-Start reading at `embedding.contract`, then `embedding.client`.
+Owns: the rule from declarations to indexes (`indexes`, pure), the embedding client and its providers, their settings,
+the check of a recorded model. Never reads or writes a graph, and never embeds inside a write. Importing it is cheap:
+HTTP, numbers and models are imported when first used. Start reading at `indexes` and `embedding.contract`.
 """
 
-from omnigraph.search.embedding import (
-    ApiKey,
-    Embedder,
-    EmbeddingClient,
-    EmbeddingSettings,
-    EmbedPurpose,
-    ProviderName,
-    check_model,
-    create_embedder,
-    mock_vector,
-)
+from typing import TYPE_CHECKING
+
+from omnigraph.late import late_exports
+
+if TYPE_CHECKING:
+    from omnigraph.search.embedding import (
+        ApiKey,
+        Embedder,
+        EmbeddingClient,
+        EmbeddingSettings,
+        EmbedPurpose,
+        ProviderName,
+        check_model,
+        create_embedder,
+        mock_vector,
+    )
 
 __all__ = [
     "ApiKey",
@@ -28,3 +33,5 @@ __all__ = [
     "create_embedder",
     "mock_vector",
 ]
+
+__getattr__ = late_exports(__name__, dict.fromkeys(__all__, "embedding"))

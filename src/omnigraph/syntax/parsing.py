@@ -15,6 +15,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.errors import CompilerError, Diagnostic
+from omnigraph.syntax.grammar_cache import grammar_cache
 from omnigraph.syntax.source import OPAQUE, SourceText, Span, check_readable
 from omnigraph.syntax.strings import EscapeFailure, unescape
 from omnigraph.syntax.suggest import one_of
@@ -68,6 +69,7 @@ class DeclarationGrammar(Generic[T]):
             start="file",
             transformer=transformer,
             lexer_callbacks={"STRING": _check_escapes},
+            cache=grammar_cache(grammar) or False,
         )
         self._beginning = re.compile(rf"{OPAQUE}|(?P<declaration>{declaration})", re.DOTALL)
         self._phrases = phrases

@@ -42,7 +42,7 @@ def test_an_object_store_has_none() -> None:
 
 
 def test_a_mutation_holds_it_until_its_commit(tmp_path: Path, monkeypatch) -> None:
-    import omnigraph.graph.graph as module
+    import omnigraph.graph.writing as module
 
     root = tmp_path / "g.omni"
     seen: list[bool] = []
