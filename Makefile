@@ -56,9 +56,10 @@ docs-generated: $(VENV)/.runtime ## rewrite the generated reference pages
 bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/compile.py
 	@$(BIN)/python benchmarks/writes.py
+	@$(BIN)/python benchmarks/queries.py
 
 lock: ## resolve the ranges of pyproject.toml into requirements/*.txt
 	@$(PYTHON) requirements/lock.py
 
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .coverage .coverage.* .hypothesis
+	@rm -rf $(VENV) benchmarks/.data benchmarks/.peers site .mypy_cache .ruff_cache .pytest_cache .coverage .coverage.* .hypothesis

@@ -12,9 +12,9 @@ from omnigraph.engine.local import (
     Context,
     EngineCaches,
     Profile,
-    describe_plan,
     execute,
     find_adjacency,
+    plan_query,
     variable_tables,
 )
 from omnigraph.errors import QuerySelectionError
@@ -88,17 +88,21 @@ class GraphReader:
         compiled = self._compiler.compile(call.text, catalog, call.name)
         text = explain_ir(compiled.ir)
         if not isinstance(compiled.ir, ir.ReadIR):
+            if analyze:
+                message = f"`{compiled.name}` is a mutation: explaining it must not run it"
+                raise QuerySelectionError(message, (compiled.name,))
             return text
         values: dict[str, StoredValue] = {}
-        profile = None
         if analyze or call.params:
             values = self._bind(compiled.ir, call.params)
         context = self._context(snapshot, catalog, values, variable_tables(compiled.ir.pipeline))
-        if analyze:
-            profile = Profile()
-            for _ in execute(context, compiled.ir, profile).batches:
-                pass
-        return f"{text}{describe_plan(context, compiled.ir, profile)}"
+        plan = plan_query(context, compiled.ir)
+        if not analyze:
+            return f"{text}{plan.render()}"
+        profile = Profile()
+        for _ in execute(context, compiled.ir, profile).batches:
+            pass
+        return f"{text}{plan.render(profile)}"
 
     def prepare_traversals(self, branch: str) -> None:
         """Build the traversal indexes of large edge types and keep them on disk for later processes."""

@@ -9,7 +9,7 @@ from omnigraph.engine.local.adjacencies import PERSIST_MIN_EDGES, find_adjacency
 from omnigraph.engine.local.context import Context, EngineCaches, QueryEmbedder
 from omnigraph.engine.local.executor import ResultStream, execute
 from omnigraph.engine.local.pipeline import Measured, Profile
-from omnigraph.engine.local.plan import describe_plan
+from omnigraph.engine.local.plan import Plan, plan_query
 from omnigraph.engine.local.variables import variable_tables
 
 __all__ = [
@@ -17,11 +17,12 @@ __all__ = [
     "Context",
     "EngineCaches",
     "Measured",
+    "Plan",
     "Profile",
     "QueryEmbedder",
     "ResultStream",
-    "describe_plan",
     "execute",
     "find_adjacency",
+    "plan_query",
     "variable_tables",
 ]

@@ -36,34 +36,48 @@ class _Step:
     rows: float
 
 
-def describe_plan(context: Context, query: ir.ReadIR, profile: Profile | None = None) -> str:
-    """One line per operator with its path and estimate; with a profile also what happened."""
-    lines = ["plan"]
-    for step in _steps(context, query.pipeline, 1.0, (), 1):
-        measured = None if profile is None else profile.operators.get(step.place)
-        lines.append(f"{'  ' * step.depth}{step.text}{_numbers(step, measured)}")
-    if query.rank is not None:
-        lines.append(f"  {_rank_text(context, query)}")
-    if profile is not None:
-        for name, measured in profile.stages.items():
-            lines.append(f"  {name}: {measured.rows} rows in {_milliseconds(measured)}")
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The physical choices of a read, made before it runs."""
+
+    steps: tuple[_Step, ...]
+    rank: str | None
+
+    def render(self, profile: Profile | None = None) -> str:
+        """One line per operator with its path and estimate; with a profile also what happened."""
+        lines = ["plan"]
+        for step in self.steps:
+            measured = None if profile is None else profile.operators.get(step.place)
+            lines.append(f"{'  ' * step.depth}{step.text}{_numbers(step, measured)}")
+        if self.rank is not None:
+            lines.append(f"  {self.rank}")
+        if profile is not None:
+            for name, measured in profile.stages.items():
+                lines.append(f"  {name}: {_rows(measured.rows)} in {_milliseconds(measured)}")
+        return "\n".join(lines) + "\n"
+
+
+def plan_query(context: Context, query: ir.ReadIR) -> Plan:
+    """How a read would run on this snapshot now."""
+    steps = tuple(_steps(context, query.pipeline, 1.0, (), 1))
+    return Plan(steps, None if query.rank is None else _rank_text(context, query))
 
 
 def _numbers(step: _Step, measured: Measured | None) -> str:
-    estimate = f"about {_count(step.rows)} rows"
+    estimate = f"about {_rows(step.rows)}"
     if measured is None:
         return f" · {estimate}"
     path = "" if measured.path is None or measured.path in step.text else f" via {measured.path}"
-    return f" · {estimate} · {measured.rows} rows{path} in {_milliseconds(measured)}"
+    return f" · {estimate} · {_rows(measured.rows)}{path} in {_milliseconds(measured)}"
 
 
 def _milliseconds(measured: Measured) -> str:
     return f"{max(measured.seconds, 0.0) * 1000:.2f} ms"
 
 
-def _count(rows: float) -> str:
-    return str(round(rows)) if rows >= 1 or rows == 0 else "1"
+def _rows(rows: float) -> str:
+    count = round(rows) if rows >= 1 or rows == 0 else 1
+    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def _steps(
