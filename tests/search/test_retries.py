@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.errors import BadRequestError, StorageError, StorageFailure
+from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 from omnigraph.search import EmbeddingClient, EmbeddingSettings, EmbedPurpose, ProviderName
 from omnigraph.search.embedding.failures import AttemptError, connection_failed
 from search.stand_in import (
@@ -53,7 +53,9 @@ def test_a_refused_connection_is_tried_again_until_the_attempts_end(time: StillT
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(StorageError, match="after 4 attempts: the connection failed") as caught:
+        with pytest.raises(
+            EmbeddingError, match="after 4 attempts: the connection failed"
+        ) as caught:
             _embed(client_of(time, ProviderName.OPENAI, url))
     assert caught.value.failure is StorageFailure.TRANSIENT
     assert "OMNIGRAPH_EMBED_RETRY_ATTEMPTS" in caught.value.message
@@ -63,7 +65,7 @@ def test_a_refused_connection_is_tried_again_until_the_attempts_end(time: StillT
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 413, 422])
 def test_a_refusal_is_not_tried_again(stand_in: StandIn, time: StillTime, status: int) -> None:
     stand_in.replies = [error_reply(status, "dimensions are  not\nsupported")]
-    with pytest.raises(StorageError, match=f"after 1 attempt: .*HTTP {status}") as caught:
+    with pytest.raises(EmbeddingError, match=f"after 1 attempt: .*HTTP {status}") as caught:
         _embed(client_of(time, ProviderName.OPENAI, stand_in.url))
     assert caught.value.failure is StorageFailure.CONFIGURATION
     assert ("dimensions are not supported" in caught.value.message) == (status not in (401, 403))
@@ -75,21 +77,21 @@ def test_an_unreadable_explanation_is_left_out(
     stand_in: StandIn, time: StillTime, reply: Reply
 ) -> None:
     stand_in.replies = [reply]
-    with pytest.raises(StorageError, match="failed after 1 attempt: HTTP 404; check"):
+    with pytest.raises(EmbeddingError, match="failed after 1 attempt: HTTP 404; check"):
         _embed(client_of(time, ProviderName.OPENAI, stand_in.url))
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
 def test_one_attempt_means_no_repetition(stand_in: StandIn, time: StillTime, attempts: int) -> None:
     stand_in.replies = [error_reply(500)]
-    with pytest.raises(StorageError, match="after 1 attempt: HTTP 500"):
+    with pytest.raises(EmbeddingError, match="after 1 attempt: HTTP 500"):
         _embed(client_of(time, ProviderName.OPENAI, stand_in.url, retry_attempts=attempts))
     assert time.pauses_s == []
 
 
 @pytest.mark.parametrize("host", ["exämple_", "a\x7f.example", "a..example", f"{'a' * 64}.example"])
 def test_an_address_that_cannot_exist_is_not_tried_again(time: StillTime, host: str) -> None:
-    with pytest.raises(StorageError, match="after 1 attempt: the exchange failed") as caught:
+    with pytest.raises(EmbeddingError, match="after 1 attempt: the exchange failed") as caught:
         _embed(client_of(time, ProviderName.OPENAI, f"http://{host}/v1"))
     assert caught.value.failure is StorageFailure.CONFIGURATION
     assert time.pauses_s == []
@@ -103,7 +105,7 @@ def test_a_broken_network_variable_is_a_typed_error(
     time: StillTime, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(StorageError, match="after 1 attempt: the exchange failed"):
+    with pytest.raises(EmbeddingError, match="after 1 attempt: the exchange failed"):
         _embed(client_of(time, ProviderName.OPENAI, "http://127.0.0.1:1"))
 
 
@@ -144,7 +146,7 @@ def _client(provider: Failing, **settings: int) -> EmbeddingClient:
 def test_the_deadline_covers_attempts_and_pauses(time: StillTime) -> None:
     provider = Failing(time, takes_s=4.0, failures=9)
     client = _client(provider, deadline_ms=10_000, retry_backoff_ms=1_000)
-    with pytest.raises(StorageError, match=r"after 2 attempts.*OMNIGRAPH_EMBED_DEADLINE_MS"):
+    with pytest.raises(EmbeddingError, match=r"after 2 attempts.*OMNIGRAPH_EMBED_DEADLINE_MS"):
         _embed(client)
     # 4 s, a pause of 1 s, 4 s: the next pause of 2 s ends behind the deadline, so it is not taken.
     assert time.pauses_s == [1.0]
@@ -190,7 +192,7 @@ def test_a_trickling_answer_runs_into_the_timeout(stand_in: StandIn) -> None:
     still.clock = lambda: float(next(ticks))  # type: ignore[method-assign]
     still.sleep = pauses.append  # type: ignore[method-assign]
     client = client_of(still, ProviderName.OPENAI, stand_in.url, timeout_ms=10_000, deadline_ms=0)
-    with pytest.raises(StorageError, match="after 4 attempts: no answer within 10 s"):
+    with pytest.raises(EmbeddingError, match="after 4 attempts: no answer within 10 s"):
         _embed(client)
     assert len(pauses) == 3
 
@@ -227,7 +229,7 @@ def test_a_provider_that_loses_a_text_is_found_out(time: StillTime) -> None:
         def request(self, texts: Sequence[str], **_: object) -> list[list[object]]:
             return [[1.0]]
 
-    with pytest.raises(StorageError, match="1 vectors for 2 texts") as caught:
+    with pytest.raises(EmbeddingError, match="1 vectors for 2 texts") as caught:
         _client(Losing(time, takes_s=0, failures=0)).embed(
             ["a", "b"], dimension=1, purpose=EmbedPurpose.QUERY
         )

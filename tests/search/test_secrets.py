@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 import pytest
 
-from omnigraph.errors import BadRequestError, StorageError
+from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.search import ApiKey, EmbeddingSettings, EmbedPurpose, ProviderName
 from search.stand_in import KEY, Reply, StandIn, StillTime, client_of, error_reply
 
@@ -34,7 +34,7 @@ def test_a_failing_call_keeps_the_key(
     stand_in.replies = [reply] * 4
     with (
         client_of(time, provider, stand_in.url) as client,
-        pytest.raises(StorageError) as caught,
+        pytest.raises(EmbeddingError) as caught,
     ):
         client.embed(["words"], dimension=1, purpose=EmbedPurpose.QUERY)
     shown = "".join(traceback.format_exception(caught.value))
@@ -50,7 +50,7 @@ def test_texts_are_not_logged(
     stand_in.replies = [error_reply(400)]
     with (
         client_of(time, ProviderName.OPENAI, stand_in.url) as client,
-        pytest.raises(StorageError) as caught,
+        pytest.raises(EmbeddingError) as caught,
     ):
         client.embed(["a private matter"], dimension=1, purpose=EmbedPurpose.QUERY)
     assert "private" not in caplog.text + caught.value.message

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from omnigraph.errors import BadRequestError, StorageError, StorageFailure
+from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 from omnigraph.search import EmbeddingSettings, EmbedPurpose, ProviderName, create_embedder
 from omnigraph.search.embedding.vectors import FLOAT32_EPSILON, to_unit_vector
 from search.stand_in import Reply, StandIn, StillTime, client_of, openai_reply
@@ -46,7 +46,7 @@ def test_an_unusable_vector_is_refused_at_once(
     stand_in.replies = [Reply(body=body.encode())]
     with (
         client_of(time, ProviderName.OPENAI, stand_in.url) as client,
-        pytest.raises(StorageError, match=f"unusable vector: .*{complaint}") as caught,
+        pytest.raises(EmbeddingError, match=f"unusable vector: .*{complaint}") as caught,
     ):
         client.embed(["words"], dimension=2, purpose=EmbedPurpose.QUERY)
     assert caught.value.failure is StorageFailure.PERMANENT
@@ -57,7 +57,7 @@ def test_one_bad_vector_refuses_all_of_them(stand_in: StandIn, time: StillTime) 
     stand_in.replies = [openai_reply([1, 0], [0, 0])]
     with (
         client_of(time, ProviderName.OPENAI, stand_in.url) as client,
-        pytest.raises(StorageError, match="norm is 0"),
+        pytest.raises(EmbeddingError, match="norm is 0"),
     ):
         client.embed(["a", "b"], dimension=2, purpose=EmbedPurpose.DOCUMENT)
 

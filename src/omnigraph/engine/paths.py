@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 ADJACENCY_COST_FACTOR = 1.5
 
 
+#: Hops that an estimate looks at; further ones add little or have reached everything.
+_ESTIMATED_HOPS = 32
+
+
 class TraversalPath(StrEnum):
     """The three paths; all return the same rows."""
 
@@ -45,7 +49,7 @@ def followed_edges(facts: TraversalFacts) -> float:
     """Estimate of the edges that a breadth-first walk follows: the mean degree, hop by hop, at most all of them."""
     degree = facts.edges / max(facts.sources, 1)
     nodes, followed = float(facts.frontier), 0.0
-    for _ in range(facts.hops):
+    for _ in range(min(facts.hops, _ESTIMATED_HOPS)):
         step = nodes * degree
         followed += step
         if followed >= facts.edges * facts.frontier or step == 0:

@@ -23,6 +23,7 @@
     ├── StorageError                     the storage below failed
     │   ├── StorageFormatError           written by another release
     │   └── DriftError                   a table is not where its writer left it
+    ├── EmbeddingError                   the embedding provider failed
     └── InternalError                    an invariant is broken
 
 `kind` and `code` are stable and meant for programs; the message is meant for people and says what to do next.
@@ -61,6 +62,7 @@ from omnigraph.errors.requests import (
 from omnigraph.errors.storage import (
     AlreadyInitializedError,
     DriftError,
+    EmbeddingError,
     HistoricalVersionReclaimedError,
     InitializationClaimedError,
     InitializationCommittedError,
@@ -79,6 +81,7 @@ __all__ = [
     "ConflictError",
     "Diagnostic",
     "DriftError",
+    "EmbeddingError",
     "ExpectedVersionMismatchError",
     "ExternalBlobPolicyError",
     "HistoricalVersionReclaimedError",

@@ -109,3 +109,19 @@ class DriftError(StorageError):
         super().__init__(
             f"{location} is at version {actual}, expected {expected}", StorageFailure.PRECONDITION
         )
+
+
+class EmbeddingError(OmniError):
+    """The embedding provider failed, or answered with something that is no usable vector."""
+
+    kind = "embedding"
+    code = None
+    http_status = 424
+
+    def __init__(self, message: str, failure: StorageFailure) -> None:
+        self.failure = failure
+        super().__init__(message)
+
+    def details(self) -> dict[str, object]:
+        """What is known about the cause."""
+        return {"failure": str(self.failure)}

@@ -168,6 +168,7 @@ class Graph:
             ParameterError: the parameters do not fit it.
             QuerySelectionError: the text holds no such read.
             NotFoundError: there is no such branch, commit, version or moment.
+            EmbeddingError: a text had to be embedded, and the provider failed.
         """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         call = ReadCall(text=text, params=params, name=name, target=target)

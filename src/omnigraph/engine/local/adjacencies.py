@@ -16,7 +16,6 @@ from omnigraph.storage import scan_rows
 
 if TYPE_CHECKING:
     from omnigraph.engine.local.context import Context
-    from omnigraph.engine.local.entities import Entities
     from omnigraph.schema import EdgeDef
 
 #: Fewer edges are scanned faster than their index is found on disk.
@@ -131,9 +130,3 @@ def _load(context: Context, edge: EdgeDef, key: tuple[str, str, str]) -> Adjacen
         sides[direction] = Side(offsets, targets, edges, distinct_offsets, distinct_targets)
     source_count, target_count = (int(number) for number in arrays["counts"])
     return Adjacency(source_count, target_count, sides)
-
-
-def number_nodes(entities: Entities, ids: ArrowColumn) -> IntArray:
-    """The row ids of nodes by id, through the whole id column."""
-    numbers = _numbers(ids, entities.whole_column("id"))
-    return entities.numbering().row_ids(numbers)

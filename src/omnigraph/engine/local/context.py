@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.engine.local.adjacency import Adjacency
-    from omnigraph.engine.local.arrays import ArrowColumn
+    from omnigraph.engine.local.arrays import ArrowColumn, IntArray
     from omnigraph.engine.local.tokens import Tokens
     from omnigraph.engine.settings import EngineSettings
     from omnigraph.ids import TableKey
@@ -95,6 +95,8 @@ class Context:
     values: Mapping[str, StoredValue]
     tables: Mapping[str, TableKey]
     embed: QueryEmbedder
+    #: Text conditions that were answered for the whole table already.
+    matches: dict[ir.TextMatch, IntArray] = field(default_factory=dict)
     _entities: dict[TableKey, Entities] = field(default_factory=dict)
 
     @property

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.local.arrays import plain_numbers
-from omnigraph.storage import ROW_ID, list_indexes, read_rows, take_rows
+from omnigraph.storage import ROW_ID, read_rows, take_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from omnigraph.engine.local.arrays import ArrowColumn, IntArray
     from omnigraph.engine.local.caches import LruCache
-    from omnigraph.storage import IndexCoverage, Table
+    from omnigraph.storage import Table
 
 #: A column is read whole, and kept, when at least one row in so many is asked for: a scan of a column costs as much
 #: as some hundred point reads per hundred thousand rows.
@@ -80,10 +80,6 @@ class Entities:
     def fingerprint(self) -> str:
         """The identity of the rows."""
         return self.table.fingerprint
-
-    def indexes(self) -> Mapping[str, IndexCoverage]:
-        """The stored indexes by name."""
-        return list_indexes(self.table)
 
     def numbering(self) -> Numbering:
         """The dense numbers of the rows; one scan of the row ids unless it is known."""

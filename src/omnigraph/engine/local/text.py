@@ -30,6 +30,15 @@ def text_matches(
     context: Context, condition: ir.TextMatch, filter_: Filter | None = None
 ) -> IntArray:
     """The sorted row ids of all rows that match; with a filter at least those that also satisfy it."""
+    if filter_ is not None:
+        return _find(context, condition, filter_)
+    known = context.matches.get(condition)
+    if known is None:
+        known = context.matches[condition] = _find(context, condition, None)
+    return known
+
+
+def _find(context: Context, condition: ir.TextMatch, filter_: Filter | None) -> IntArray:
     text = value_of(condition.query, context.values)
     if not isinstance(text, str):
         return NO_ROWS

@@ -76,7 +76,7 @@ class EmbeddingClient:
 
         Raises:
             BadRequestError: The dimension, a text or the set-up of the provider cannot be served.
-            StorageError: The provider failed or answered with something unusable; `failure` says which.
+            EmbeddingError: The provider failed or answered with something unusable; `failure` says which.
         """
         _check_request(texts, dimension)
         size = self._provider.texts_per_call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.errors import EmbeddingError, StorageFailure
 
 
 class AttemptError(Exception):
@@ -48,14 +48,10 @@ def invalid_vector(reason: str) -> AttemptError:
     )
 
 
-def given_up(who: str, attempts: int, error: AttemptError, *, out_of_time: bool) -> StorageError:
-    """The typed error for a call that will not be tried again.
-
-    There is no kind of its own for a failing provider; `storage` with the kind of failure says as much as a caller
-    can act on.
-    """
+def given_up(who: str, attempts: int, error: AttemptError, *, out_of_time: bool) -> EmbeddingError:
+    """The typed error for a call that will not be tried again."""
     tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-    return StorageError(
+    return EmbeddingError(
         f"embedding with {who} failed after {tries}: {error.reason}; {_advice(error, out_of_time)}",
         error.failure,
     )
