@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,7 +12,11 @@ from omnigraph.cli.commands.commit import commit_line
 from omnigraph.cli.commands.lint import lint_files, report_lines
 from omnigraph.cli.commands.mutate import result_line
 from omnigraph.cli.output import print_text
+from omnigraph.cli.tables import RowFormat, render_rows
 from omnigraph.errors import BadRequestError, InputFileError
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Result
 
 _EXAMPLES = ("bibliography", "dependencies")
 
@@ -20,6 +25,21 @@ query topics() {
   insert Topic { slug: "trees", label: "Trees" }
   insert Topic { slug: "heaps", label: "Heaps" }
   insert PartOf { from: "heaps", to: "trees" }
+}
+"""
+_SUBTOPICS = """
+query subtopics() {
+  match { $broad: Topic  $narrow partOf $broad }
+  return { $broad.label as topic, count($narrow) as subtopics }
+  order { subtopics desc }
+}
+"""
+_SEARCH = """
+query find($text: String) {
+  match { $t: Topic }
+  return { $t.slug as slug, bm25($t.label, $text) as score }
+  order { bm25($t.label, $text) }
+  limit 3
 }
 """
 _DANGLING = 'query dangling() { insert PartOf { from: "heaps", to: "nowhere" } }'
@@ -76,11 +96,18 @@ def _change_example(folder: Path) -> None:
             graph.mutate(_DANGLING)
         except BadRequestError as refusal:
             print_text(f"mutate dangling → refused, nothing written: {refusal}")
+        _show(graph.query(_SUBTOPICS))
+        _show(graph.query(_SEARCH, {"text": "heap"}))
         pins = graph.snapshot().pins.values()
         counts = ", ".join(f"{pin.table_key} {pin.row_count}" for pin in pins if pin.row_count)
         print_text(f"snapshot        → {counts}")
         for commit in graph.commits():
             print_text(f"commit          → {commit_line(commit)}")
+
+
+def _show(result: Result) -> None:
+    lines = "\n".join(f"  {line}" for line in render_rows(result, RowFormat.TABLE))
+    print_text(f"query {result.query_name}:\n{lines}")
 
 
 def example_directory() -> Path:
