@@ -85,11 +85,10 @@ def search_rows(
     *,
     filter_: Filter | None = None,
     limit: int | None = None,
-    columns: Sequence[str] = (),
 ) -> pa.Table:
-    """Row ids, scores and columns of the rows that match a text, best first. Needs an inverted index."""
+    """Row ids and scores of the rows that match a text, best first. Needs an inverted index."""
     with translated(f"searching {table.path}"):
-        wanted = [ROW_ID, SCORE, *columns]
+        wanted = [ROW_ID, SCORE]
         return _search(table._dataset, column, text, query, wanted, filter_=filter_, limit=limit)
 
 
@@ -100,10 +99,9 @@ def nearest_rows(
     count: int,
     filter_: Filter | None = None,
     *,
-    columns: Sequence[str] = (),
     probes: int | None = None,
 ) -> pa.Table:
-    """Row ids, squared distances and columns of the `count` nearest rows that satisfy a filter, nearest first.
+    """Row ids and squared distances of the `count` nearest rows that satisfy a filter, nearest first.
 
     Exact without an index. With one, at least `probes` partitions of it are looked at, and more until there are
     `count` rows.
@@ -118,7 +116,7 @@ def nearest_rows(
         nearest["minimum_nprobes"] = probes
     with translated(f"searching {table.path}"):
         return table._dataset.to_table(
-            columns=[ROW_ID, DISTANCE, *columns],
+            columns=[ROW_ID, DISTANCE],
             nearest=nearest,
             filter=to_sql(filter_) if filter_ else None,
             prefilter=True,

@@ -16,17 +16,17 @@ from omnigraph.engine.local.rows import Rows
 from omnigraph.engine.local.text import has_text_index, search_text
 from omnigraph.query import ir
 from omnigraph.search.indexes import VECTOR_PROBES
-from omnigraph.storage import SCORE, TextQuery, nearest_rows, search_rows
+from omnigraph.storage import DISTANCE, SCORE, TextQuery, nearest_rows, search_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.engine.local.arrays import ArrowColumn, IntArray
+    from omnigraph.engine.local.arrays import ArrowColumn, FloatArray, IntArray
     from omnigraph.engine.local.context import Context
     from omnigraph.storage import Filter
 
 #: Candidates beyond the wanted ones: storage orders by 32-bit scores, and ties are broken here.
 _SLACK = 8
+#: Relative difference below which distances are computed again in 64 bits.
+_NEAR = 1e-5
 #: Vectors that are compared at once.
 _VECTOR_ROWS = 1 << 14
 
@@ -36,7 +36,7 @@ class Candidates:
     """Entities best first."""
 
     entities: IntArray
-    scores: np.ndarray
+    scores: FloatArray
     #: The same entities as rows, with the columns that were asked for.
     rows: Rows
     #: Whether no entity was left out.
@@ -53,8 +53,8 @@ class Wish:
     filter: Filter | None
     #: How many; None is all of them.
     count: int | None
-    #: The columns to read with them.
-    columns: tuple[str, ...] = ()
+    #: Whether the scores are shown, so that the last digit counts.
+    exact: bool = False
 
 
 def best_candidates(context: Context, rank: ir.Nearest | ir.Bm25, wish: Wish) -> Candidates:
@@ -82,12 +82,10 @@ def score_entities(context: Context, rank: ir.Nearest | ir.Bm25, row_ids: IntArr
 
 
 def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
-    count, columns = wish.count, wish.columns
-    entities, field = context.entities(rank.field.variable), rank.field
+    entities, field, count = context.entities(rank.field.variable), rank.field, wish.count
     query = query_vector(context, rank)
     if query is None or not entities.row_count or count == 0:
         return _none(field.variable)
-    wanted = list(dict.fromkeys([field.property, *columns]))
     asked = entities.row_count if count is None else min(count + _SLACK, entities.row_count)
     while True:
         found = nearest_rows(
@@ -96,11 +94,12 @@ def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
             query.tolist(),
             asked,
             wish.filter,
-            columns=wanted,
             probes=VECTOR_PROBES,
         )
-        rows = _as_rows(found, field.variable, columns)
-        distances = _distances(found[field.property], query)
+        rows = _as_rows(found, field.variable)
+        distances = np.sqrt(_floats(found[DISTANCE]))
+        if wish.exact or _has_near_ties(distances):
+            distances = _distances_of(context, rank, rows.variables[field.variable])
         is_complete = found.num_rows < asked or asked >= entities.row_count
         candidates = _in_order(context, rank, rows, distances, count, is_complete=is_complete)
         if is_complete or count is None or candidates.scores[-1] < distances.max():
@@ -109,7 +108,13 @@ def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
         asked = min(asked * 4, entities.row_count)
 
 
-def query_vector(context: Context, rank: ir.Nearest) -> np.ndarray | None:
+def _has_near_ties(distances: FloatArray) -> bool:
+    """Whether two distances are closer than the 32 bits of storage tell apart."""
+    ordered = np.sort(distances)
+    return bool((np.diff(ordered) <= _NEAR * ordered[1:]).any())
+
+
+def query_vector(context: Context, rank: ir.Nearest) -> FloatArray | None:
     """The vector that is searched for; a text is embedded."""
     value = value_of(rank.query, context.values)
     if isinstance(value, str):
@@ -118,7 +123,7 @@ def query_vector(context: Context, rank: ir.Nearest) -> np.ndarray | None:
     return None if value is None else np.asarray(value, np.float64)
 
 
-def _distances(column: pa.ChunkedArray[Any] | ArrowColumn, query: np.ndarray) -> np.ndarray:
+def _distances(column: pa.ChunkedArray[Any] | ArrowColumn, query: FloatArray) -> FloatArray:
     """The distance of each vector; not a number where there is none."""
     combined: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     parts = []
@@ -132,7 +137,7 @@ def _distances(column: pa.ChunkedArray[Any] | ArrowColumn, query: np.ndarray) ->
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> np.ndarray:
+def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> FloatArray:
     query = query_vector(context, rank)
     if query is None:
         return np.full(len(row_ids), np.nan)
@@ -150,8 +155,7 @@ def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> np.n
 
 
 def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
-    count, columns = wish.count, wish.columns
-    entities, field = context.entities(rank.field.variable), rank.field
+    entities, field, count = context.entities(rank.field.variable), rank.field, wish.count
     text = value_of(rank.query, context.values)
     if not isinstance(text, str) or count == 0:
         return _none(field.variable)
@@ -166,9 +170,8 @@ def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
             TextQuery.ANY_WORD,
             filter_=wish.filter,
             limit=asked,
-            columns=columns,
         )
-        rows = _as_rows(found, field.variable, columns)
+        rows = _as_rows(found, field.variable)
         scores = _floats(found[SCORE])
         is_complete = asked is None or found.num_rows < asked
         candidates = _in_order(context, rank, rows, scores, count, is_complete=is_complete)
@@ -192,7 +195,7 @@ def _relevant_in_memory(context: Context, rank: ir.Bm25, wish: Wish, text: str) 
     return _in_order(context, rank, kept, scores, count, is_complete=is_complete)
 
 
-def _relevance_of(context: Context, rank: ir.Bm25, row_ids: IntArray) -> np.ndarray:
+def _relevance_of(context: Context, rank: ir.Bm25, row_ids: IntArray) -> FloatArray:
     scores = np.full(len(row_ids), np.nan)
     text = value_of(rank.query, context.values)
     if not isinstance(text, str):
@@ -214,7 +217,7 @@ def _in_order(
     context: Context,
     rank: ir.Nearest | ir.Bm25,
     rows: Rows,
-    scores: np.ndarray,
+    scores: FloatArray,
     count: int | None,
     *,
     is_complete: bool,
@@ -232,14 +235,11 @@ def _in_order(
     )
 
 
-def _as_rows(found: pa.Table, variable: str, columns: Sequence[str]) -> Rows:
-    attached: dict[tuple[str, str], Any] = {
-        (variable, name): found[name].combine_chunks() for name in columns
-    }
-    return Rows(count=found.num_rows, variables={variable: row_id_array(found)}, columns=attached)
+def _as_rows(found: pa.Table, variable: str) -> Rows:
+    return Rows(count=found.num_rows, variables={variable: row_id_array(found)})
 
 
-def _floats(column: pa.ChunkedArray[Any]) -> np.ndarray:
+def _floats(column: pa.ChunkedArray[Any]) -> FloatArray:
     return np.asarray(column.to_numpy()).astype(np.float64)
 
 

@@ -16,11 +16,11 @@ from omnigraph.engine.local.candidates import Candidates, Wish, best_candidates,
 from omnigraph.engine.local.conditions import keep_true
 from omnigraph.engine.local.order import total_order
 from omnigraph.engine.local.pipeline import START, run_pipeline
-from omnigraph.engine.local.project import SCORE_COLUMN, entity_columns
+from omnigraph.engine.local.project import SCORE_COLUMN
 from omnigraph.engine.local.pushdown import push_down, value_of
 from omnigraph.engine.local.rows import Rows, concat_rows
 from omnigraph.engine.local.sorting import key_codes
-from omnigraph.engine.local.variables import needed_variables, rank_field, result_operands
+from omnigraph.engine.local.variables import needed_variables, rank_field
 from omnigraph.query import ir
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ def _rank_first(
     assert isinstance(scan, ir.NodeScan)
     pushed = push_down(scan.filters, context.values)
     drops_none = not rest and not pushed.rest
-    columns = _own_columns(query, rank.field.variable) if drops_none else ()
+    exact = any(isinstance(item.expression, ir.Nearest) for item in query.projections)
     count = wanted if wanted is None or drops_none else max(wanted, _FIRST_TRY)
     while count is None or count <= _MAX_CANDIDATES or drops_none:
-        wish = Wish(scan.filters, pushed.filter, count, columns)
+        wish = Wish(scan.filters, pushed.filter, count, exact)
         candidates = best_candidates(context, rank, wish)
         rows = candidates.rows
         if not drops_none:
@@ -142,12 +142,6 @@ def _surviving(candidates: Candidates, rows: Rows, variable: str, wanted: int | 
         survives = np.isin(entities, present)
         entities, scores = entities[survives], scores[survives]
     return _Arm(entities[:wanted], scores[:wanted], rows)
-
-
-def _own_columns(query: ir.ReadIR, variable: str) -> tuple[str, ...]:
-    """The columns of the ranked entity that the result shows."""
-    wanted = dict.fromkeys(entity_columns(result_operands(query)))
-    return tuple(name for owner, name in wanted if owner == variable)
 
 
 # ---- fusion
