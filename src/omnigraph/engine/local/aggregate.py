@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.engine.local.arrays import ArrowColumn, pc
 from omnigraph.engine.local.conditions import with_columns
+from omnigraph.engine.local.equality import groupable
 from omnigraph.engine.local.project import entity_columns, operand_column, shown
 from omnigraph.engine.local.rows import Rows
 from omnigraph.engine.local.variables import counts_rows
@@ -155,7 +156,7 @@ class Grouping:
         measures = {measure.name: groups[measure.name] for measure in self._measures}
         if self._entities_are_groups():
             return pa.table({**key_columns, **measures})
-        codes = {f"~{name}": _groupable(column) for name, column in key_columns.items()}
+        codes = {f"~{name}": groupable(column) for name, column in key_columns.items()}
         table = pa.table({**codes, **measures, _PLACE: pa.array(np.arange(rows.count))})
         steps = [
             (measure.name, _MERGED_BY[measure.kind], _options(measure))
@@ -270,35 +271,3 @@ def _key_name(operand: object) -> str:
             return f"={value!r}"
         case _:
             raise AssertionError(f"{operand!r} is no operand")
-
-
-def _groupable(column: ArrowColumn) -> ArrowColumn:
-    """A column whose values group exactly as these do: both zeros are one value, lists become texts."""
-    if pa.types.is_floating(column.type):
-        return pc.add(column, pa.scalar(0.0, column.type))
-    if pa.types.is_fixed_size_list(column.type):
-        width = pa.list_(column.type.value_type)
-        return _groupable(column.cast(width))
-    if pa.types.is_list(column.type):
-        return _list_texts(column)
-    return column
-
-
-def _list_texts(column: ArrowColumn) -> ArrowColumn:
-    """One text per list, different for different lists."""
-    items: Any = pc.list_flatten(column)
-    texts = items if pa.types.is_string(items.type) else _plain_texts(items)
-    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), ",", "\\,")
-    marked = pc.fill_null(escaped, "\\N")
-    lengths = pc.fill_null(pc.list_value_length(column), 0)
-    offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))])
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), marked)
-    # An empty list and a list of one empty text differ by their length.
-    joined = pc.binary_join_element_wise(lengths.cast(pa.utf8()), pc.binary_join(lists, ","), ":")
-    return pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
-
-
-def _plain_texts(items: ArrowColumn) -> ArrowColumn:
-    if pa.types.is_date64(items.type):
-        items = items.cast(pa.int64())
-    return items.cast(pa.utf8())

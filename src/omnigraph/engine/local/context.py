@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.engine.local.caches import LruCache
 from omnigraph.engine.local.entities import Entities, Numbering
+from omnigraph.engine.local.variables import variable_tables
 from omnigraph.storage import DerivedArrays, list_indexes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from omnigraph.engine.local.adjacency import Adjacency
     from omnigraph.engine.local.arrays import ArrowColumn, IntArray
@@ -96,13 +97,17 @@ class Context:
     tables: Mapping[str, TableKey]
     embed: QueryEmbedder
     #: Text conditions that were answered for the whole table already.
-    matches: dict[ir.TextMatch, IntArray] = field(default_factory=dict)
+    matches: dict[tuple[TableKey, ir.TextMatch], IntArray] = field(default_factory=dict)
     _entities: dict[TableKey, Entities] = field(default_factory=dict)
 
     @property
     def settings(self) -> EngineSettings:
         """The settings of the engine."""
         return self.caches.settings
+
+    def inside(self, pipeline: Sequence[ir.Op]) -> Context:
+        """The same query inside a block that binds variables of its own."""
+        return replace(self, tables={**self.tables, **variable_tables(pipeline)})
 
     def type_entities(self, key: TableKey) -> Entities:
         """The rows of a type at the snapshot."""

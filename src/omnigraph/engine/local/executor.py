@@ -104,7 +104,9 @@ def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
     no order that leaves most of them out; or the nodes are found by their key.
     """
     scan = query.pipeline[0]
-    assert isinstance(scan, ir.NodeScan), "a pipeline begins with a scan"
+    if not isinstance(scan, ir.NodeScan):
+        # A filter without variables comes before everything else.
+        return ScanHints()
     is_alone = len(query.pipeline) == 1
     is_cut = bool(query.order) and query.limit is not None
     if not (is_alone and not is_cut) and not _finds_by_key(context, scan):

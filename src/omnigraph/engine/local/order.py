@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.engine.local.arrays import ArrowColumn, IntArray, pc, plain_numbers
+from omnigraph.engine.local.equality import groupable
 from omnigraph.engine.local.variables import is_hidden
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ _RANKS = pc.RankOptions(sort_keys=[("values", "ascending", "at_start")], tiebrea
 
 
 def order_codes(column: ArrowColumn, *, descending: bool) -> IntArray:
-    """Numbers that sort as the values do: null first ascending, last descending; equal values have equal numbers."""
-    values: Any = plain_numbers(column)
-    if pa.types.is_floating(values.type):
-        # Both zeros are one value.
-        values = pc.add(values, pa.scalar(0.0, values.type))
-    ranks = pc.rank(values, options=_RANKS)
+    """Numbers that sort as the values do: null first ascending, last descending; equal values have equal numbers.
+
+    Lists have an order too, which means nothing but makes others total.
+    """
+    ranks = pc.rank(groupable(plain_numbers(column)), options=_RANKS)
     codes = np.asarray(ranks.to_numpy(zero_copy_only=False)).astype(np.int64)
     return -codes if descending else codes
 

@@ -106,12 +106,13 @@ def _anti_join(
     place: tuple[int, ...],
 ) -> Iterator[Rows]:
     """The inner pipeline runs once per batch, for the distinct outer bindings, each with a number of its own."""
+    inside = context.inside(op.pipeline)
     for rows in batches:
         outer, number_of = _distinct(rows, op.outer)
         start = outer.bind(OUTER_ROW, np.arange(outer.count))
         has_solution = np.zeros(outer.count, np.bool_)
         inner = run_pipeline(
-            context, op.pipeline, [start], (OUTER_ROW,), profile=profile, place=place
+            inside, op.pipeline, [start], (OUTER_ROW,), profile=profile, place=place
         )
         for found in inner:
             has_solution[found.variables[OUTER_ROW]] = True

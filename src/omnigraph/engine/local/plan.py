@@ -101,7 +101,8 @@ def _steps(
                 rows *= _OTHER_SHARE
                 yield _Step(here, depth, "Filter in memory", rows)
             case ir.AntiJoin(_, pipeline):
-                inner = list(_steps(context, pipeline, rows, here, depth + 1))
+                inside = context.inside(pipeline)
+                inner = list(_steps(inside, pipeline, rows, here, depth + 1))
                 rows *= 0.5
                 yield _Step(here, depth, "AntiJoin, once for all outer rows", rows)
                 yield from inner

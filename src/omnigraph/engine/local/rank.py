@@ -6,7 +6,7 @@ the rest of the match, more of them until enough survive. Otherwise the match ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ from omnigraph.engine.local.variables import needed_variables, rank_field
 from omnigraph.query import ir
 
 if TYPE_CHECKING:
-    from omnigraph.engine.local.arrays import IntArray
+    from omnigraph.engine.local.arrays import FloatArray, IntArray
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.pipeline import Profile
 
@@ -40,7 +40,7 @@ class _Arm:
     """The outcome of one ranking: entities best first, and the rows of the match that they have."""
 
     entities: IntArray
-    scores: np.ndarray
+    scores: FloatArray
     rows: Rows
 
 
@@ -52,7 +52,7 @@ def ranked_rows(context: Context, query: ir.ReadIR, profile: Profile | None = No
         assert limit is not None, "a fusion has a limit"
         depth = ir.Rrf.depth(limit)
         first = _arm(context, query, rank.first, wanted=depth, profile=profile)
-        second = _arm(context, query, rank.second, wanted=depth, profile=profile)
+        second = _second_arm(context, query, rank, depth, profile)
         arm = _fuse(context, query, rank, first, second)
     else:
         arm = _arm(context, query, rank, wanted=limit, wanted_rows=limit, profile=profile)
@@ -77,6 +77,22 @@ def _arm(
         if found is not None:
             return found
     return _rank_after(context, query, rank, wanted, profile)
+
+
+def _second_arm(
+    context: Context, query: ir.ReadIR, rank: ir.Rrf, depth: int, profile: Profile | None
+) -> _Arm:
+    """The ranking of the second arm, of the entities that the first one ranks."""
+    if rank.second.field.variable == rank.first.field.variable:
+        return _arm(context, query, rank.second, wanted=depth, profile=profile)
+    # It orders rows by another variable: entities come in the order of their first row.
+    own = _rank_after(context, query, rank.second, None, profile)
+    rows = _ordered(context, replace(query, rank=rank.second, limit=None), own)
+    if not rows.count:
+        return own
+    entities, first = np.unique(rows.variables[rank.first.field.variable], return_index=True)
+    in_order = entities[np.argsort(first)][:depth]
+    return _Arm(in_order, np.zeros(len(in_order)), rows)
 
 
 def _rank_first(

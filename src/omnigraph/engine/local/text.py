@@ -32,9 +32,10 @@ def text_matches(
     """The sorted row ids of all rows that match; with a filter at least those that also satisfy it."""
     if filter_ is not None:
         return _find(context, condition, filter_)
-    known = context.matches.get(condition)
+    key = (context.tables[condition.field.variable], condition)
+    known = context.matches.get(key)
     if known is None:
-        known = context.matches[condition] = _find(context, condition, None)
+        known = context.matches[key] = _find(context, condition, None)
     return known
 
 

@@ -20,7 +20,7 @@ def is_hidden(variable: str) -> bool:
 
 
 def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
-    """The table of every variable, those inside negations included."""
+    """The table of every variable that a pipeline binds; a negation has variables of its own."""
     found: dict[str, TableKey] = {}
     for op in ops:
         match op:
@@ -30,9 +30,7 @@ def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
                 found[op.target] = node_table_key(op.target_type)
                 if op.edge_variable is not None:
                     found[op.edge_variable] = edge_table_key(op.edge_type)
-            case ir.AntiJoin(_, pipeline):
-                found |= variable_tables(pipeline)
-            case ir.Filter():
+            case ir.Filter() | ir.AntiJoin():
                 pass
             case _:
                 assert_never(op)
