@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-import omnigraph.graph.graph as facade
+import omnigraph.graph.writing as facade
 from omnigraph.graph import Graph
 
 if TYPE_CHECKING:

@@ -110,8 +110,8 @@ def _rewrite(words: list[str]) -> list[str]:
 def _behind_command(words: list[str]) -> list[str]:
     """Global flags before the command, moved behind it."""
     moved: list[str] = []
-    while words and words[0] in _GLOBAL:
-        count = _GLOBAL[words[0]]
+    while words and (name := words[0].partition("=")[0]) in _GLOBAL:
+        count = _GLOBAL[name] if name == words[0] else 1
         moved += words[:count]
         words = words[count:]
     return words + moved if words else moved

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 #: Longest cell of a table; longer ones end with an ellipsis.
 MAX_COLUMN_WIDTH = 80
-_BREAKS = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+#: Control characters as they are shown: a value never breaks a line, moves the cursor or colours a terminal.
+_ESCAPES = str.maketrans(
+    {
+        chr(code): _SHORT_ESCAPES.get(chr(code), f"\\x{code:02x}")
+        for code in (*range(32), *range(127, 160))
+    }
+    | {"\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
 
 
 class RowFormat(StrEnum):
@@ -64,10 +72,23 @@ def _cells(row: dict[str, object]) -> list[str]:
     return [_fit(_text(value)) for value in row.values()]
 
 
+def _visible(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
 def _fit(text: str) -> str:
-    for raw, shown in _BREAKS.items():
-        text = text.replace(raw, shown)
-    return text if len(text) <= MAX_COLUMN_WIDTH else f"{text[: MAX_COLUMN_WIDTH - 1]}…"
+    from rich.cells import cell_len
+
+    text = _visible(text)
+    if len(text) <= MAX_COLUMN_WIDTH // 2 or cell_len(text) <= MAX_COLUMN_WIDTH:
+        return text
+    shown, width = [], 0
+    for character in text:
+        width += cell_len(character)
+        if width >= MAX_COLUMN_WIDTH:
+            break
+        shown.append(character)
+    return f"{''.join(shown)}…"
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -93,13 +114,14 @@ def _pairs(result: Result) -> Iterator[str]:
     for number, row in enumerate(result.json_rows(), start=1):
         yield f"row {number}"
         for name, value in row.items():
-            yield f"  {name}: {_text(value)}"
+            yield f"  {name}: {_visible(_text(value))}"
 
 
 def _csv_line(cells: Sequence[str]) -> str:
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="").writerow(cells)
-    return buffer.getvalue()
+    # The writer quotes a cell for the characters of its line terminator only: both have to be in it.
+    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    return buffer.getvalue().removesuffix("\r\n")
 
 
 def _json_lines(result: Result) -> Iterator[str]:

@@ -75,7 +75,8 @@ class Result:
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        # Without this, integers beside a null become floats, and large ones lose digits.
+        return self.to_arrow().to_pandas(integer_object_nulls=True)
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries; dates and instants are Python objects."""
@@ -105,7 +106,10 @@ class Result:
 
     def __repr__(self) -> str:
         columns = ", ".join(self.columns)
-        return f"<Result of {self.query_name}: {self.row_count} rows of {columns}>"
+        if self._table is None:
+            return f"<Result of {self.query_name}: rows of {columns}>"
+        count = self._table.num_rows
+        return f"<Result of {self.query_name}: {count} row{'' if count == 1 else 's'} of {columns}>"
 
     def _repr_html_(self) -> str:
         """A table of the first rows, for notebooks."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.writing import GraphWriter
     from omnigraph.manifest import ManifestState, TablePin
     from omnigraph.storage import Table
+    from omnigraph.syntax import SourceText
 
 #: Largest range of a blob that one call reads.
 BLOB_RANGE_BYTES = 4 * 1024 * 1024
@@ -143,7 +144,7 @@ class Graph:
 
     def query(
         self,
-        text: str,
+        text: str | SourceText,
         params: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
@@ -176,7 +177,7 @@ class Graph:
 
     def explain(
         self,
-        text: str,
+        text: str | SourceText,
         params: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
@@ -261,7 +262,7 @@ class Graph:
 
     def mutate(
         self,
-        text: str,
+        text: str | SourceText,
         params: Mapping[str, object] | None = None,
         *,
         name: str | None = None,

@@ -10,7 +10,7 @@ from omnigraph.manifest import Expectations
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
 from omnigraph.schema import IndexKind
 from omnigraph.search.indexes import index_spec, wanted_indexes
-from omnigraph.storage import AllOf, IsNull, list_indexes, stage_indices
+from omnigraph.storage import AllOf, IsNull, list_indexes, needs_work, stage_indices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,11 +47,24 @@ def plan_indexes(
         for found in _specs(definition, table):
             if isinstance(found, PendingIndex):
                 pending.append(found)
-            elif found.name not in existing or existing[found.name].missing_fragments:
+            elif needs_work(found, existing.get(found.name), table.row_count):
                 specs.append(found)
+            elif outside := existing[found.name].missing_rows:
+                pending.append(
+                    PendingIndex(
+                        type_key=definition.table_key,
+                        property=found.column,
+                        reason=_outside(outside),
+                    )
+                )
         if specs:
             work.append(IndexWork(definition.table_key, tuple(specs)))
     return work, pending
+
+
+def _outside(rows: int) -> str:
+    count = "1 row is" if rows == 1 else f"{rows} rows are"
+    return f"{count} outside of it and compared one by one until a tenth of all is"
 
 
 def _specs(definition: NodeDef | EdgeDef, table: Table) -> Iterator[IndexSpec | PendingIndex]:

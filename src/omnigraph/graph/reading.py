@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.schema import Catalog
     from omnigraph.search import Embedder
+    from omnigraph.syntax import SourceText
     from omnigraph.types import StoredValue
 
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 class ReadCall:
     """One read as it was asked for."""
 
-    text: str
+    text: str | SourceText
     params: Mapping[str, object] | None
     name: str | None
     target: Target

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.query import QueryCompiler
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.storage import Table
+    from omnigraph.syntax import SourceText
     from omnigraph.types import StoredValue
     from omnigraph.writes import PreparedMutation
 
@@ -40,7 +41,7 @@ _Outcome = TypeVar("_Outcome")
 class _Call:
     """One call of `mutate`; `now_ms` is fixed over all tries."""
 
-    text: str
+    text: str | SourceText
     params: Mapping[str, object] | None
     name: str | None
     branch: str
@@ -74,7 +75,7 @@ class GraphWriter:
 
     def mutate(
         self,
-        text: str,
+        text: str | SourceText,
         params: Mapping[str, object] | None,
         *,
         name: str | None,
@@ -120,7 +121,9 @@ class GraphWriter:
 
     # ---- mutations
 
-    def _compile_mutation(self, text: str, schema: GraphSchema, name: str | None) -> ir.MutationIR:
+    def _compile_mutation(
+        self, text: str | SourceText, schema: GraphSchema, name: str | None
+    ) -> ir.MutationIR:
         query = self._compiler.compile(text, schema.catalog, name)
         if not isinstance(query.ir, ir.MutationIR):
             message = f"`{query.name}` is a read: run it with `query`"
@@ -215,9 +218,12 @@ class GraphWriter:
                 lambda pin: self._open_for_writing(environment, snapshot, pin),
                 actor,
             )
+        # A run that failed half-way may have been completed by recovery for some tables only.
+        done = () if commit is None else commit.tables
         built = [
             BuiltIndexes(type_key=item.table_key, names=tuple(spec.name for spec in item.specs))
             for item in work
+            if item.table_key in done
         ]
         return IndexReport(branch=branch, commit=commit, built=tuple(built), pending=tuple(pending))
 

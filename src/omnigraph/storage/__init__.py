@@ -22,6 +22,7 @@ from omnigraph.storage.indexes import (
     IndexSpec,
     PhysicalIndex,
     list_indexes,
+    needs_work,
     stage_indices,
 )
 from omnigraph.storage.location import GraphLocation, parse_location, table_location
@@ -88,6 +89,7 @@ __all__ = [
     "dataset_exists",
     "list_indexes",
     "nearest_rows",
+    "needs_work",
     "new_files",
     "parse_location",
     "read_rows",

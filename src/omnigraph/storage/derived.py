@@ -1,15 +1,18 @@
 """Rebuildable arrays beside a graph: written once, memory-mapped by every later process.
 
 Nothing here is needed to read the graph, so nothing here fails: what cannot be written is not kept, what cannot be read
-is built again. Local graphs only; on an object store arrays live in memory alone.
+or is not what was written is built again. Local graphs only; on an object store arrays live in memory alone.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
@@ -24,12 +27,18 @@ if TYPE_CHECKING:
     from omnigraph.storage.location import GraphLocation
 
 DERIVED_FOLDER = "__derived"
+_CONTENTS = "contents.json"
+#: Blocks of an array that its checksum covers: enough to notice a damaged file without reading all of it.
+_CHECKED_BLOCKS = 64
+_BLOCK_BYTES = 4096
+#: Everything that a damaged file of an array makes numpy raise.
+_UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, TypeError, TokenError)
 
 _log = logging.getLogger(__name__)
 
 
 class DerivedArrays:
-    """Named sets of arrays below `__derived/`. A set appears whole or not at all."""
+    """Named sets of arrays below `__derived/`. A set appears and disappears as a whole."""
 
     def __init__(self, location: GraphLocation, *, enabled: bool = True) -> None:
         self._root = location.path / DERIVED_FOLDER if location.is_local and enabled else None
@@ -39,17 +48,18 @@ class DerivedArrays:
         return self._root is not None and (self._root / group / name).is_dir()
 
     def load(self, group: str, name: str) -> dict[str, npt.NDArray[Any]] | None:
-        """The arrays of a set, memory-mapped; None when it is not there or cannot be read."""
+        """The arrays of a set, memory-mapped; None when it is not there or damaged, and then it is gone."""
         if self._root is None:
             return None
         folder = self._root / group / name
         try:
-            files = sorted(folder.iterdir())
-            return {file.stem: np.load(file, mmap_mode="r") for file in files}
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
+            contents = json.loads((folder / _CONTENTS).read_bytes())
+            return {key: _load_array(folder, key, facts) for key, facts in contents.items()}
+        except _UNREADABLE as error:
+            if isinstance(error, FileNotFoundError) and not folder.exists():
+                return None
             _log.warning("derived state %s cannot be read and is built again: %s", folder, error)
+            _remove(folder)
             return None
 
     def save(self, group: str, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
@@ -62,17 +72,46 @@ class DerivedArrays:
             draft.mkdir(parents=True)
             for key, array in arrays.items():
                 np.save(draft / f"{key}.npy", array, allow_pickle=False)
+            contents = {key: _facts(array) for key, array in arrays.items()}
+            (draft / _CONTENTS).write_text(json.dumps(contents), encoding="utf-8")
             os.rename(draft, folder / name)
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
             _log.info("derived state %s/%s is not kept: %s", group, name, error)
             return False
-        _drop_older(folder, name)
+        for other in folder.iterdir():
+            if other.name != name and not other.name.startswith("."):
+                _remove(other)
         return True
 
 
-def _drop_older(folder: Path, kept: str) -> None:
-    """Older states of the same thing; a process that has mapped them keeps them until it ends."""
-    for other in folder.iterdir():
-        if other.name != kept and not other.name.startswith("."):
-            shutil.rmtree(other, ignore_errors=True)
+def _load_array(folder: Path, key: str, facts: object) -> npt.NDArray[Any]:
+    array = np.load(folder / f"{key}.npy", mmap_mode="r")
+    if not isinstance(array, np.ndarray) or _facts(array) != facts:
+        raise ValueError(f"{key} is not what was written")
+    return array
+
+
+def _facts(array: npt.NDArray[Any]) -> dict[str, object]:
+    """What an array is recognised by: its type, its length and a checksum of parts of it."""
+    flat = np.ascontiguousarray(array).view(np.uint8).reshape(-1) if array.size else array
+    step = max(1, flat.size // _CHECKED_BLOCKS)
+    checksum = 0
+    for start in range(0, flat.size, step):
+        checksum = crc32(flat[start : start + _BLOCK_BYTES].tobytes(), checksum)
+    checksum = crc32(flat[-_BLOCK_BYTES:].tobytes(), checksum)
+    return {"type": str(array.dtype), "shape": list(array.shape), "checksum": checksum}
+
+
+def _remove(folder: Path) -> None:
+    """Take a set away at once, then delete it; a process that has mapped it keeps it until it ends."""
+    dead = folder.with_name(f".{new_ulid()}")
+    try:
+        os.rename(folder, dead)
+    except OSError as error:
+        _log.info("derived state %s stays: %s", folder, error)
+        return
+    if dead.is_dir():
+        shutil.rmtree(dead, ignore_errors=True)
+    else:
+        dead.unlink(missing_ok=True)

@@ -9,16 +9,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import lance
 from lance import LanceOperation
 from lance.dataset import Index, Transaction
 
 from omnigraph.storage.failures import translated
 from omnigraph.storage.staged import StagedWrite, StageKind
+from omnigraph.storage.tables import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from omnigraph.storage.tables import Table
+
+
+#: A vector index is built anew when one row in so many is outside of it.
+_VECTOR_SHARE = 10
 
 
 class PhysicalIndex(StrEnum):
@@ -46,46 +52,100 @@ class IndexCoverage:
     name: str
     covered_fragments: frozenset[int]
     missing_fragments: frozenset[int]
+    #: Fragments that it covers and that are gone: all of their rows moved or were deleted.
+    lost_fragments: frozenset[int]
+    #: Rows in the missing fragments.
+    missing_rows: int
 
 
 def list_indexes(table: Table) -> dict[str, IndexCoverage]:
     """The indexes of a table by name, with their coverage."""
     with translated(f"looking at the indexes of {table.path}"):
-        fragments = {fragment.fragment_id for fragment in table._dataset.get_fragments()}
+        rows = {item.fragment_id: item.metadata.num_rows for item in table._dataset.get_fragments()}
         found: dict[str, IndexCoverage] = {}
         for index in table._dataset.describe_indices():
             covered = {number for segment in index.segments for number in segment.fragment_ids}
+            missing = rows.keys() - covered
             found[index.name] = IndexCoverage(
                 name=index.name,
-                covered_fragments=frozenset(covered & fragments),
-                missing_fragments=frozenset(fragments - covered),
+                covered_fragments=frozenset(covered & rows.keys()),
+                missing_fragments=frozenset(missing),
+                lost_fragments=frozenset(covered - rows.keys()),
+                missing_rows=sum(rows[number] for number in missing),
             )
         return found
 
 
-def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | None:
-    """All indexes that are missing or do not cover every fragment, as one transaction; None when none is.
+def needs_work(spec: IndexSpec, coverage: IndexCoverage | None, rows: int) -> bool:
+    """Whether an index is missing, or lacks so much that it is worth being extended.
 
-    An index that exists gets a further segment over the fragments it does not cover.
+    A vector index is worth it when a tenth of the rows is outside: until then those are compared one by one.
+    """
+    if coverage is None:
+        return True
+    if spec.kind is PhysicalIndex.IVF_FLAT:
+        return coverage.missing_rows * _VECTOR_SHARE >= rows
+    return bool(coverage.missing_fragments)
+
+
+def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | None:
+    """All indexes that are missing or lack rows, as one transaction; None when there is none.
+
+    An index gets a further segment over the fragments it does not cover, as long as the covered ones hold all their
+    rows. A row that moved to another fragment keeps its row id, and the old segment would go on answering for it: then
+    the index is built anew. So is a vector index, whose partitions follow all vectors.
     """
     existing = list_indexes(table)
-    fragments = [fragment.fragment_id for fragment in table._dataset.get_fragments()]
-    segments: list[Index] = []
+    fragments = table._dataset.get_fragments()
+    every = [fragment.fragment_id for fragment in fragments]
+    shrunk = {item.fragment_id for item in fragments if item.metadata.num_deletions}
+    added: list[Index] = []
+    removed: list[Index] = []
     with translated(f"building indexes of {table.path}"):
         for spec in specs:
             known = existing.get(spec.name)
-            wanted = fragments if known is None else sorted(known.missing_fragments)
-            if wanted:
-                segments.append(_build_segment(table, spec, wanted))
-        if not segments:
+            if not needs_work(spec, known, table.row_count):
+                continue
+            if (
+                known is None
+                or known.covered_fragments & shrunk
+                or known.lost_fragments
+                or (spec.kind is PhysicalIndex.IVF_FLAT)
+            ):
+                added.append(_build_segment(table, spec, every))
+                removed += [] if known is None else _segments(table, spec.name)
+            else:
+                added.append(_build_segment(table, spec, sorted(known.missing_fragments)))
+        if not added:
             return None
-        transaction = Transaction(table.version, LanceOperation.CreateIndex(segments, []))
+        transaction = Transaction(table.version, LanceOperation.CreateIndex(added, removed))
     return StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
+
+
+def _segments(table: Table, name: str) -> list[Index]:
+    """The stored segments of an index, as a transaction names them."""
+    return [
+        Index(
+            uuid=segment.uuid,
+            name=index.name,
+            fields=index.fields,
+            dataset_version=segment.dataset_version_at_last_update,
+            fragment_ids=segment.fragment_ids,
+            index_version=segment.index_version,
+            created_at=segment.created_at,
+            base_id=segment.base_id,
+        )
+        for index in table._dataset.describe_indices()
+        if index.name == name
+        for segment in index.segments
+    ]
 
 
 def _build_segment(table: Table, spec: IndexSpec, fragments: list[int]) -> Index:
     settings: dict[str, Any] = dict(spec.settings)
-    segment = table._dataset.create_index_uncommitted(
+    # Lance locks a handle while it builds: a handle that readers share would fail them, or fail because of them.
+    dataset = lance.dataset(table._dataset.uri, version=table.version, session=session())
+    segment = dataset.create_index_uncommitted(
         spec.column,
         str(spec.kind),
         name=spec.name,
@@ -95,5 +155,5 @@ def _build_segment(table: Table, spec: IndexSpec, fragments: list[int]) -> Index
     )
     if spec.kind is PhysicalIndex.INVERTED:
         # Without this step the segment commits, but every search on it fails.
-        return table._dataset.merge_existing_index_segments([segment])
+        return dataset.merge_existing_index_segments([segment])
     return segment

@@ -181,7 +181,8 @@ def new_files(staged: StagedWrite) -> list[str]:
     for index in getattr(operation, "new_indices", None) or ():
         written = Path(table._dataset.uri) / "_indices" / str(index.uuid)
         if written.is_dir():
-            names += [f"{folder}/_indices/{index.uuid}/{file.name}" for file in written.iterdir()]
+            files = (file for file in written.rglob("*") if file.is_file())
+            names += [f"{folder}/{file.relative_to(table._dataset.uri)}" for file in files]
     known = {
         fragment.metadata.deletion_file.path(fragment.fragment_id)
         for fragment in table._dataset.get_fragments()

@@ -53,7 +53,7 @@ def explain(
     else:
         with open_graph(None, store, read_only=True) as graph:
             plan = graph.explain(
-                source.text, values, name=name, branch=branch or "main", analyze=analyze
+                source, values, name=name, branch=branch or "main", analyze=analyze
             )
             catalog = compile_schema(graph.schema).catalog
         compiled = compile_query(source, catalog, name)

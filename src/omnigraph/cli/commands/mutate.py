@@ -45,7 +45,7 @@ def mutate(
     values = read_params(params, params_file)
     with open_graph(None, store, read_only=False) as graph:
         result = graph.mutate(
-            source.text, values, name=name, branch=branch, actor=actor, if_commit=if_commit
+            source, values, name=name, branch=branch, actor=actor, if_commit=if_commit
         )
     if json:
         print_json(result.to_json())

@@ -56,7 +56,7 @@ def _text(report: IndexReport) -> str:
     lines = [f"{item.type_key}: built {', '.join(item.names)}" for item in report.built]
     lines += [f"{item.type_key}.{item.property}: pending, {item.reason}" for item in report.pending]
     if report.commit is None:
-        lines.append("every index is up to date")
+        lines.append("nothing to build" if report.pending else "every index is up to date")
     else:
         lines.append(f"commit {report.commit.commit_id} on {report.branch}")
     return "\n".join(lines)

@@ -54,7 +54,7 @@ def query(
     values = read_params(params, params_file)
     with open_graph(None, store, read_only=True) as graph:
         result = graph.query(
-            source.text,
+            source,
             values,
             name=name,
             branch=branch or "main",

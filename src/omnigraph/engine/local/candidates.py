@@ -98,20 +98,29 @@ def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
         )
         rows = _as_rows(found, field.variable)
         distances = np.sqrt(_floats(found[DISTANCE]))
-        if wish.exact or _has_near_ties(distances):
-            distances = _distances_of(context, rank, rows.variables[field.variable])
         is_complete = found.num_rows < asked or asked >= entities.row_count
-        candidates = _in_order(context, rank, rows, distances, count, is_complete=is_complete)
-        if is_complete or count is None or candidates.scores[-1] < distances.max():
-            return candidates
-        # The cut falls between equal distances: whoever else has it is needed for the choice by id.
+        if is_complete or count is None or not _cuts_a_tie(distances, count):
+            break
+        # The cut falls between distances that storage cannot tell apart: all of them are needed for the choice.
         asked = min(asked * 4, entities.row_count)
+    if wish.exact or _has_near_ties(distances):
+        distances = _distances_of(context, rank, rows.variables[field.variable])
+    return _in_order(context, rank, rows, distances, count, is_complete=is_complete)
 
 
 def _has_near_ties(distances: FloatArray) -> bool:
-    """Whether two distances are closer than the 32 bits of storage tell apart."""
+    """Whether two distances are closer than the 32 bits of storage tell apart, or unknown to it."""
     ordered = np.sort(distances)
+    if not np.isfinite(ordered).all():
+        return True
     return bool((np.diff(ordered) <= _NEAR * ordered[1:]).any())
+
+
+def _cuts_a_tie(distances: FloatArray, count: int) -> bool:
+    """Whether the last of the nearest `count` and the farthest that was found may be equal."""
+    ordered = np.sort(distances)
+    last = ordered[min(count, len(ordered)) - 1]
+    return bool(not np.isfinite(ordered[-1]) or ordered[-1] <= last * (1 + _NEAR))
 
 
 def query_vector(context: Context, rank: ir.Nearest) -> FloatArray | None:

@@ -59,10 +59,14 @@ def run_pipeline(
     hints: ScanHints = _NO_HINTS,
     profile: Profile | None = None,
     place: tuple[int, ...] = (),
+    first: int = 0,
 ) -> Iterator[Rows]:
-    """The rows that a pipeline makes of others; only `needed` variables survive."""
+    """The rows that a pipeline makes of others; only `needed` variables survive.
+
+    `first` is the number of the first operator, where the ones before it ran elsewhere.
+    """
     stream = iter(start)
-    for number, (op, live) in enumerate(zip(ops, live_after(ops, needed), strict=True)):
+    for number, (op, live) in enumerate(zip(ops, live_after(ops, needed), strict=True), first):
         here = (*place, number)
         measured = None if profile is None else profile.operators.setdefault(here, Measured())
         source = stream if measured is None else _deduct(stream, measured)

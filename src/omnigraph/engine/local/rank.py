@@ -21,6 +21,7 @@ from omnigraph.engine.local.pushdown import push_down, value_of
 from omnigraph.engine.local.rows import Rows, concat_rows
 from omnigraph.engine.local.sorting import key_codes
 from omnigraph.engine.local.variables import needed_variables, rank_field
+from omnigraph.errors import BadRequestError
 from omnigraph.query import ir
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _rank_first(
         if not drops_none:
             rows = keep_true(context, rows, pushed.rest)
             stream = run_pipeline(
-                context, rest, [rows], needed_variables(query), profile=profile, place=(1,)
+                context, rest, [rows], needed_variables(query), profile=profile, first=1
             )
             rows = concat_rows(stream)
         arm = _surviving(candidates, rows, rank.field.variable, wanted)
@@ -166,7 +167,8 @@ def _surviving(candidates: Candidates, rows: Rows, variable: str, wanted: int | 
 def _fuse(context: Context, query: ir.ReadIR, rank: ir.Rrf, first: _Arm, second: _Arm) -> _Arm:
     """Reciprocal rank fusion of two rankings of the same entities."""
     k = value_of(rank.k, context.values)
-    assert isinstance(k, int), "the checker allows integers only"
+    if not isinstance(k, int) or k <= 0:
+        raise BadRequestError(f"k of rrf is {k!r}: it has to be a whole number above zero")
     entities = np.union1d(first.entities, second.entities)
     places = [_places(arm.entities, entities) for arm in (first, second)]
     scores = np.zeros(len(entities))

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from threading import Barrier
+
+import pytest
+
+from omnigraph.engine.local.caches import LruCache
+
+
+def kept(cache: LruCache[str], keys: str) -> str:
+    """Which of the keys are there, without touching the order of use more than asked."""
+    return "".join(key for key in keys if cache.get(key) is not None)
+
+
+def test_the_least_recently_used_value_makes_room() -> None:
+    cache: LruCache[str] = LruCache(2)
+    cache.put("a", "1")
+    cache.put("b", "2")
+    assert cache.get("a") == "1"
+    cache.put("c", "3")
+    assert kept(cache, "abc") == "ac"
+    assert cache.used == 2
+
+
+def test_values_weigh_what_they_are() -> None:
+    cache: LruCache[str] = LruCache(10, len)
+    for key, value in (("a", "xxxx"), ("b", "xxxx"), ("c", "xx")):
+        cache.put(key, value)
+    assert (kept(cache, "abc"), cache.used) == ("abc", 10)
+    cache.put("d", "xxxxx")
+    assert (kept(cache, "abcd"), cache.used) == ("cd", 7)
+    cache.put("e", "xxx")
+    assert (kept(cache, "cde"), cache.used) == ("cde", 10)
+
+
+def test_a_value_larger_than_everything_is_not_kept_and_displaces_nothing() -> None:
+    cache: LruCache[str] = LruCache(5, len)
+    cache.put("a", "xx")
+    cache.put("b", "xxxxxx")
+    assert (kept(cache, "ab"), cache.used) == ("a", 2)
+    cache.put("c", "xxxxx")
+    assert (kept(cache, "ac"), cache.used) == ("c", 5)
+
+
+def test_a_value_that_is_put_again_replaces_the_one_before() -> None:
+    cache: LruCache[str] = LruCache(10, len)
+    cache.put("a", "xxxx")
+    cache.put("a", "yy")
+    assert (cache.get("a"), cache.used) == ("yy", 2)
+
+
+def test_a_value_that_grew_too_large_is_forgotten() -> None:
+    cache: LruCache[str] = LruCache(5, len)
+    cache.put("a", "xx")
+    cache.put("a", "x" * 6)
+    assert (cache.get("a"), cache.used) == (None, 0)
+
+
+def test_putting_again_counts_as_use() -> None:
+    cache: LruCache[str] = LruCache(2)
+    for key in "aba":
+        cache.put(key, key)
+    cache.put("c", "c")
+    assert kept(cache, "abc") == "ac"
+
+
+def test_nothing_is_kept_without_capacity() -> None:
+    cache: LruCache[str] = LruCache(0)
+    cache.put("a", "x")
+    assert (cache.get("a"), cache.used) == (None, 0)
+
+
+def test_a_missing_value_is_built_once() -> None:
+    cache: LruCache[int] = LruCache(4)
+    calls: list[str] = []
+
+    def build() -> int:
+        calls.append("built")
+        return 0
+
+    assert cache.get_or_build("a", build) == 0
+    assert cache.get_or_build("a", build) == 0, "a false value is a value"
+    assert calls == ["built"]
+
+
+def test_a_failed_build_keeps_nothing() -> None:
+    cache: LruCache[int] = LruCache(4)
+    with pytest.raises(ZeroDivisionError):
+        cache.get_or_build("a", lambda: 1 // 0)
+    assert cache.used == 0
+    assert cache.get_or_build("a", lambda: 7) == 7
+
+
+def test_clearing_forgets_everything() -> None:
+    cache: LruCache[str] = LruCache(10, len)
+    cache.put("a", "xxx")
+    cache.clear()
+    assert (cache.get("a"), cache.used) == (None, 0)
+    cache.put("b", "x" * 10)
+    assert cache.used == 10
+
+
+def test_many_threads_keep_the_books_right() -> None:
+    cache: LruCache[str] = LruCache(40, len)
+    start = Barrier(8)
+
+    def work(seed: int) -> None:
+        random = Random(seed)
+        start.wait(timeout=60)
+        for _ in range(2_000):
+            key = random.randrange(12)
+            if random.random() < 0.5:
+                cache.put(key, str(key) * random.randint(1, 9))
+            else:
+                found = cache.get(key)
+                assert found is None or set(found) <= set(str(key))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    sizes = [len(value) for key in range(12) if (value := cache.get(key)) is not None]
+    assert cache.used == sum(sizes) <= 40
