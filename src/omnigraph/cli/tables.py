@@ -58,9 +58,8 @@ def render_rows(result: Result, format_: RowFormat) -> Iterator[str]:
 def header_line(result: Result) -> str:
     """`N rows from branch B via Q`."""
     count = result.row_count
-    target = result.target
-    place = f"branch {target.branch}" if target.snapshot is None else f"snapshot {target.snapshot}"
-    return f"{count} row{'' if count == 1 else 's'} from {place} via {result.query_name}"
+    rows = f"{count} row{'' if count == 1 else 's'}"
+    return f"{rows} from {result.target} via {result.query_name}"
 
 
 def _text(value: object) -> str:

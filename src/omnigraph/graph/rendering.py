@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.types import BaseType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.types.values import render_date, render_datetime
@@ -34,13 +35,35 @@ def json_column(column: pa.Array[Any], base: BaseType) -> list[object]:
             narrow = pa.int32() if item is Scalar.DATE else pa.int64()
             lists: Any = column.cast(pa.list_(narrow))
             return [_moments(values, item) for values in lists.to_pylist()]
-        case ListType() | VectorType():
+        case ScalarType(Scalar.F32):
+            return _narrow_floats(column)
+        case VectorType() | ListType(Scalar.F32):
+            items = iter(_narrow_floats(pc.list_flatten(column)))
+            return [
+                None if length is None else [next(items) for _ in range(length)]
+                for length in _lengths(column)
+            ]
+        case ListType():
             return [
                 None if values is None else [_number(value) for value in values]
                 for values in column.to_pylist()
             ]
         case _:
             return [_number(value) for value in column.to_pylist()]
+
+
+def _narrow_floats(column: pa.Array[Any]) -> list[object]:
+    """32-bit floats with as many digits as they have: 0.1, not 0.10000000149011612."""
+    texts: Any = column.cast(pa.utf8())
+    return [None if text is None else _number(float(text)) for text in texts.to_pylist()]
+
+
+def _lengths(column: pa.Array[Any]) -> list[int | None]:
+    lists: Any = column
+    if pa.types.is_fixed_size_list(lists.type):
+        size = lists.type.list_size
+        return [size if present else None for present in lists.is_valid().to_pylist()]
+    return [None if item is None else len(item) for item in lists.to_pylist()]
 
 
 def _present(render: Any, value: int | None) -> str | None:

@@ -41,7 +41,22 @@ class Target:
         """The target as an envelope shows it."""
         if self.snapshot is not None:
             return {"snapshot": self.snapshot}
-        return {"branch": self.branch}
+        shown: dict[str, object] = {"branch": self.branch}
+        if self.version is not None:
+            shown["graph_version"] = self.version
+        if self.as_of is not None:
+            shown["as_of"] = str(self.as_of)
+        return shown
+
+    def __str__(self) -> str:
+        """The target as people read it."""
+        if self.snapshot is not None:
+            return f"snapshot {self.snapshot}"
+        if self.version is not None:
+            return f"branch {self.branch} at graph version {self.version}"
+        if self.as_of is not None:
+            return f"branch {self.branch} as of {self.as_of}"
+        return f"branch {self.branch}"
 
 
 def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> Snapshot:

@@ -190,7 +190,8 @@ def test_a_version_is_the_state_of_the_branch_right_after_that_publish(
     result = world.graph.query(NAMES, branch=branch, version=version)
     assert "".join(row["name"][0] for row in result.to_pylist()) == people
     assert result.commit_id == world.commits[commit]
-    assert result.target.to_json() == {"branch": branch}
+    assert result.target.to_json() == {"branch": branch, "graph_version": version}
+    assert str(result.target) == f"branch {branch} at graph version {version}"
 
 
 @pytest.mark.parametrize(

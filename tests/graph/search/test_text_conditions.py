@@ -205,6 +205,34 @@ def test_a_document_whose_words_changed_is_found_once_and_by_its_new_words_only(
         assert found(graph, 'search($d.body, "old")') == []
 
 
+def test_a_document_that_changes_often_is_found_by_its_last_words_only(tmp_path: Path):
+    words = ["apple", "pear", "plum", "fig"]
+    with new_graph(tmp_path, doc("a", "nut"), doc("b", "nut")) as graph:
+        graph.ensure_indices()
+        for number, word in enumerate(words):
+            set_body(graph, "a", f"fresh {word}")
+            for _ in range(2):
+                assert found(graph, 'search($d.body, "nut")') == ["b"]
+                for other in words:
+                    expected = ["a"] if other == word else []
+                    assert found(graph, "search($d.body, $w)", "$w: String", w=other) == expected
+                if number % 2:
+                    graph.ensure_indices()
+
+
+def test_a_branch_that_caught_up_forgets_old_words_and_its_base_does_not(tmp_path: Path):
+    with new_graph(tmp_path, doc("a", "old word"), doc("b", "other")) as graph:
+        graph.ensure_indices()
+        graph.create_branch("dev")
+        set_body(graph, "a", "new word", branch="dev")
+        for _ in range(2):
+            for word, dev, main in (("old", [], ["a"]), ("new", ["a"], []), ("word", ["a"], ["a"])):
+                clauses = f'search($d.body, "{word}")'
+                assert found(graph, clauses, target={"branch": "dev"}) == dev
+                assert found(graph, clauses) == main
+            graph.ensure_indices("dev")
+
+
 @pytest.mark.parametrize("function", ["search", "match_text", "fuzzy"])
 def test_a_property_without_an_index_is_searched_alike(library: Graph, function: str):
     for query in ("quick", "brown fox", "graph", "lazy dog", "the"):
