@@ -62,7 +62,9 @@ class Graph:
         self._settings = settings
         self._compiler = QueryCompiler()
         self._schemas: dict[str, GraphSchema] = {}
-        self._reader = GraphReader(environment, self._compiler, self._schema_of)
+        self._reader = GraphReader(
+            environment, self._compiler, self._schema_of, read_only=read_only
+        )
         self.read_only = read_only
 
     # ---- opening

@@ -55,12 +55,15 @@ class GraphReader:
         environment: GraphEnvironment,
         compiler: QueryCompiler,
         schema_of: Callable[[str], GraphSchema],
+        *,
+        read_only: bool,
     ) -> None:
         self._environment = environment
         self._compiler = compiler
         self._schema_of = schema_of
         self.caches = EngineCaches(
-            EngineSettings.from_environment(), DerivedArrays(environment.location)
+            EngineSettings.from_environment(),
+            DerivedArrays(environment.location, writable=not read_only),
         )
         self._embedder: Embedder | None = None
         self._lock = Lock()
@@ -73,6 +76,7 @@ class GraphReader:
             prepared.catalog,
             prepared.values,
             variable_tables(prepared.query.pipeline),
+            is_head=call.target.is_head,
         )
         return Result(
             execute(context, prepared.query),
@@ -121,6 +125,8 @@ class GraphReader:
         catalog: Catalog,
         values: Mapping[str, StoredValue],
         tables: Mapping[str, TableKey],
+        *,
+        is_head: bool = True,
     ) -> Context:
         """What the operators of one query share."""
         embedder = _QueryEmbedding(catalog, self._get_embedder)
@@ -131,6 +137,7 @@ class GraphReader:
             caches=self.caches,
             values=values,
             tables=tables,
+            is_head=is_head,
             embed=embedder,
         )
 

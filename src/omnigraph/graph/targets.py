@@ -37,6 +37,11 @@ class Target:
                 "a snapshot is a commit of the whole graph: give no branch with it"
             )
 
+    @property
+    def is_head(self) -> bool:
+        """Whether the newest state of a branch is meant."""
+        return self.snapshot is None and self.version is None and self.as_of is None
+
     def to_json(self) -> dict[str, object]:
         """The target as an envelope shows it."""
         if self.snapshot is not None:

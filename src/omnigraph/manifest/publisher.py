@@ -120,6 +120,8 @@ class Manifest:
         self._publishing = Lock()
         #: Replaced as a whole, so that view and state always belong together.
         self._current: tuple[CatalogView, ManifestState] | None = None
+        #: The last history that was read, with the version of the catalog it belongs to.
+        self._history: tuple[int, History] | None = None
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
         """The first version of the catalog: branch `main` with one parentless commit."""
@@ -228,17 +230,22 @@ class Manifest:
         return head
 
     def history(self) -> History:
-        """Every row that past states follow from; one scan of the whole catalog."""
+        """Every row that past states follow from; one scan of the whole catalog when it moved."""
         view, state = self._look()
+        kept = self._history
+        if kept is not None and kept[0] == state.catalog_version:
+            return kept[1]
         commits = [read_commit(row) for row in view.read_rows("graph_commit")]
         versions = [read_version(row) for row in view.read_rows("table_version")]
         stones = [read_tombstone(row) for row in view.read_rows("table_tombstone")]
-        return History(
+        history = History(
             commits={commit.commit_id: commit for commit in commits},
             versions=tuple(versions),
             tombstones=tuple(stones),
             heads=state.all_heads,
         )
+        self._history = (state.catalog_version, history)
+        return history
 
     def commits(self) -> dict[str, GraphCommit]:
         """Every commit of the graph by id."""

@@ -40,8 +40,9 @@ _log = logging.getLogger(__name__)
 class DerivedArrays:
     """Named sets of arrays below `__derived/`. A set appears and disappears as a whole."""
 
-    def __init__(self, location: GraphLocation, *, enabled: bool = True) -> None:
-        self._root = location.path / DERIVED_FOLDER if location.is_local and enabled else None
+    def __init__(self, location: GraphLocation, *, writable: bool = True) -> None:
+        self._root = location.path / DERIVED_FOLDER if location.is_local else None
+        self._writable = writable
 
     def has(self, group: str, name: str) -> bool:
         """Whether a set is there."""
@@ -59,12 +60,13 @@ class DerivedArrays:
             if isinstance(error, FileNotFoundError) and not folder.exists():
                 return None
             _log.warning("derived state %s cannot be read and is built again: %s", folder, error)
-            _remove(folder)
+            if self._writable:
+                _remove(folder)
             return None
 
     def save(self, group: str, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
         """Keep a set and drop the older sets of its group; whether it was kept."""
-        if self._root is None or not self._root.parent.is_dir():
+        if self._root is None or not self._writable or not self._root.parent.is_dir():
             return False
         folder = self._root / group
         draft = folder / f".{new_ulid()}"

@@ -104,9 +104,8 @@ def to_sql(filter_: Filter) -> str:
         case IsNull(column):
             return f"{quote_name(column)} IS NULL"
         case HasItem(column, item, value):
-            return (
-                NEVER if value is None else f"array_has({quote_name(column)}, {_item(item, value)})"
-            )
+            found = _item(item, value)
+            return NEVER if found is None else f"array_has({quote_name(column)}, {found})"
         case HasText(column, text, at_start):
             function = "starts_with" if at_start else "contains"
             return f"{function}({quote_name(column)}, {quote_text(text)})"
@@ -126,12 +125,23 @@ def quote_text(text: str) -> str:
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
 
 
-def _item(item: Scalar, value: StoredValue) -> str:
-    if isinstance(value, str):
-        return quote_text(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"arrow_cast('{value!r}', 'Int64')" if item in INTEGERS else _moment(item, value)
+def _item(item: Scalar, value: StoredValue) -> str | None:
+    """A value in the type of list items; None when no item can equal it."""
+    match value:
+        case None:
+            return None
+        case str(text):
+            return quote_text(text)
+        case bool(flag):
+            return "true" if flag else "false"
+        case int(number) if item in INTEGERS:
+            low, high = integer_range(item)
+            is_unsigned = low == 0
+            bits = high.bit_length() + (0 if is_unsigned else 1)
+            name = f"{'UInt' if is_unsigned else 'Int'}{bits}"
+            return f"arrow_cast('{number}', '{name}')" if low <= number <= high else None
+        case _:
+            return _moment(item, value)
 
 
 def _moment(scalar: Scalar, value: object) -> str:

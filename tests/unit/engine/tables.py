@@ -73,7 +73,7 @@ def stored(location: GraphLocation, path: str, *parts: pa.Table) -> Table:
 
 def new_caches(location: GraphLocation, **settings: Any) -> EngineCaches:
     """Empty caches that keep nothing on disk."""
-    return EngineCaches(EngineSettings(**settings), DerivedArrays(location, enabled=False))
+    return EngineCaches(EngineSettings(**settings), DerivedArrays(location, writable=False))
 
 
 def new_context(

@@ -233,13 +233,25 @@ def test_a_set_does_not_appear_before_its_last_array(
     assert derived.has("edges", "one")
 
 
-@pytest.mark.parametrize("where", ["s3://bucket/graph", None], ids=["object store", "disabled"])
+@pytest.mark.parametrize("where", ["s3://bucket/graph", None], ids=["object store", "read only"])
 def test_where_arrays_are_not_kept_every_question_is_answered_with_no(
     tmp_path: Path, where: str | None
 ) -> None:
     location = parse_location(where or tmp_path)
-    derived = DerivedArrays(location, enabled=where is not None)
+    derived = DerivedArrays(location, writable=where is not None)
     assert not derived.save("edges", "one", ARRAYS)
     assert not derived.has("edges", "one")
     assert derived.load("edges", "one") is None
     assert contents(tmp_path) == []
+
+
+def test_a_reader_uses_what_is_kept_and_leaves_what_is_damaged(
+    tmp_path: Path, derived: DerivedArrays
+) -> None:
+    derived.save("edges", "one", ARRAYS)
+    reader = DerivedArrays(parse_location(tmp_path), writable=False)
+    assert_equal(reader.load("edges", "one"))
+    (tmp_path / DERIVED_FOLDER / "edges" / "one" / "counts.npy").write_bytes(b"")
+    before = contents(tmp_path)
+    assert reader.load("edges", "one") is None
+    assert contents(tmp_path) == before

@@ -104,7 +104,7 @@ def _name(key: tuple[str, str, str]) -> str:
 
 def _save(context: Context, edge: EdgeDef, key: tuple[str, str, str], found: Adjacency) -> None:
     group, name = _group(context, edge), _name(key)
-    if context.caches.derived.has(group, name):
+    if not context.is_head or context.caches.derived.has(group, name):
         return
     arrays: dict[str, Numbers] = {"counts": np.array([found.sources, found.targets])}
     for direction in (Direction.OUT, Direction.IN):

@@ -13,7 +13,7 @@ from omnigraph.engine.local.entities import row_id_array
 from omnigraph.engine.local.order import order_codes, total_order
 from omnigraph.engine.local.pushdown import value_of
 from omnigraph.engine.local.rows import Rows
-from omnigraph.engine.local.text import has_text_index, search_text
+from omnigraph.engine.local.text import ranks_with_stored_index, search_text
 from omnigraph.query import ir
 from omnigraph.search.indexes import VECTOR_PROBES
 from omnigraph.storage import DISTANCE, SCORE, TextQuery, nearest_rows, search_rows
@@ -168,7 +168,7 @@ def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
     text = value_of(rank.query, context.values)
     if not isinstance(text, str) or count == 0:
         return _none(field.variable)
-    if not has_text_index(context, entities, field.property):
+    if not ranks_with_stored_index(context, entities, field.property):
         return _relevant_in_memory(context, rank, wish, text)
     asked = None if count is None else count + _SLACK
     while True:
@@ -193,7 +193,7 @@ def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
 def _relevant_in_memory(context: Context, rank: ir.Bm25, wish: Wish, text: str) -> Candidates:
     field, count = rank.field, wish.count
     entities = context.entities(field.variable)
-    found = search_text(context, entities, field.property, text, TextQuery.ANY_WORD)
+    found = search_text(context, entities, field.property, text, TextQuery.ANY_WORD, ranked=True)
     order = np.argsort(row_id_array(found))
     row_ids, scores = row_id_array(found)[order], _floats(found[SCORE])[order]
     rows = Rows(count=len(row_ids), variables={field.variable: row_ids})
@@ -210,7 +210,9 @@ def _relevance_of(context: Context, rank: ir.Bm25, row_ids: IntArray) -> FloatAr
     if not isinstance(text, str):
         return scores
     entities = context.entities(rank.field.variable)
-    found = search_text(context, entities, rank.field.property, text, TextQuery.ANY_WORD)
+    found = search_text(
+        context, entities, rank.field.property, text, TextQuery.ANY_WORD, ranked=True
+    )
     if found.num_rows and len(row_ids):
         places = np.searchsorted(row_ids, row_id_array(found))
         places = np.minimum(places, len(row_ids) - 1)

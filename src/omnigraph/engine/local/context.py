@@ -96,6 +96,8 @@ class Context:
     values: Mapping[str, StoredValue]
     tables: Mapping[str, TableKey]
     embed: QueryEmbedder
+    #: Whether the newest state of a branch is read, so that what follows from it is worth being kept on disk.
+    is_head: bool = True
     #: Text conditions that were answered for the whole table already.
     matches: dict[tuple[TableKey, ir.TextMatch], IntArray] = field(default_factory=dict)
     _entities: dict[TableKey, Entities] = field(default_factory=dict)

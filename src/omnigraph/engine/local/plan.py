@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.engine.local.expand import traversal_facts
 from omnigraph.engine.local.pushdown import push_down
-from omnigraph.engine.local.text import has_text_index
+from omnigraph.engine.local.text import has_text_index, ranks_with_stored_index
 from omnigraph.engine.local.variables import is_hidden, rank_field
 from omnigraph.engine.paths import choose_path, followed_edges
 from omnigraph.ids import node_table_key
@@ -182,7 +182,7 @@ def _rank_text(context: Context, query: ir.ReadIR) -> str:
             has_index = vector_index_name(name) in context.caches.indexes(entities.table)
             ways.append(f"nearest {name}: {'vector index' if has_index else 'exact scan'}")
         else:
-            stored = has_text_index(context, entities, name)
+            stored = ranks_with_stored_index(context, entities, name)
             ways.append(f"bm25 {name}: {'stored' if stored else 'temporary'} text index")
     return f"Rank {_name(variable)} {order} ({'; '.join(ways)})"
 

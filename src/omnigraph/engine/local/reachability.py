@@ -28,7 +28,7 @@ def reach_within(
     A node is reached at its first, shortest reach. A source counts as visited, except that an edge from it to itself
     reaches it at hop 1.
     """
-    part = max(1, _BITMAP_CELLS // neighbours.stride) if is_dense else len(sources)
+    part = max(1, _BITMAP_CELLS // neighbours.stride if is_dense else len(sources))
     for start in range(0, len(sources), part):
         yield start, _reach(neighbours, sources[start : start + part], low, high, is_dense=is_dense)
 

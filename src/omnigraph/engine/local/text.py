@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.entities import Entities
     from omnigraph.storage import Filter
 
+#: Tables up to this size are ranked through an index in memory while the stored one is not complete.
+_RANKED_IN_MEMORY = 50_000
 _QUERIES = {
     ir.TextKind.SEARCH: TextQuery.ANY_WORD,
     ir.TextKind.MATCH_TEXT: TextQuery.PHRASE,
@@ -67,16 +69,31 @@ def search_text(
     query: TextQuery,
     *,
     filter_: Filter | None = None,
+    ranked: bool = False,
 ) -> pa.Table:
     """Row ids and scores of all rows that match; with a filter at least those that also satisfy it.
 
     Through the stored index when there is one, whatever it covers; else through one in memory that analyses alike.
+    Where the scores count, the stored index has to be complete.
     """
-    if has_text_index(context, entities, column):
+    is_usable = ranks_with_stored_index if ranked else has_text_index
+    if is_usable(context, entities, column):
         return search_rows(entities.table, column, text, query, filter_=filter_)
     key = (entities.fingerprint, column)
     index = context.caches.text_indexes.get_or_build(key, lambda: _index_text(entities, column))
     return index.search(text, query)
+
+
+def ranks_with_stored_index(context: Context, entities: Entities, column: str) -> bool:
+    """Whether relevance comes from the stored index.
+
+    An index that covers only some rows knows only their statistics, and would rank differently than a complete one; a
+    table that is not too large is then ranked through an index in memory.
+    """
+    coverage = context.caches.indexes(entities.table).get(text_index_name(column))
+    if coverage is None:
+        return False
+    return not coverage.missing_fragments or entities.row_count > _RANKED_IN_MEMORY
 
 
 def has_text_index(context: Context, entities: Entities, column: str) -> bool:

@@ -1,0 +1,308 @@
+"""What a read query means, over dictionaries and with nested loops.
+
+Written from the specification (query-language.md §3-§6, search.md §4-§5, the docstrings of `omnigraph.query.ir`) and
+sharing nothing with the engine. A match is understood declaratively: a row is one choice of an entity for every
+variable, `$_` included, that makes every clause true. How the choice is found does not matter and is not clever.
+
+Where the texts leave something open, this is what is assumed:
+
+* `$a $w:<knows> $a`, and any undirected traversal over a self-loop, gives one row for that stored edge, not two.
+* The rows of a grouped query that tie are ordered by their group columns in the order of `return`, ascending, null
+  first. A list has no order: rows that differ in nothing else are in no order.
+* 0.0 and -0.0 are one value, also as a group.
+* A projected `nearest` is the distance, not its square.
+* A null query of `nearest` or `bm25` is a null operand: it ranks nothing.
+* `fuzzy` compares words in lower case.
+* If the arms of `rrf` rank different variables, an arm orders whole rows, and entities of the first arm's variable
+  rank by their first appearance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from itertools import pairwise
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+from engine import text as words
+from engine.answers import TOLERANCE, Answer, Approximate, Instant, Unpredicted
+from engine.matching import Match, Matcher, is_hidden, named_clauses, resolve
+from engine.queries import (
+    Aggregate,
+    Bm25,
+    Column,
+    Expression,
+    Nearest,
+    Now,
+    Property,
+    Query,
+    Rank,
+    Rrf,
+    moment_of,
+)
+from engine.worlds import f32, read_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.worlds import Row, Shape, World
+
+RRF_K = 60
+#: Integers up to here add up exactly in a double.
+_EXACT = 2**53
+
+
+def evaluate(
+    query: Query,
+    world: World,
+    params: Mapping[str, object] | None = None,
+    *,
+    now: datetime | None = None,
+) -> Answer:
+    """The answer to a query that type-checks."""
+    now = now or datetime.now(UTC)
+    given = params or {}
+    values = {item.name: _parameter(item.type, given.get(item.name)) for item in query.params}
+    return _Oracle(read_shape(), Matcher(world, values, now), now).answer(query)
+
+
+def _parameter(type_: str, value: Any) -> Any:
+    """The value of a parameter, from the form in which JSON carries it."""
+    if value is None:
+        return None
+    if type_.startswith("["):
+        return [_parameter(type_[1:-1], part) for part in value]
+    if type_.startswith("Vector"):
+        return [f32(part) for part in value]
+    match type_:
+        case "Date":
+            return date.fromisoformat(value)
+        case "DateTime":
+            return moment_of(value)
+        case "F32":
+            return f32(value)
+        case "F64":
+            return float(value)
+        case "I32" | "I64" | "U32" | "U64":
+            return int(value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Oracle:
+    shape: Shape
+    matcher: Matcher
+    now: datetime
+
+    # ---- result
+
+    def answer(self, query: Query) -> Answer:
+        """The whole query."""
+        block = resolve(self.shape, named_clauses(query.clauses), {})
+        matches = list(self.matcher.matches(block, {}))
+        columns = tuple(item.column for item in query.returns)
+        if any(isinstance(item.expression, Aggregate) for item in query.returns):
+            rows, is_ordered = self._grouped(query, matches)
+        else:
+            rows, is_ordered = self._plain(query, matches)
+        return Answer(columns, rows, is_ordered, query.limit)
+
+    def _plain(self, query: Query, matches: list[Match]) -> tuple[list[Row], bool]:
+        rank = _rank_of(query)
+        keys = [(key.expression, key.direction == "desc") for key in query.order]
+        if rank is not None:
+            keys = keys[1:]
+        by_column = {item.column: item.expression for item in query.returns}
+
+        def key_value(expression: Expression, match: Match) -> Any:
+            if isinstance(expression, Column):
+                expression = by_column[expression.name]
+            return self.matcher.value(expression, match)
+
+        # Sorting is stable: the least important key first, so the ids of all variables come before everything else.
+        names = sorted(name for name in (matches[0] if matches else ()) if not is_hidden(name))
+        matches = sorted(matches, key=lambda match: [match[name]["id"] for name in names])
+        for expression, descending in reversed(keys):
+            matches.sort(
+                key=lambda match, e=expression: _sort_key(key_value(e, match)), reverse=descending
+            )
+        if rank is None:
+            rows = [self._projected(query, match, None) for match in matches]
+            return rows, bool(query.order)
+        scored = self._ranked(rank, matches, query.limit)
+        rows = [self._projected(query, match, score) for match, score in scored]
+        return rows, _is_predicted(rank)
+
+    def _projected(self, query: Query, match: Match, score: Any) -> Row:
+        row: Row = {}
+        for item in query.returns:
+            match item.expression:
+                case Nearest() | Bm25() | Rrf():
+                    row[item.column] = score
+                case Now():
+                    row[item.column] = Instant(self.now)
+                case expression:
+                    row[item.column] = self.matcher.value(expression, match)
+        return row
+
+    # ---- groups
+
+    def _grouped(self, query: Query, matches: list[Match]) -> tuple[list[Row], bool]:
+        plain = [item for item in query.returns if not isinstance(item.expression, Aggregate)]
+        groups: dict[tuple[Any, ...], list[Match]] = {} if plain else {(): []}
+        for match in matches:
+            key = tuple(_hashable(self.matcher.value(item.expression, match)) for item in plain)
+            groups.setdefault(key, []).append(match)
+        rows: list[Row] = []
+        for members in groups.values():
+            row: Row = {}
+            for item in query.returns:
+                if isinstance(item.expression, Aggregate):
+                    row[item.column] = self._aggregate(item.expression, members)
+                else:
+                    row[item.column] = self.matcher.value(item.expression, members[0])
+            rows.append(row)
+        keys = [(_column_of(key.expression), key.direction == "desc") for key in query.order]
+        keys += [(item.column, False) for item in plain]
+        is_ordered = bool(query.order)
+        for column, descending in reversed(keys):
+            cells = [row[column] for row in rows]
+            if any(isinstance(cell, list) for cell in cells):
+                # A list has no order; what it leaves tied is found below.
+                continue
+            is_ordered = is_ordered and not _is_shaky(cells)
+            rows.sort(key=lambda row, c=column: _sort_key(row[c]), reverse=descending)
+        sortable = [c for c, _ in keys if not any(isinstance(row[c], list) for row in rows)]
+        positions = {tuple(_sort_key(row[column]) for column in sortable) for row in rows}
+        return rows, is_ordered and len(positions) == len(rows)
+
+    def _aggregate(self, aggregate: Aggregate, members: list[Match]) -> Any:
+        values = [self.matcher.value(aggregate.argument, match) for match in members]
+        values = [value for value in values if value is not None]
+        if aggregate.function == "count":
+            return len(values)
+        if not values:
+            return None
+        match aggregate.function:
+            case "min":
+                return min(values)
+            case "max":
+                return max(values)
+        total = sum(map(Fraction, values))
+        size = sum(abs(Fraction(value)) for value in values)
+        is_exact = size <= _EXACT and all(Fraction(value).denominator == 1 for value in values)
+        if aggregate.function == "avg":
+            total, size = total / len(values), size / len(values)
+        return Approximate(float(total), float(size) * TOLERANCE, is_exact)
+
+    # ---- ranking
+
+    def _ranked(
+        self, rank: Rank, matches: list[Match], limit: int | None
+    ) -> list[tuple[Match, Any]]:
+        """The rows of ranked entities, best entity first, each with its score; rows of one entity stay in order."""
+        scores: dict[str, Any]
+        match rank:
+            case Nearest(field):
+                arm = self._arm(rank, matches)
+                scores = {
+                    match[field.variable]["id"]: Approximate(sqrt(score), sqrt(score) * 1e-6)
+                    for match, score in arm
+                }
+            case Bm25(field):
+                arm = self._arm(rank, matches)
+                scores = {match[field.variable]["id"]: Unpredicted() for match, _ in arm}
+            case Rrf(first):
+                field = first.field
+                scores = self._fused(rank, matches, limit or 0)
+        by_entity: dict[str, list[Match]] = {}
+        for match in matches:
+            by_entity.setdefault(match[field.variable]["id"], []).append(match)
+        return [(match, score) for id_, score in scores.items() for match in by_entity[id_]]
+
+    def _arm(self, arm: Nearest | Bm25, matches: list[Match]) -> list[tuple[Match, Fraction]]:
+        """The rows of one ranking, best first; relevance is not predicted, so its rows stay as they are."""
+        query = self.matcher.value(arm.query, {})
+        found: list[tuple[Match, Fraction]] = []
+        for match in matches:
+            value = self.matcher.value(arm.field, match)
+            if query is None or value is None:
+                continue
+            if isinstance(arm, Bm25):
+                if words.searches(value, query):
+                    found.append((match, Fraction(0)))
+                continue
+            pairs = zip(value, [f32(part) for part in query], strict=True)
+            found.append((match, sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)))
+        variable = arm.field.variable
+        return sorted(found, key=lambda item: (item[1], item[0][variable]["id"]))
+
+    def _fused(self, rank: Rrf, matches: list[Match], limit: int) -> dict[str, Any]:
+        """Scores of the entities that a fusion keeps, best first."""
+        variable = rank.first.field.variable
+        k = RRF_K if rank.k is None else self.matcher.value(rank.k, {})
+        depth = max(5 * limit, 50)
+        scores: dict[str, Fraction] = {}
+        for arm in (rank.first, rank.second):
+            order = dict.fromkeys(m[variable]["id"] for m, _ in self._arm(arm, matches))
+            for position, id_ in enumerate(list(order)[:depth]):
+                scores[id_] = scores.get(id_, Fraction(0)) + Fraction(1, k + position + 1)
+        # Ties stay in the order of the first arm, then of the second, which is the order of insertion.
+        best = sorted(scores, key=lambda id_: -scores[id_])
+        if not _is_predicted(rank):
+            return {id_: Unpredicted() for id_ in best}
+        return {id_: Approximate(float(scores[id_]), 1e-12) for id_ in best[:limit]}
+
+
+# ---- small parts
+
+
+def _rank_of(query: Query) -> Rank | None:
+    """The rank function of the first order key, written there or returned under the name that is written there."""
+    if not query.order:
+        return None
+    first = query.order[0].expression
+    if isinstance(first, Column):
+        named = [item.expression for item in query.returns if item.column == first.name]
+        first = named[0]
+    return first if isinstance(first, Rank) else None
+
+
+def _is_predicted(rank: Rank) -> bool:
+    match rank:
+        case Rrf(first, second):
+            return isinstance(first, Nearest) and isinstance(second, Nearest)
+    return isinstance(rank, Nearest)
+
+
+def _column_of(expression: Expression) -> str:
+    """The column of an order key in a grouped query, where a property is returned under its own name."""
+    match expression:
+        case Column(name):
+            return name
+        case Property(variable, name):
+            return f"{variable}.{name}"
+    raise ValueError(f"{expression} is no order key")
+
+
+def _sort_key(value: Any) -> tuple[Any, ...]:
+    """Null comes before every value."""
+    if value is None:
+        return (0,)
+    return (1, value.value if isinstance(value, Approximate) else value)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _is_shaky(cells: Iterable[Any]) -> bool:
+    """Whether sums lie so close together that the order of additions decides about their order."""
+    sums = sorted((c for c in cells if isinstance(c, Approximate)), key=lambda cell: cell.value)
+    return any(
+        right.value - left.value <= left.slack + right.slack
+        and not (left.is_exact and right.is_exact)
+        for left, right in pairwise(sums)
+    )

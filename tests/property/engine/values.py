@@ -1,0 +1,109 @@
+"""Values that sit beside the limits of other types, so that comparisons are close."""
+
+from __future__ import annotations
+
+import math
+import operator
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import strategies as st
+
+from omnigraph.query.ir import CompareOp
+from omnigraph.types import INTEGERS, NUMERICS, Scalar, integer_range
+from omnigraph.types.values import to_f32
+
+ORDERED = {
+    CompareOp.EQ: operator.eq,
+    CompareOp.NE: operator.ne,
+    CompareOp.LT: operator.lt,
+    CompareOp.LE: operator.le,
+    CompareOp.GT: operator.gt,
+    CompareOp.GE: operator.ge,
+}
+#: Kinds of columns that are compared as a whole; numbers with each other, the others with themselves.
+SCALARS = tuple(scalar for scalar in Scalar if scalar is not Scalar.BLOB)
+NUMBERS = tuple(scalar for scalar in SCALARS if scalar in NUMERICS)
+
+_LANDMARKS = [0, 1, 2, 3, 2**24, 2**31, 2**32, 2**53, 2**63, 2**64]
+_near = st.builds(
+    lambda landmark, sign, step: sign * landmark + step,
+    st.sampled_from(_LANDMARKS),
+    st.sampled_from([-1, 1]),
+    st.integers(-2, 2),
+)
+#: Texts in which every character that some pattern language knows occurs, and few others.
+texts = st.text("aAb%_\\'é🦉\x00 ", max_size=5)
+
+
+def _stepped(number: int, steps: int) -> float:
+    value = float(number)
+    for _ in range(abs(steps)):
+        value = math.nextafter(value, math.copysign(math.inf, steps))
+    return value
+
+
+_floats = st.one_of(
+    st.builds(_stepped, _near, st.integers(-2, 2)),
+    _near.map(lambda number: number + 0.5),
+    st.sampled_from([-0.0, 0.1, 0.10000000149011612, 1e300, -1e300, 5e-324, 1e-45, 3.5e38]),
+)
+
+
+def _fits(scalar: Scalar, number: int) -> int:
+    low, high = integer_range(scalar)
+    return min(max(number, low), high)
+
+
+def _fits_f32(value: float) -> float:
+    rounded = to_f32(value)
+    return rounded if math.isfinite(rounded) else math.copysign(2.0**64, value)
+
+
+def held(scalar: Scalar) -> st.SearchStrategy[Any]:
+    """Values that a column of the type can hold, without null."""
+    if scalar in INTEGERS:
+        return _near.map(lambda number: _fits(scalar, number))
+    match scalar:
+        case Scalar.F32:
+            return _floats.map(_fits_f32)
+        case Scalar.F64:
+            return _floats
+        case Scalar.BOOL:
+            return st.booleans()
+        case Scalar.DATE:
+            return st.integers(-3, 3) | st.sampled_from([-719_162, 2_932_896])
+        case Scalar.DATETIME:
+            return st.integers(-3, 3) | st.sampled_from([-62_135_596_800_000, 253_402_300_799_999])
+    return texts
+
+
+def asked(scalar: Scalar) -> st.SearchStrategy[Any]:
+    """Values that a literal or parameter of the type can have: a U64 ends at 2^63 - 1 there."""
+    if scalar is Scalar.U64:
+        return held(scalar).map(lambda number: min(number, 2**63 - 1))
+    return held(scalar)
+
+
+def partner(scalar: Scalar) -> st.SearchStrategy[Scalar]:
+    """Types that may be compared with a type."""
+    return st.sampled_from(NUMBERS) if scalar in NUMERICS else st.just(scalar)
+
+
+def exact(value: Any) -> Any:
+    """A value that Python compares exactly."""
+    return Fraction(value) if isinstance(value, int | float) else value
+
+
+def is_true(op: CompareOp, left: Any, right: Any) -> bool:
+    """`left op right` by the words of the specification; null is None."""
+    if left is None or right is None:
+        return False
+    match op:
+        case CompareOp.CONTAINS:
+            return any(is_true(CompareOp.EQ, item, right) for item in left)
+        case CompareOp.STRING_CONTAINS:
+            return right in left
+        case CompareOp.STARTS_WITH:
+            return left.startswith(right)
+    return bool(ORDERED[op](exact(left), exact(right)))
