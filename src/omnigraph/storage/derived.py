@@ -12,6 +12,7 @@ import os
 import shutil
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 from zlib import crc32
 
 import numpy as np
@@ -32,7 +33,7 @@ _CONTENTS = "contents.json"
 _CHECKED_BLOCKS = 64
 _BLOCK_BYTES = 4096
 #: Everything that a damaged file of an array makes numpy raise.
-_UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, TypeError, TokenError)
+_UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, TypeError, TokenError, BadZipFile)
 
 _log = logging.getLogger(__name__)
 

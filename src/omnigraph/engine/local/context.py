@@ -82,6 +82,8 @@ class EngineCaches:
         self.text_indexes.clear()
         self.tokens.clear()
         self.key_lookups.clear()
+        self.column_uses.clear()
+        self.traversal_debt.clear()
         self._indexes.clear()
 
 

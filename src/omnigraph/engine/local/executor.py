@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.engine.local.aggregate import Grouping
 from omnigraph.engine.local.pipeline import START, Measured, ScanHints, run_pipeline
 from omnigraph.engine.local.project import entity_columns, project, result_schema
 from omnigraph.engine.local.rank import ranked_rows
+from omnigraph.engine.local.rows import Rows
 from omnigraph.engine.local.sorting import first_rows, sort_groups
 from omnigraph.engine.local.variables import needed_variables, result_operands
 from omnigraph.query import ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.pipeline import Profile
-    from omnigraph.engine.local.rows import Rows
+
+_Made = TypeVar("_Made", "Rows", "pa.Table")
 
 #: Rows of one result batch.
 RESULT_ROWS = 1 << 16
@@ -61,7 +63,7 @@ def _plain(
 def _bags(context: Context, query: ir.ReadIR, profile: Profile | None) -> Iterator[Rows]:
     """The rows of the result, in order where there is one."""
     if query.rank is not None:
-        yield ranked_rows(context, query, profile)
+        yield _staged(profile, "Rank", lambda: ranked_rows(context, query, profile))
         return
     stream = run_pipeline(
         context,
@@ -72,7 +74,7 @@ def _bags(context: Context, query: ir.ReadIR, profile: Profile | None) -> Iterat
         profile=profile,
     )
     if query.order:
-        yield first_rows(context, stream, query)
+        yield _staged(profile, "Order", lambda: first_rows(context, stream, query))
     else:
         yield from stream
 
@@ -88,13 +90,18 @@ def _grouped(
         hints=scan_hints(context, query),
         profile=profile,
     )
+    groups = _staged(profile, "Group", lambda: _group(context, query, stream, schema))
+    yield from groups.to_batches(max_chunksize=RESULT_ROWS)
+
+
+def _group(
+    context: Context, query: ir.ReadIR, stream: Iterator[Rows], schema: pa.Schema
+) -> pa.Table:
     grouping = Grouping(context, query.projections)
     for rows in stream:
         grouping.add(rows)
     groups = sort_groups(grouping.finish(schema), query)
-    if query.limit is not None:
-        groups = groups.slice(0, query.limit)
-    yield from groups.to_batches(max_chunksize=RESULT_ROWS)
+    return groups if query.limit is None else groups.slice(0, query.limit)
 
 
 def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
@@ -128,6 +135,28 @@ def _finds_by_key(context: Context, scan: ir.NodeScan) -> bool:
         and isinstance(item.right, ir.ParamRef | ir.Constant)
     }
     return key is not None and equal.issuperset(key.members)
+
+
+def _staged(profile: Profile | None, stage: str, work: Callable[[], _Made]) -> _Made:
+    """Do the work of a stage; the time of the operators that it drives is theirs."""
+    if profile is None:
+        return work()
+    measured = profile.stages.setdefault(stage, Measured())
+    driven, begin = _operator_seconds(profile), time.perf_counter()
+    made = work()
+    elapsed = time.perf_counter() - begin
+    measured.seconds += elapsed - (_operator_seconds(profile) - driven)
+    measured.rows += _size(made)
+    return made
+
+
+def _size(made: Rows | pa.Table) -> int:
+    return made.total if isinstance(made, Rows) else made.num_rows
+
+
+def _operator_seconds(profile: Profile) -> float:
+    """Time of all operators so far; those inside a negation are part of it."""
+    return sum(item.seconds for place, item in profile.operators.items() if len(place) == 1)
 
 
 def _timed(stage: str, bags: Iterator[Rows], profile: Profile | None) -> Iterator[Rows]:
