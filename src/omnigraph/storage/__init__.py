@@ -26,14 +26,13 @@ from omnigraph.storage.indexes import (
     stage_indices,
 )
 from omnigraph.storage.location import GraphLocation, parse_location, table_location
-from omnigraph.storage.memory import text_pairs_match
+from omnigraph.storage.memory import TextIndex, text_pairs_match
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.reads import (
     DISTANCE,
     ROW_ID,
     SCORE,
     TEXT_ANALYSIS,
-    TextIndex,
     TextQuery,
     nearest_rows,
     read_rows,

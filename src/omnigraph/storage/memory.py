@@ -10,6 +10,7 @@ import pyarrow as pa
 from omnigraph.ids import new_ulid
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Filter, to_sql
+from omnigraph.storage.reads import ROW_ID, SCORE, TEXT_ANALYSIS, TextQuery, search_dataset
 
 if TYPE_CHECKING:
     from omnigraph.storage.tables import Table
@@ -25,8 +26,7 @@ def select_rows(rows: pa.Table, filter_: Filter) -> pa.Table:
     with translated("filtering pending rows"):
         positions = pa.array(range(rows.num_rows), pa.int64())
         numbered = rows.append_column("__position", positions)
-        dataset = lance.write_dataset(numbered, f"memory://{new_ulid()}")
-        found = dataset.to_table(columns=["__position"], filter=to_sql(filter_))
+        found = _in_memory(numbered).to_table(columns=["__position"], filter=to_sql(filter_))
         return rows.take(found["__position"])
 
 
@@ -47,7 +47,27 @@ def text_pairs_match(
     function = "starts_with" if at_start else "contains"
     with translated("comparing texts"):
         pairs = pa.table({"text": texts, "part": parts})
-        dataset = lance.write_dataset(pairs, f"memory://{new_ulid()}")
-        return dataset.to_table(columns={"holds": f"{function}(text, part)"})[
-            "holds"
-        ].combine_chunks()
+        found = _in_memory(pairs).to_table(columns={"holds": f"{function}(text, part)"})
+        return found["holds"].combine_chunks()
+
+
+class TextIndex:
+    """An inverted index in memory over texts that have none in storage; it matches exactly as a stored one does."""
+
+    def __init__(self, row_ids: pa.Array[Any], texts: pa.Array[Any]) -> None:
+        rows = pa.table({"row": row_ids, "text": texts})
+        with translated("indexing text"):
+            self._dataset = _in_memory(rows)
+            if rows.num_rows:
+                self._dataset.create_scalar_index("text", "INVERTED", **TEXT_ANALYSIS)
+
+    def search(self, text: str, query: TextQuery) -> pa.Table:
+        """Row ids and scores of the rows that match, best first."""
+        with translated("searching text"):
+            found = search_dataset(self._dataset, "text", text, query, ["row", SCORE])
+            return found.rename_columns([ROW_ID, SCORE])
+
+
+def _in_memory(rows: pa.Table) -> lance.LanceDataset:
+    """A private dataset that no file belongs to."""
+    return lance.write_dataset(rows, f"memory://{new_ulid()}")

@@ -9,16 +9,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pyarrow as pa
 from lance.query import MatchQuery, PhraseQuery
 
-from omnigraph.ids import new_ulid
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Filter, to_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import lance
 
     from omnigraph.storage.tables import Table
 
@@ -89,7 +89,9 @@ def search_rows(
     """Row ids and scores of the rows that match a text, best first. Needs an inverted index."""
     with translated(f"searching {table.path}"):
         wanted = [ROW_ID, SCORE]
-        return _search(table._dataset, column, text, query, wanted, filter_=filter_, limit=limit)
+        return search_dataset(
+            table._dataset, column, text, query, wanted, filter_=filter_, limit=limit
+        )
 
 
 def nearest_rows(
@@ -123,25 +125,7 @@ def nearest_rows(
         )
 
 
-class TextIndex:
-    """An inverted index in memory over texts that have none in storage; it matches exactly as a stored one does."""
-
-    def __init__(self, row_ids: pa.Array[Any], texts: pa.Array[Any]) -> None:
-        rows = pa.table({"row": row_ids, "text": texts})
-        with translated("indexing text"):
-            dataset = lance.write_dataset(rows, f"memory://{new_ulid()}")
-            if rows.num_rows:
-                dataset.create_scalar_index("text", "INVERTED", **TEXT_ANALYSIS)
-        self._dataset = dataset
-
-    def search(self, text: str, query: TextQuery) -> pa.Table:
-        """Row ids and scores of the rows that match, best first."""
-        with translated("searching text"):
-            found = _search(self._dataset, "text", text, query, ["row", SCORE])
-            return found.rename_columns([ROW_ID, SCORE])
-
-
-def _search(
+def search_dataset(
     dataset: lance.LanceDataset,
     column: str,
     text: str,
@@ -151,6 +135,7 @@ def _search(
     filter_: Filter | None = None,
     limit: int | None = None,
 ) -> pa.Table:
+    """Columns of the rows of a Lance dataset that match a text, best first. Stays inside this room."""
     kind = MatchQuery if query is TextQuery.ANY_WORD else PhraseQuery
     return dataset.to_table(
         columns=columns,
