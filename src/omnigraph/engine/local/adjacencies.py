@@ -115,9 +115,11 @@ def _save(context: Context, edge: EdgeDef, key: tuple[str, str, str], found: Adj
 
 
 def _load(context: Context, edge: EdgeDef, key: tuple[str, str, str]) -> Adjacency | None:
-    arrays = context.caches.derived.load(_group(context, edge), _name(key))
-    if arrays is None or "counts" not in arrays:
+    mapped = context.caches.derived.load(_group(context, edge), _name(key))
+    if mapped is None or "counts" not in mapped:
         return None
+    # Plain views of the mapped files: every access to a mapped array itself costs several function calls.
+    arrays = {name: np.asarray(array) for name, array in mapped.items()}
     sides: dict[Direction, Side] = {}
     for direction in (Direction.OUT, Direction.IN):
         parts = {part: arrays.get(f"{direction}-{part}") for part in _SIDE_ARRAYS}

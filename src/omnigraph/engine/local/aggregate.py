@@ -56,9 +56,15 @@ class Grouping:
         self._variables = list(dict.fromkeys(key.variable for key in self._keys))
         self._measures = _measures(projections)
         self._partials: list[pa.Table] = []
+        #: Nothing but the number of all rows is asked for: then that is all that is kept.
+        self._only_counts = not self._keys and all(item.argument is None for item in self._measures)
+        self._count = 0
 
     def add(self, rows: Rows) -> None:
         """Count rows into their groups."""
+        if self._only_counts:
+            self._count += rows.total
+            return
         arguments = [measure.argument for measure in self._measures]
         rows = with_columns(self._context, rows, entity_columns(arguments))
         weights = None if rows.weights is None else pa.array(rows.weights)
@@ -74,6 +80,8 @@ class Grouping:
 
     def finish(self, schema: pa.Schema) -> pa.Table:
         """One row per group, in no particular order."""
+        if self._only_counts:
+            return pa.table([[self._count]] * len(schema), schema=schema)
         groups = self._groups_by_value()
         arrays: list[ArrowColumn] = []
         for item in self._projections:

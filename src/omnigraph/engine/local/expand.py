@@ -105,8 +105,12 @@ class ExpandOperator:
         if not keeps_edge and not keeps_target and self._keeps_all():
             yield rows.multiplied(counts)
             return
-        if keeps_target and not keeps_edge and self._can_collapse(rows, int(counts.sum())):
+        pairs = int(counts.sum())
+        if keeps_target and not keeps_edge and self._can_collapse(rows, pairs):
             yield self._collapse(rows, places, counts, reach, neighbours)
+            return
+        if pairs <= BATCH_ROWS:
+            yield self._pairs(rows, places, reach, neighbours)
             return
         for start, stop in _splits(counts):
             yield self._pairs(rows.slice(start, stop), places[start:stop], reach, neighbours)
