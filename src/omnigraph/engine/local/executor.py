@@ -163,8 +163,8 @@ def _timed(stage: str, bags: Iterator[Rows], profile: Profile | None) -> Iterato
     if profile is None:
         yield from bags
         return
-    measured = profile.stages.setdefault(stage, Measured())
     for rows in bags:
+        measured = profile.stages.setdefault(stage, Measured())
         begin = time.perf_counter()
         yield rows
         measured.seconds += time.perf_counter() - begin

@@ -90,10 +90,11 @@ def _second_arm(
     own = _rank_after(context, query, rank.second, None, profile)
     rows = _ordered(context, replace(query, rank=rank.second, limit=None), own)
     if not rows.count:
-        return own
+        return _Arm(np.zeros(0, np.int64), np.zeros(0), rows)
     entities, first = np.unique(rows.variables[rank.first.field.variable], return_index=True)
     in_order = entities[np.argsort(first)][:depth]
-    return _Arm(in_order, np.zeros(len(in_order)), rows)
+    # An entity that is ranked has all its rows, also those that gave it no rank.
+    return _Arm(in_order, np.zeros(len(in_order)), own.rows)
 
 
 def _rank_first(
