@@ -619,13 +619,7 @@ class _Writer:
 
     def aggregate(self, scope: _Scope) -> Aggregate:
         function = self.pick(AGGREGATES)
-        if function == "count":
-            wanted: Callable[[PropertyShape], bool] = lambda item: item.type != "Blob"  # noqa: E731
-        elif function in ("sum", "avg"):
-            wanted = lambda item: item.scalar in NUMBERS  # noqa: E731
-        else:
-            wanted = lambda item: item.scalar in (*NUMBERS, "String")  # noqa: E731
-        properties = [p for p, _ in scope.properties(wanted)]
+        properties = [p for p, _ in scope.properties(lambda item: _is_taken_by(function, item))]
         if function == "count" and self.chance(3):
             options = [Variable(self.pick(list(scope.nodes))), Now(), self.constant("Bool")]
             return Aggregate(function, self.pick(options))
@@ -701,3 +695,10 @@ class _Writer:
             return Sort(rank, direction)
         self.add_return(returns, rank)
         return Sort(Column(returns[-1].column) if self.chance(2) else rank, direction)
+
+
+def _is_taken_by(function: str, item: PropertyShape) -> bool:
+    """Whether an aggregate takes a property."""
+    if function == "count":
+        return item.type != "Blob"
+    return item.scalar in (NUMBERS if function in ("sum", "avg") else (*NUMBERS, "String"))

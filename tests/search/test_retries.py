@@ -189,8 +189,8 @@ def test_a_trickling_answer_runs_into_the_timeout(stand_in: StandIn) -> None:
     pauses: list[float] = []
     stand_in.replies = [GOOD] * 4
     still = StillTime()
-    still.clock = lambda: float(next(ticks))  # type: ignore[method-assign]
-    still.sleep = pauses.append  # type: ignore[method-assign]
+    still.clock = lambda: float(next(ticks))  # type: ignore[method-assign]  # time that runs by itself
+    still.sleep = pauses.append  # type: ignore[method-assign]  # the same
     client = client_of(still, ProviderName.OPENAI, stand_in.url, timeout_ms=10_000, deadline_ms=0)
     with pytest.raises(EmbeddingError, match="after 4 attempts: no answer within 10 s"):
         _embed(client)

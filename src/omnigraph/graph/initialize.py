@@ -65,6 +65,7 @@ def initialize(
         published = True
         reach(Failpoint.INIT_AFTER_MANIFEST)
     except BaseException:
+        # Also after an interrupt: a claim that stays would lock everybody out.
         if not published:
             objects.delete(INIT_CLAIM)
         raise

@@ -117,7 +117,7 @@ class GraphReader:
         context = self._context(snapshot, catalog, {}, {})
         for edge in catalog.edges.values():
             if snapshot.pins[edge.table_key].row_count >= PERSIST_MIN_EDGES:
-                find_adjacency(context, edge, keep_all=True)
+                find_adjacency(context, edge, keep=True)
 
     def _context(
         self,

@@ -85,6 +85,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             settle_all(environment)
             self.head = environment.manifest.check(self._intent.expectations)
         except BaseException as error:
+            # Also after an interrupt: a lock that nobody leaves would stop every writer.
             lock.__exit__(type(error), error, error.__traceback__)
             raise
         return self
@@ -264,6 +265,7 @@ def commit_write(
             attempt.commit_tables()
             attempt.publish()
     except BaseException:
+        # Also after an interrupt: before the intent is on disk nothing but this run knows the staged files.
         if not attempt.is_declared:
             _discard(environment, staged)
         raise

@@ -142,13 +142,13 @@ def test_without_parallel_edges_nothing_is_stored_twice(location, tables, scans)
 def test_few_edges_are_not_kept_on_disk(monkeypatch, location, tables, scans) -> None:
     monkeypatch.setattr(adjacencies, "PERSIST_MIN_EDGES", len(PAIRS) + 1)
     assert_right(process(location, tables))
-    find_adjacency(process(location, tables), LIKES, keep_all=True)
+    find_adjacency(process(location, tables), LIKES, keep=True)
     assert set_folders(location) == []
     assert len(scans) == 2
 
 
 def test_a_maintenance_run_makes_both_directions(location, tables) -> None:
-    found = find_adjacency(process(location, tables), LIKES, keep_all=True)
+    found = find_adjacency(process(location, tables), LIKES, keep=True)
     assert set(found.known_sides()) == {Direction.OUT, Direction.IN}
     assert len(set_folders(location)) == 1
     assert_right(process(location, tables))

@@ -43,24 +43,18 @@ def is_adjacency_ready(context: Context, edge: EdgeDef) -> bool:
     return context.caches.derived.has(_group(context, edge), _name(key))
 
 
-def find_adjacency(context: Context, edge: EdgeDef, *, keep_all: bool = False) -> Adjacency:
+def find_adjacency(context: Context, edge: EdgeDef, *, keep: bool = False) -> Adjacency:
     """The index of an edge type at the snapshot; a new large one is kept on disk.
 
-    `keep_all` makes and keeps both directions, as a maintenance run does.
+    `keep` keeps it on disk also when it is in memory already, as a maintenance run does.
     """
     caches, key = context.caches, adjacency_key(context, edge)
-    known = caches.adjacencies.get(key)
-    if known is None:
-        known = _load(context, edge, key)
+    known = caches.adjacencies.get(key) or _load(context, edge, key)
+    is_new = known is None
     if known is None:
         known = _build(context, edge)
-        if known.edge_count >= PERSIST_MIN_EDGES and not keep_all:
-            known.side(Direction.IN)
-            _save(context, edge, key, known)
-    if keep_all:
-        known.side(Direction.IN)
-        if known.edge_count >= PERSIST_MIN_EDGES:
-            _save(context, edge, key, known)
+    if (is_new or keep) and known.edge_count >= PERSIST_MIN_EDGES:
+        _save(context, edge, key, known)
     caches.adjacencies.put(key, known)
     return known
 

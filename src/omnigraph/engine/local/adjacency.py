@@ -108,7 +108,7 @@ def build_side(
     """Sort edges by source and target."""
     order = np.argsort(source * max(targets, 1) + target)
     source, target, edge = source[order], target[order], edge[order]
-    offsets = _offsets(source, sources)
+    offsets = offsets_of(source, sources)
     narrow_targets = target.astype(np.uint32 if targets <= _MAX_NARROW else np.int64)
     fits = not len(edge) or int(edge.max()) <= _MAX_NARROW
     narrow_edges = edge.astype(np.uint32 if fits else np.int64)
@@ -120,12 +120,13 @@ def build_side(
         offsets,
         narrow_targets,
         narrow_edges,
-        _offsets(source[first], sources),
+        offsets_of(source[first], sources),
         narrow_targets[first],
     )
 
 
-def _offsets(sorted_source: IntArray, sources: int) -> IntArray:
+def offsets_of(sorted_source: IntArray, sources: int) -> IntArray:
+    """Where the run of each source begins among sorted sources, and where the last one ends."""
     counts = np.bincount(sorted_source, minlength=sources)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.local.adjacency import Adjacency, ranges
+from omnigraph.engine.local.adjacency import Adjacency, offsets_of, ranges
 from omnigraph.engine.local.arrays import ArrowColumn, IntArray, Numbers, pc
 from omnigraph.engine.local.entities import row_id_array
 from omnigraph.query.ir import Direction
@@ -121,7 +121,7 @@ class _ReadNeighbours:
         source, target, _ = self._pairs(asked)
         keys = np.unique(source * ROW_ID_STRIDE + target)
         source, target = keys // ROW_ID_STRIDE, keys % ROW_ID_STRIDE
-        return places, Reach(_offsets(source, len(asked)), target)
+        return places, Reach(offsets_of(source, len(asked)), target)
 
     def edges(self, numbers: IntArray) -> tuple[IntArray, Reach]:
         """Each edge once."""
@@ -134,7 +134,7 @@ class _ReadNeighbours:
             repeats = (source[1:] == source[:-1]) & (edge[1:] == edge[:-1])
             first = np.concatenate([[True], ~repeats]) if len(source) else np.zeros(0, np.bool_)
             source, target, edge = source[first], target[first], edge[first]
-        return places, Reach(_offsets(source, len(asked)), target, edge)
+        return places, Reach(offsets_of(source, len(asked)), target, edge)
 
     def _pairs(self, asked: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Place of the asked node, row id of the neighbour, row id of the edge: once per matching edge and way."""
@@ -209,10 +209,6 @@ def _ways(direction: Direction) -> tuple[tuple[str, str], ...]:
 def _probes(ids: ArrowColumn) -> Iterator[list[str]]:
     for start in range(0, len(ids), _PROBE_IDS):
         yield ids.slice(start, _PROBE_IDS).to_pylist()
-
-
-def _offsets(sorted_source: IntArray, count: int) -> IntArray:
-    return np.concatenate([[0], np.cumsum(np.bincount(sorted_source, minlength=count))])
 
 
 def neighbours_of(reach: Reach, places: IntArray) -> tuple[IntArray, IntArray]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from omnigraph.engine.local.adjacency import offsets_of
 from omnigraph.engine.local.neighbours import Neighbours, Reach, neighbours_of
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ def _reach(
             emitted.append(frontier)
     keys = np.sort(np.concatenate(emitted)) if emitted else np.zeros(0, np.int64)
     owners, targets = keys // stride, keys % stride
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))])
-    return Reach(offsets, targets)
+    return Reach(offsets_of(owners, count), targets)
 
 
 class _Visited(Protocol):

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from omnigraph.environ import whole_number
 from omnigraph.errors import BadRequestError
 from omnigraph.search.embedding.keys import ApiKey
 from omnigraph.search.embedding.local import LOCAL_MODEL
@@ -124,10 +125,10 @@ class EmbeddingSettings:
             model=os.environ.get("OMNIGRAPH_EMBED_MODEL", ""),
             base_url=os.environ.get("OMNIGRAPH_EMBED_BASE_URL", ""),
             api_key=_api_key(PROVIDER_DEFAULTS[provider].key_variables),
-            deadline_ms=_number("OMNIGRAPH_EMBED_DEADLINE_MS", 60_000, 0, _MAX_MS),
-            timeout_ms=_number("OMNIGRAPH_EMBED_TIMEOUT_MS", 30_000, 1, _MAX_MS),
-            retry_attempts=_number("OMNIGRAPH_EMBED_RETRY_ATTEMPTS", 4, 0, _MAX_ATTEMPTS),
-            retry_backoff_ms=_number("OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", 200, 0, _MAX_MS),
+            deadline_ms=whole_number("OMNIGRAPH_EMBED_DEADLINE_MS", 60_000, 0, _MAX_MS),
+            timeout_ms=whole_number("OMNIGRAPH_EMBED_TIMEOUT_MS", 30_000, 1, _MAX_MS),
+            retry_attempts=whole_number("OMNIGRAPH_EMBED_RETRY_ATTEMPTS", 4, 0, _MAX_ATTEMPTS),
+            retry_backoff_ms=whole_number("OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", 200, 0, _MAX_MS),
         )
 
 
@@ -154,22 +155,6 @@ def _api_key(variables: tuple[str, ...]) -> ApiKey | None:
         if text := os.environ.get(name, "").strip():
             return ApiKey(text, source=name)
     return None
-
-
-def _number(name: str, default: int, lowest: int, highest: int) -> int:
-    text = os.environ.get(name)
-    if text is None:
-        return default
-    digits = text.strip()
-    # The length is bounded first: Python refuses to parse thousands of digits, and no setting needs more than these.
-    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
-        number = int(digits)
-        if lowest <= number <= highest:
-            return number
-    _log.warning(
-        "%s=%s is not a whole number from %d to %d; using %d", name, text, lowest, highest, default
-    )
-    return default
 
 
 def _check_base_url(base_url: str) -> None:
