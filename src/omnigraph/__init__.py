@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from omnigraph.engine.spark import OmniGraphDataSource
     from omnigraph.graph import Graph
 
 __version__ = "0.1.0"
@@ -18,7 +19,7 @@ __version__ = "0.1.0"
 #: Storage format that this release reads and writes, stamped into every graph.
 INTERNAL_SCHEMA_VERSION = 4
 
-__all__ = ["INTERNAL_SCHEMA_VERSION", "Graph", "__version__"]
+__all__ = ["INTERNAL_SCHEMA_VERSION", "Graph", "OmniGraphDataSource", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -27,4 +28,8 @@ def __getattr__(name: str) -> object:
         from omnigraph.graph import Graph as graph_class
 
         return graph_class
+    if name == "OmniGraphDataSource":
+        from omnigraph.engine.spark import OmniGraphDataSource as source_class
+
+        return source_class
     raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 
 _log = logging.getLogger(__name__)
 #: More digits than any setting has; Python refuses to convert very long texts.
 _MAX_DIGITS = 18
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def whole_number(
@@ -26,3 +29,24 @@ def whole_number(
         "%s=%s is not a whole number from %d to %d; using %d", name, text, lowest, highest, default
     )
     return default
+
+
+def duration_s(name: str, default: str) -> float:
+    """A variable as a duration in seconds: a whole number and one of `s`, `m`, `h` and `d`, such as `12h`."""
+    text = os.environ.get(name)
+    if text is None:
+        return _parsed_duration_s(default)
+    try:
+        return _parsed_duration_s(text)
+    except ValueError:
+        _log.warning(
+            "%s=%s is not a duration such as 45s, 30m, 12h or 7d; using %s", name, text, default
+        )
+        return _parsed_duration_s(default)
+
+
+def _parsed_duration_s(text: str) -> float:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    return float(int(match[1]) * _SECONDS[match[2]])

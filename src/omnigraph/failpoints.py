@@ -18,6 +18,11 @@ VARIABLE = "OMNIGRAPH_FAILPOINT"
 class Failpoint(StrEnum):
     """Every place, in the order in which a write passes them."""
 
+    LOAD_PLANNED = "load_planned"
+    IN_TASK = "in_task"
+    LOAD_FRAGMENTS_WRITTEN = "load_fragments_written"
+    LOAD_IDENTIFIED = "load_identified"
+    LOAD_CHECKED = "load_checked"
     BEFORE_SIDECAR = "before_sidecar"
     SIDECAR_WRITE = "sidecar_write"
     AFTER_SIDECAR = "after_sidecar"
@@ -64,6 +69,20 @@ def reach(place: Failpoint) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     raise FailpointError(place)
+
+
+def task_instruction() -> str | None:
+    """The instruction for tasks that run in other processes: they do not see the environment of this one."""
+    instruction = os.environ.get(VARIABLE, "")
+    return instruction if instruction.startswith(f"{Failpoint.IN_TASK}") else None
+
+
+def reach_in_task(place: Failpoint, instruction: str, attempt: int) -> None:
+    """Pass a named place inside a task; `in_task=raise` fails its first try, `in_task@always=raise` every one."""
+    target, _, _ = instruction.partition("=")
+    name, _, when = target.partition("@")
+    if name == place and (when == "always" or attempt == 0):
+        raise FailpointError(place)
 
 
 def reset() -> None:

@@ -69,6 +69,14 @@ def test_a_read_starts_no_jvm(past: History, words: tuple[str, ...]) -> None:
     assert [name for name in report["pandas"] if not name.startswith("pyarrow")] == []
 
 
+def test_an_export_to_stdout_starts_no_jvm(past: History) -> None:
+    report = probe("export", past.uri)
+    assert report["code"] == 0
+    assert "omnigraph.pipeline.export" in report["modules"]
+    assert report["asked"] == []
+    assert [name for name in report["pandas"] if not name.startswith("pyarrow")] == []
+
+
 HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pyspark"}
 
 
@@ -80,6 +88,8 @@ HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pys
         ("query", "--help"),
         ("explain", "--help"),
         ("optimize", "--help"),
+        ("export", "--help"),
+        ("export", "--parts"),
         ("query", "--format", "csv", "--json"),
     ],
     ids=" ".join,

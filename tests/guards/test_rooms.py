@@ -63,7 +63,13 @@ def test_the_storage_format_is_the_same_everywhere() -> None:
 def test_the_public_surface_of_the_package() -> None:
     from omnigraph.graph import Graph
 
-    assert sorted(omnigraph.__all__) == ["Graph", "INTERNAL_SCHEMA_VERSION", "__version__"]
+    assert sorted(omnigraph.__all__) == [
+        "Graph",
+        "INTERNAL_SCHEMA_VERSION",
+        "OmniGraphDataSource",
+        "__version__",
+    ]
     assert omnigraph.Graph is Graph
+    assert omnigraph.OmniGraphDataSource.name() == "omnigraph"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = omnigraph.nothing

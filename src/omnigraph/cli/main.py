@@ -13,6 +13,7 @@ from omnigraph.cli.commands import (
     commit,
     demo,
     explain,
+    export,
     init,
     lint,
     mutate,
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.command("init")(init.init)
 app.command("mutate")(mutate.mutate)
 app.command("query")(query.query)
+app.command("export")(export.export)
 app.command("snapshot")(snapshot.snapshot)
 app.command("optimize")(optimize.optimize)
 app.command("version")(version.show_version)

@@ -4,6 +4,7 @@
     ├── CompilerError                    a schema or query does not parse or type-check; carries diagnostics
     ├── BadRequestError                  refused input, nothing happened
     │   ├── ParameterError               query parameters do not fit their declaration
+    │   ├── LoadRejectedError            records of a load are wrong; carries a report
     │   ├── QuerySelectionError          no query, several, or another kind of query than asked for
     │   └── MixedMutationError           one mutation query both writes and deletes
     ├── InputFileError                   a file that the caller named cannot be read
@@ -14,6 +15,7 @@
     │   ├── ReadSetConflictError         something only read moved
     │   └── RetryableCommitConflictError lock or catalog stayed busy
     ├── KeyConflictError                 strict insert met an existing id
+    │   └── LoadKeyConflictError         an append load did; carries a report
     ├── AlreadyInitializedError, InitializationClaimedError, InitializationCommittedError
     ├── PreconditionFailedError          the branch head is not the expected commit
     ├── ResourceLimitError               a configured bound would be crossed
@@ -24,6 +26,7 @@
     │   ├── StorageFormatError           written by another release
     │   └── DriftError                   a table is not where its writer left it
     ├── EmbeddingError                   the embedding provider failed
+    ├── SparkError                       Spark cannot start, or a job of it failed
     └── InternalError                    an invariant is broken
 
 `kind` and `code` are stable and meant for programs; the message is meant for people and says what to do next.
@@ -44,6 +47,14 @@ from omnigraph.errors.commits import (
     ReadSetConflictError,
     RecoveryRequiredError,
     RetryableCommitConflictError,
+)
+from omnigraph.errors.loads import (
+    MAX_EXAMPLES,
+    BadRecord,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    LoadReport,
+    SparkError,
 )
 from omnigraph.errors.requests import (
     MAX_SHOWN_DIAGNOSTICS,
@@ -72,8 +83,10 @@ from omnigraph.errors.storage import (
 )
 
 __all__ = [
+    "MAX_EXAMPLES",
     "MAX_SHOWN_DIAGNOSTICS",
     "AlreadyInitializedError",
+    "BadRecord",
     "BadRequestError",
     "BlobRangeError",
     "BranchNotFoundError",
@@ -90,6 +103,9 @@ __all__ = [
     "InputFileError",
     "InternalError",
     "KeyConflictError",
+    "LoadKeyConflictError",
+    "LoadRejectedError",
+    "LoadReport",
     "MixedMutationError",
     "NotFoundError",
     "OmniError",
@@ -101,6 +117,7 @@ __all__ = [
     "ResourceLimitError",
     "RetryableCommitConflictError",
     "Severity",
+    "SparkError",
     "StorageError",
     "StorageFailure",
     "StorageFormatError",

@@ -9,12 +9,13 @@ from omnigraph.graph.graph import BLOB_RANGE_BYTES, Graph
 from omnigraph.graph.results import (
     BuiltIndexes,
     IndexReport,
+    LoadResult,
     MutationResult,
     PendingIndex,
     commit_json,
 )
 from omnigraph.graph.settings import REPREPARATION_BUDGET, GraphSettings
-from omnigraph.graph.targets import Target
+from omnigraph.manifest import Target
 
 __all__ = [
     "BLOB_RANGE_BYTES",
@@ -23,6 +24,7 @@ __all__ = [
     "Graph",
     "GraphSettings",
     "IndexReport",
+    "LoadResult",
     "MutationResult",
     "PendingIndex",
     "Result",

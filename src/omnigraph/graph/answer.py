@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from omnigraph.engine.local import ResultStream
-    from omnigraph.graph.targets import Target
+    from omnigraph.manifest import Target
     from omnigraph.types import PropertyType
 
 _SHOWN_ROWS = 20

@@ -13,14 +13,21 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.graph.branches import check_branch_name, new_branch_head
 from omnigraph.graph.reading import GraphReader, ReadCall
 from omnigraph.graph.results import PendingIndex
 from omnigraph.graph.schemas import GraphSchema, read_schema_files
 from omnigraph.graph.settings import GraphSettings
-from omnigraph.graph.targets import Target
 from omnigraph.ids import TableKey
-from omnigraph.manifest import MAIN, GraphCommit, Snapshot, snapshot_of
+from omnigraph.manifest import (
+    MAIN,
+    GraphCommit,
+    Snapshot,
+    Target,
+    check_branch_name,
+    new_branch_head,
+    resolve_target,
+    snapshot_of,
+)
 from omnigraph.query import QueryCompiler
 from omnigraph.recovery import GraphEnvironment, RecoveryRecord, open_environment
 from omnigraph.schema import compile_schema, compile_schema_file
@@ -28,15 +35,18 @@ from omnigraph.storage import Compare, parse_location
 from omnigraph.types import Scalar, ScalarType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from os import PathLike
     from types import TracebackType
 
     from omnigraph.graph.answer import Result
-    from omnigraph.graph.results import IndexReport, MutationResult
+    from omnigraph.graph.exporting import ExportResult, ExportTarget
+    from omnigraph.graph.results import IndexReport, LoadResult, MutationResult
     from omnigraph.graph.writing import GraphWriter
     from omnigraph.manifest import ManifestState, TablePin
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.worker_choice import Session
     from omnigraph.storage import Table
     from omnigraph.syntax import SourceText
 
@@ -260,6 +270,56 @@ class Graph:
         end = len(value) if length is None else offset + length
         return bytes(value[offset:end])
 
+    def export(
+        self,
+        target: ExportTarget,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+        types: Sequence[str] | None = None,
+        format: str = "jsonl",
+        parts: bool = False,
+        engine: str = "spark",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+    ) -> ExportResult:
+        """Write every entity of one snapshot, or those of some types, so that a load reads it back.
+
+        `-` or a stream of text gets sorted JSON lines from this process, without Spark. A path appears when it is
+        complete: one sorted file, with `parts` a directory of sorted files, as `parquet` a directory per type and a
+        mapping. `engine="local"` writes it without Spark too. Memory stays bounded whatever the size of the graph.
+
+        >>> import sys, tempfile
+        >>> root = tempfile.mkdtemp() + "/papers.omni"
+        >>> graph = Graph.init(root, "node Paper { doi: String @key }")
+        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
+        >>> graph.export(sys.stdout).nodes
+        {"type":"Paper","data":{"id":"10.1","doi":"10.1"}}
+        {'Paper': 1}
+
+        Raises:
+            BadRequestError: the target exists, a type is unknown, or a value cannot be expressed; nothing was written.
+            NotFoundError: there is no such branch, commit, version or moment.
+            SparkError: Spark cannot run; nothing was written.
+        """
+        from omnigraph.graph.exporting import ExportCall, export_snapshot
+
+        wanted = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+        found = resolve_target(self._environment.manifest, self._state(), wanted)
+        call = ExportCall(
+            target=target,
+            types=types or (),
+            format=format,
+            parts=parts,
+            engine=engine,
+            spark=spark,
+            progress=progress,
+        )
+        catalog = self._schema_of(found.schema_hash).catalog
+        return export_snapshot(self._environment, found, catalog, call)
+
     # ---- writing
 
     def mutate(
@@ -288,6 +348,67 @@ class Graph:
         return self._writer.mutate(
             text, params, name=name, branch=branch, actor=actor, if_commit=if_commit
         )
+
+    def load(
+        self,
+        source: str | PathLike[str] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+        mapping: str | PathLike[str] | Mapping[str, object] | None = None,
+        mode: str,
+        branch: str = MAIN,
+        base: str | None = None,
+        actor: str | None = None,
+        engine: str = "spark",
+        spark: Session | None = None,
+        dry_run: bool = False,
+        grammar: str = "strict",
+        progress: Progress | None = None,
+    ) -> LoadResult:
+        """Load files, mapped tables or frames of any size; all of it becomes visible at once, or nothing does.
+
+        `source` is a file, directory or pattern of graph records (JSON lines, packed or not); `mapping` says which
+        tables feed which types; `frames` maps type names to Spark, Arrow or pandas frames. `append` inserts and
+        refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type that is present.
+        With `base` a missing branch is created in the same commit. `dry_run` does everything but the commit.
+        `engine="local"` runs the same stages in this process, for small inputs.
+
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> lines = Path(folder, "papers.jsonl")
+        >>> written = lines.write_text('{"type": "Paper", "data": {"doi": "10.1"}}')
+        >>> graph = Graph.init(folder + "/papers.omni", "node Paper { doi: String @key }")
+        >>> graph.load(lines, mode="append", engine="local").nodes_loaded
+        {'Paper': 1}
+
+        Raises:
+            LoadRejectedError: records are wrong; `report` names them with exact totals. Nothing was written.
+            LoadKeyConflictError: an append met ids that exist. Nothing was written.
+            InputFileError: a file cannot be read. Nothing was written.
+            ConflictError: writers kept changing the tables; nothing was written.
+            SparkError: Spark cannot run; nothing was written.
+        """
+        from omnigraph.graph.loading import GraphLoader, load_call
+        from omnigraph.pipeline.progress import Silent
+
+        self._require_writable()
+        call = load_call(
+            mode,
+            grammar,
+            source=source,
+            mapping=mapping,
+            frames=frames,
+            branch=check_branch_name(branch),
+            base=None if base is None else check_branch_name(base),
+            actor=actor,
+            engine=engine,
+            spark=spark,
+            dry_run=dry_run,
+            progress=progress or Silent(),
+        )
+        self._heal()
+        loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
+        return loader.load(call)
 
     def create_branch(self, name: str, base: str = MAIN) -> None:
         """Create a branch at the head of another one; no data is copied.

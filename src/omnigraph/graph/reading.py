@@ -19,7 +19,7 @@ from omnigraph.engine.local import (
 )
 from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.answer import Result
-from omnigraph.graph.targets import Target, resolve_target
+from omnigraph.manifest import Target, resolve_target
 from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
 from omnigraph.storage import DerivedArrays
 from omnigraph.types import VectorType

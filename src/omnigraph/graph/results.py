@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.ids import TableKey
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omnigraph.manifest import GraphCommit
 
 
@@ -57,6 +61,57 @@ class IndexReport:
     commit: GraphCommit | None
     built: tuple[BuiltIndexes, ...]
     pending: tuple[PendingIndex, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """The receipt of a load; `commit` is None after a dry run."""
+
+    uri: str
+    branch: str
+    #: The branch that a missing one begins at, as the caller gave it.
+    base: str | None
+    branch_created: bool
+    mode: str
+    #: Records of the input per table key of every type that is present.
+    rows: Mapping[TableKey, int]
+    #: Records that a merge replaced by a later one of the same id.
+    superseded: int
+    actor: str | None
+    commit: GraphCommit | None
+    dry_run: bool = False
+
+    @property
+    def nodes_loaded(self) -> dict[str, int]:
+        """Records per node type, name-sorted."""
+        return self._of_kind("node")
+
+    @property
+    def edges_loaded(self) -> dict[str, int]:
+        """Records per edge type, name-sorted."""
+        return self._of_kind("edge")
+
+    def _of_kind(self, kind: str) -> dict[str, int]:
+        found = (key.partition(":") for key in sorted(self.rows))
+        return {name: self.rows[TableKey(f"{k}:{name}")] for k, _, name in found if k == kind}
+
+    def to_json(self) -> dict[str, object]:
+        """The write envelope."""
+        nodes, edges = self.nodes_loaded, self.edges_loaded
+        return {
+            "uri": self.uri,
+            "branch": self.branch,
+            "mode": self.mode,
+            "base_branch": self.base,
+            "branch_created": self.branch_created,
+            "nodes": [{"name": name, "entities_loaded": n} for name, n in nodes.items()],
+            "edges": [{"name": name, "entities_loaded": n} for name, n in edges.items()],
+            "total_entities": sum(self.rows.values()),
+            "superseded": self.superseded,
+            "dry_run": self.dry_run,
+            "actor_id": self.actor,
+            "commit": None if self.commit is None else commit_json(self.commit),
+        }
 
 
 def commit_json(commit: GraphCommit) -> dict[str, object]:

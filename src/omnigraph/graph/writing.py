@@ -232,11 +232,20 @@ class GraphWriter:
     def _open(self, pin: TablePin) -> Table:
         return self._environment.tables.open(pin.location, pin.branch, pin.version)
 
+    def open_for_writing(self, snapshot: Snapshot, pin: TablePin, branch: str) -> Table:
+        """The table where a branch writes, which may be one that begins at the snapshot."""
+        return self._open_for_writing(self._environment, snapshot, pin, branch)
+
     def _open_for_writing(
-        self, environment: GraphEnvironment, snapshot: Snapshot, pin: TablePin
+        self,
+        environment: GraphEnvironment,
+        snapshot: Snapshot,
+        pin: TablePin,
+        branch: str | None = None,
     ) -> Table:
         """The table where the branch writes: its own fork, made at the first write to the type."""
-        wanted = None if snapshot.branch == MAIN else snapshot.branch
+        name = branch or snapshot.branch
+        wanted = None if name == MAIN else name
         if pin.branch == wanted:
             return self._open(pin)
         with environment.window():
@@ -248,7 +257,7 @@ class GraphWriter:
             if actual != pin:
                 version = None if actual is None else actual.version
                 raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
-            return create_fork(environment.location, self._open(pin), snapshot.branch)
+            return create_fork(environment.location, self._open(pin), name)
 
 
 def _precondition(snapshot: Snapshot, if_commit: str) -> Expectations:

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.errors import (
+    BadRequestError,
     BranchNotFoundError,
     ExpectedVersionMismatchError,
     InternalError,
@@ -96,6 +97,8 @@ class Expectations:
     read: Mapping[TableKey, int] = field(default_factory=dict)
     #: The caller's own precondition on the branch head.
     head_commit: str | None = None
+    #: The branch that a new one begins at: `branch` must not exist, and everything else is expected of its base.
+    fork_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +179,11 @@ class Manifest:
         """
 
         def rows_for(state: ManifestState) -> tuple[GraphCommit, list[Row], Head]:
-            self.check(expectations, state)
-            head = state.head(expectations.branch)
+            head = self.check(expectations, state)
             graph_version = state.graph_version + 1
+            if expectations.fork_of is not None:
+                origin = expectations.fork_of
+                head = new_branch_head(state, expectations.branch, origin, graph_version)
             commit = make_commit(head, graph_version)
             moved = _advance(head, changes, commit, graph_version)
             pins = changes.pins
@@ -203,17 +208,20 @@ class Manifest:
         return self._commit_rows(rows_for)
 
     def check(self, expectations: Expectations, state: ManifestState | None = None) -> Head:
-        """The current head, if every expectation holds.
+        """The current head, if every expectation holds; for a new branch the head of its base.
 
         Raises:
             ConflictError: as `publish`.
         """
         state = state or self.state()
-        head = state.heads.get(expectations.branch)
+        name = expectations.branch if expectations.fork_of is None else expectations.fork_of
+        head = state.heads.get(name)
         if head is None:
-            raise BranchNotFoundError(expectations.branch)
+            raise BranchNotFoundError(name)
+        if expectations.fork_of is not None and expectations.branch in state.heads:
+            raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists by now")
         if head.incarnation != expectations.incarnation:
-            member = f"branch {expectations.branch}"
+            member = f"branch {name}"
             raise ReadSetConflictError(member, expectations.incarnation, head.incarnation)
         if expectations.head_commit is not None:
             self._check_head(expectations, head)
@@ -316,6 +324,30 @@ def _advance(head: Head, changes: Changes, commit: GraphCommit, graph_version: i
         commit_id=commit.commit_id,
         schema_hash=changes.schema_hash or head.schema_hash,
         pins=pins,
+    )
+
+
+def new_branch_head(state: ManifestState, name: str, base: str, graph_version: int) -> Head:
+    """The head row of a new branch.
+
+    Raises:
+        BadRequestError: the name, or a prefix of it, is taken.
+        BranchNotFoundError: there is no such base.
+    """
+    if name == MAIN or name in state.heads:
+        raise BadRequestError(f"branch {name!r} exists already")
+    for other in state.heads:
+        if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
+            raise BadRequestError(f"branch {name!r} cannot stand beside branch {other!r}")
+    origin = state.head(base)
+    return Head(
+        branch=name,
+        incarnation=graph_version,
+        graph_version=graph_version,
+        commit_id=origin.commit_id,
+        fork_commit_id=origin.commit_id,
+        schema_hash=origin.schema_hash,
+        pins=origin.pins,
     )
 
 

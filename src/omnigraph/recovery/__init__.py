@@ -11,7 +11,8 @@ from omnigraph.recovery.audit import RecoveryRecord
 from omnigraph.recovery.environment import GraphEnvironment, open_environment
 
 if TYPE_CHECKING:
-    from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, commit_write
+    from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, commit_write, run_phases
+    from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
     from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
     from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
 
@@ -20,6 +21,7 @@ __all__ = [
     "Attempt",
     "GraphEnvironment",
     "Intent",
+    "Reclaimed",
     "RecoveryRecord",
     "StagedTable",
     "WriterKind",
@@ -28,7 +30,10 @@ __all__ = [
     "list_sidecars",
     "open_environment",
     "read_sidecar",
+    "reclaim_staged_files",
+    "run_phases",
     "settle_all",
+    "staged_max_age_s",
 ]
 
 __getattr__ = late_exports(
@@ -38,6 +43,10 @@ __getattr__ = late_exports(
         "Intent": "attempt",
         "StagedTable": "attempt",
         "commit_write": "attempt",
+        "run_phases": "attempt",
+        "Reclaimed": "reclaim",
+        "reclaim_staged_files": "reclaim",
+        "staged_max_age_s": "reclaim",
         "WriterKind": "sidecar",
         "list_sidecars": "sidecar",
         "read_sidecar": "sidecar",

@@ -104,8 +104,9 @@ class Attempt(AbstractContextManager["Attempt"]):
             operation_id=intent.operation_id,
             writer_kind=intent.kind,
             actor=intent.actor,
-            branch=head.branch,
-            branch_incarnation=head.incarnation,
+            branch=intent.expectations.branch,
+            # A new branch gets its incarnation from the publish: until then there is none that could match.
+            branch_incarnation=0 if intent.expectations.fork_of else head.incarnation,
             schema_hash=head.schema_hash,
             commit=PlannedCommit(
                 commit_id=new_ulid(),
@@ -255,20 +256,25 @@ def commit_write(
     """Run a prepared write through all phases; the commit it published.
 
     Raises:
-        ConflictError: something it was prepared against moved; nothing happened.
+        ConflictError: something it was prepared against moved; nothing happened, and its files are gone.
         RecoveryRequiredError: it failed after its first effect and could not be settled.
     """
     attempt = Attempt(environment, intent)
     try:
-        with attempt:
-            attempt.declare(staged)
-            attempt.commit_tables()
-            attempt.publish()
+        return run_phases(attempt, staged)
     except BaseException:
         # Also after an interrupt: before the intent is on disk nothing but this run knows the staged files.
         if not attempt.is_declared:
             _discard(environment, staged)
         raise
+
+
+def run_phases(attempt: Attempt, staged: Sequence[StagedTable]) -> GraphCommit:
+    """As `commit_write`, but the files of a write that lost before any effect are left to the caller."""
+    with attempt:
+        attempt.declare(staged)
+        attempt.commit_tables()
+        attempt.publish()
     if attempt.receipt is None:
         raise ConflictError("the write was undone")
     return attempt.receipt

@@ -98,6 +98,23 @@ class StagingLock:
         finally:
             os.close(descriptor)
 
+    @contextmanager
+    def try_exclusive(self) -> Iterator[bool]:
+        """Hold the lock alone, if no writer has staged files now; whether it is held. Never waits.
+
+        On an object store nobody knows who stages, so the answer is always no.
+        """
+        if not self._location.is_local:
+            yield False
+            return
+        path = self._location.path / STAGING_LOCK
+        with translated(f"locking {path}"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            yield _try_lock(descriptor)
+        finally:
+            os.close(descriptor)
+
 
 class LeaseCommitLock:
     """A lease object on an object store."""

@@ -95,6 +95,9 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
             for entry in sidecar.tables
         }
         return _record(environment, sidecar, ROLLED_BACK, undone.commit_id, outcomes)
+    if published and (head is None or head.incarnation != sidecar.branch_incarnation):
+        # The write made the branch, or the branch was made anew since: its commit is there all the same.
+        return _record(environment, sidecar, ROLLED_FORWARD, sidecar.commit.commit_id, {})
     if head is None or head.incarnation != sidecar.branch_incarnation:
         # The branch is gone, and with it everything the write could have become.
         return _record(environment, sidecar, ROLLED_BACK, None, {})

@@ -6,6 +6,13 @@ Never decides what is visible: that is the manifest. Nothing here moves the HEAD
 `staged`.
 """
 
+from omnigraph.storage.compaction import (
+    commit_compaction,
+    discard_compaction,
+    plan_compaction,
+    run_compaction_task,
+    sync_compaction,
+)
 from omnigraph.storage.derived import DerivedArrays
 from omnigraph.storage.filters import (
     AllOf,
@@ -25,6 +32,7 @@ from omnigraph.storage.indexes import (
     needs_work,
     stage_indices,
 )
+from omnigraph.storage.leftovers import Leftovers, find_leftovers, remove_leftovers
 from omnigraph.storage.location import GraphLocation, parse_location, table_location
 from omnigraph.storage.memory import TextIndex, text_pairs_match
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
@@ -47,6 +55,7 @@ from omnigraph.storage.staged import (
     create_fork,
     create_table,
     new_files,
+    remove_fork,
     stage_append,
     stage_delete,
     stage_fragments,
@@ -73,6 +82,7 @@ __all__ = [
     "IndexCoverage",
     "IndexSpec",
     "IsNull",
+    "Leftovers",
     "ObstoreObjects",
     "OneOf",
     "PhysicalIndex",
@@ -82,16 +92,23 @@ __all__ = [
     "TableStore",
     "TextIndex",
     "TextQuery",
+    "commit_compaction",
     "commit_staged",
     "create_fork",
     "create_table",
     "dataset_exists",
+    "discard_compaction",
+    "find_leftovers",
     "list_indexes",
     "nearest_rows",
     "needs_work",
     "new_files",
     "parse_location",
+    "plan_compaction",
     "read_rows",
+    "remove_fork",
+    "remove_leftovers",
+    "run_compaction_task",
     "scan_rows",
     "search_rows",
     "stage_append",
@@ -101,6 +118,7 @@ __all__ = [
     "stage_overwrite",
     "stage_restore",
     "stage_upsert",
+    "sync_compaction",
     "table_location",
     "take_rows",
     "text_pairs_match",

@@ -18,7 +18,7 @@ from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from omnigraph.storage.tables import Table
 
@@ -88,8 +88,18 @@ def needs_work(spec: IndexSpec, coverage: IndexCoverage | None, rows: int) -> bo
     return bool(coverage.missing_fragments)
 
 
-def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | None:
-    """All indexes that are missing or lack rows, as one transaction; None when there is none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexBuild:
+    """One segment of an index that has to be built, and what becomes of the existing ones."""
+
+    spec: IndexSpec
+    fragments: tuple[int, ...]
+    #: Whether the segment takes the place of all existing ones; otherwise it stands beside them.
+    replaces: bool
+
+
+def plan_builds(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
+    """What has to be built so that no index lacks rows.
 
     An index gets a further segment over the fragments it does not cover, as long as the covered ones hold all their
     rows. A row that moved to another fragment keeps its row id, and the old segment would go on answering for it: then
@@ -97,28 +107,48 @@ def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | Non
     """
     existing = list_indexes(table)
     fragments = table._dataset.get_fragments()
-    every = [fragment.fragment_id for fragment in fragments]
+    every = tuple(fragment.fragment_id for fragment in fragments)
     shrunk = {item.fragment_id for item in fragments if item.metadata.num_deletions}
-    added: list[Index] = []
-    removed: list[Index] = []
+    builds: list[IndexBuild] = []
+    for spec in specs:
+        known = existing.get(spec.name)
+        if not needs_work(spec, known, table.row_count):
+            continue
+        if (
+            known is None
+            or known.covered_fragments & shrunk
+            or known.lost_fragments
+            or (spec.kind is PhysicalIndex.IVF_FLAT)
+        ):
+            builds.append(IndexBuild(spec=spec, fragments=every, replaces=known is not None))
+        else:
+            missing = tuple(sorted(known.missing_fragments))
+            builds.append(IndexBuild(spec=spec, fragments=missing, replaces=False))
+    return builds
+
+
+def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | None:
+    """All indexes that are missing or lack rows, as one transaction; None when there is none."""
     with translated(f"building indexes of {table.path}"):
-        for spec in specs:
-            known = existing.get(spec.name)
-            if not needs_work(spec, known, table.row_count):
-                continue
-            if (
-                known is None
-                or known.covered_fragments & shrunk
-                or known.lost_fragments
-                or (spec.kind is PhysicalIndex.IVF_FLAT)
-            ):
-                added.append(_build_segment(table, spec, every))
-                removed += [] if known is None else _segments(table, spec.name)
-            else:
-                added.append(_build_segment(table, spec, sorted(known.missing_fragments)))
-        if not added:
-            return None
-        transaction = Transaction(table.version, LanceOperation.CreateIndex(added, removed))
+        builds = plan_builds(table, specs)
+        return stage_segments(
+            table,
+            [(build, _build_segment(table, build.spec, list(build.fragments))) for build in builds],
+        )
+
+
+def stage_segments(table: Table, built: Sequence[tuple[IndexBuild, Index]]) -> StagedWrite | None:
+    """Finished segments as one transaction; None when there is none."""
+    if not built:
+        return None
+    removed = [
+        segment
+        for build, _ in built
+        if build.replaces
+        for segment in _segments(table, build.spec.name)
+    ]
+    operation = LanceOperation.CreateIndex([segment for _, segment in built], removed)
+    transaction = Transaction(table.version, operation)
     return StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
 
 

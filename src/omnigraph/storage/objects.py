@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,6 +52,10 @@ class ControlObjects(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """The names directly in a folder, sorted; empty when there is no such folder."""
+        ...
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with the objects directly in it; deleting what does not exist is fine."""
         ...
 
 
@@ -134,6 +139,14 @@ class ObstoreObjects:
                 obstore.head(self._backend, folder)
                 raise
             return sorted(meta["path"].rpartition("/")[2] for meta in found["objects"])
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with the objects directly in it; deleting what does not exist is fine."""
+        for name in self.names(folder):
+            self.delete(f"{folder}/{name}")
+        if self._location.is_local:
+            with translated(f"deleting {folder}"), suppress(FileNotFoundError):
+                (self._location.path / folder).rmdir()
 
     def _local_names(self, folder: str) -> list[str]:
         # One system call instead of a round trip through the runtime: every write begins with this.

@@ -242,6 +242,13 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
     return Table(forked, base.path, branch)
 
 
+def remove_fork(location: GraphLocation, path: str, branch: str) -> None:
+    """Remove a Lance branch that nothing refers to. Must run under the commit lock, with no writer staging into it."""
+    with translated(f"removing the fork {branch} of {path}"):
+        root = lance.dataset(location.child(path), session=session())
+        _remove_fork(root, location, path, branch)
+
+
 def _is_fork_of(root: LanceDataset, branch: str, base: Table) -> bool:
     """Whether an unused fork of exactly this base exists: another writer of the same branch may be staging into it."""
     known = root.branches.list().get(branch)

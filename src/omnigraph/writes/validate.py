@@ -6,9 +6,8 @@ Order: value rules of all tables, then uniqueness of nodes, then per edge type u
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequestError
@@ -16,10 +15,12 @@ from omnigraph.storage import AnyOf, Compare, OneOf
 from omnigraph.types import StoredValue, canonical_spelling
 from omnigraph.writes.columns import stored_values, texts
 from omnigraph.writes.committed import PROBE_CHUNK
-from omnigraph.writes.rules import EnumValues, Pattern, Range
+from omnigraph.writes.value_rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
 
     from omnigraph.ids import TableKey
     from omnigraph.storage import Filter
@@ -62,42 +63,12 @@ def check_values(rule: ValueRule, rows: pa.Table) -> None:
     """Check one value rule on all rows; null is exempt."""
     if rows.num_rows == 0:
         return
-    column: Any = rows[rule.property]
-    match rule:
-        case EnumValues(values=values):
-            good = pc.is_in(column, pa.array(values, pa.utf8()))
-            message = f"invalid enum value for {rule.type_name}.{rule.property}"
-            allowed = f"is not one of {', '.join(values)}"
-        case Range(low=low, high=high):
-            good = _in_range(column, low, high)
-            message = f"@range violation on {rule.type_name}.{rule.property}"
-            allowed = f"is outside {'' if low is None else low}..{'' if high is None else high}"
-        case Pattern(pattern=pattern):
-            good = pc.match_substring_regex(column, pattern)
-            message = f"@check violation on {rule.type_name}.{rule.property}"
-            allowed = f"does not match {pattern}"
-        case _:
-            assert_never(rule)
-    bad = pc.and_(pc.invert(pc.fill_null(good, False)), pc.is_valid(column))
+    bad = violations(rule, rows[rule.property])
     if pc.any(bad).as_py():
         first = rows.filter(bad).slice(0, 1)
         value = stored_values(first[rule.property])[0]
         where = first["id"].to_pylist()[0]
-        raise BadRequestError(f"{message}: {value!r} of {where!r} {allowed}")
-
-
-def _in_range(column: Any, low: float | None, high: float | None) -> Any:
-    # As Python numbers: Arrow would narrow a float bound to an integer column, or round a large integer.
-    values = column.to_pylist()
-    return pa.array(
-        [
-            None
-            if value is None
-            else (low is None or value >= low) and (high is None or value <= high)
-            for value in values
-        ],
-        pa.bool_(),
-    )
+        raise BadRequestError(f"{rule_name(rule)}: {value!r} of {where!r} {complaint(rule)}")
 
 
 # ---- uniqueness

@@ -7,13 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.graph.branches import check_branch_name
-from omnigraph.manifest import MAIN, Snapshot, snapshot_at, snapshot_of
+from omnigraph.manifest.branch_names import check_branch_name
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot, snapshot_at, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from omnigraph.manifest import GraphCommit, Manifest, ManifestState
+    from omnigraph.manifest.publisher import Manifest, ManifestState
+    from omnigraph.manifest.rows import GraphCommit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -1,0 +1,86 @@
+"""`omnigraph export`: every entity of one snapshot, as a load reads it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.options import AsJson, GraphUri, ReadBranch, SnapshotId, Store
+from omnigraph.cli.output import print_json, print_text, print_warning
+from omnigraph.cli.scope import open_graph
+
+if TYPE_CHECKING:
+    from omnigraph.graph.exporting import ExportResult
+
+
+class FileFormat(StrEnum):
+    """What the files of an export are made of."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def export(
+    uri: GraphUri = None,
+    store: Store = None,
+    branch: ReadBranch = None,
+    snapshot: SnapshotId = None,
+    type: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", metavar="T", help="only this type; may be given again", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="PATH", help="file or directory to create; written through Spark"
+        ),
+    ] = None,
+    format: Annotated[FileFormat, typer.Option("--format", help="with --out")] = FileFormat.JSONL,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="with --out, a directory of JSONL files")
+    ] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    json: AsJson = False,
+) -> None:
+    """Write every entity of a branch or a commit; without --out as sorted JSONL to stdout."""
+    if branch is not None and snapshot is not None:
+        raise typer.BadParameter("give one of --branch and --snapshot")
+    if out is None and (parts or json or format is not FileFormat.JSONL):
+        raise typer.BadParameter("--parts, --json and --format parquet need --out")
+    if parts and format is FileFormat.PARQUET:
+        raise typer.BadParameter("Parquet is always written in parts: leave out --parts")
+    if jsonl:
+        print_warning("`--jsonl` is deprecated: it is the default format")
+    with open_graph(uri, store, read_only=True) as graph:
+        try:
+            result = graph.export(
+                "-" if out is None else out,
+                branch=branch or "main",
+                snapshot=snapshot,
+                types=type,
+                format=format,
+                parts=parts,
+            )
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read the lines has seen enough (`| head`). What is still in the buffer has no reader either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+    if json:
+        print_json(result.to_json())
+    elif out is not None:
+        print_text(_text(result))
+
+
+def _text(result: ExportResult) -> str:
+    counts = [f"edge:{name}: {count:,}" for name, count in result.edges.items()]
+    counts += [f"node:{name}: {count:,}" for name, count in result.nodes.items()]
+    files = f"{len(result.files)} file{'' if len(result.files) == 1 else 's'}"
+    return "\n".join([*counts, f"exported commit {result.commit_id} to {result.target} ({files})"])

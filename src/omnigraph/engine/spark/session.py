@@ -1,0 +1,206 @@
+"""The one Spark session of a process: made when bulk work first needs it, kept, and stopped at exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from omnigraph.engine.spark.archive import Archive, discard_archive, plan_archive
+from omnigraph.engine.spark.cache import cache_folder
+from omnigraph.engine.spark.java import Java, find_java, launcher_home
+from omnigraph.engine.spark.jvm import Jvm, launch_jvm, telling_line, variables
+from omnigraph.engine.spark.settings import JAVA_OPTIONS, SparkSettings, session_conf
+from omnigraph.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+
+def spark_session(input_bytes: int | None = None) -> SparkSession:
+    """The session of this process. Thread-safe; the first call starts a JVM, which takes some seconds.
+
+    A session that the caller's own code made is used as it is, and never reconfigured or stopped. Ours is quiet, is
+    stopped at exit, and its scratch directory goes with it.
+
+    Args:
+        input_bytes: how much is going to be read, if known: a JVM for little data starts faster. Without effect on a
+            session that exists.
+
+    Raises:
+        BadRequestError: an `OMNIGRAPH_SPARK_*` variable cannot be read.
+        SparkError: there is no usable Java, or Spark does not start.
+    """
+    return _OWNER.session(input_bytes)
+
+
+class _Owner:
+    """Makes, keeps and stops the session that is ours."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._context: SparkContext | None = None
+        self._jvm: Jvm | None = None
+        self._scratch: Path | None = None
+        self._process_id = os.getpid()
+
+    def session(self, input_bytes: int | None) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        with self._lock:
+            if _active_context() is None:
+                self._start(input_bytes)
+            # The first knows sessions with settings of their own, but only those of this thread.
+            return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+
+    def _start(self, input_bytes: int | None) -> None:
+        settings = SparkSettings.from_environment()
+        if self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="omnigraph-spark-"))
+            self._process_id = os.getpid()
+            atexit.register(self.close)
+        environ = _worker_variables(settings)
+        if _gateway() is None:
+            self._jvm, conf = _launch(settings, self._scratch, input_bytes, environ)
+        else:
+            # The JVM of an earlier session in this process: its flags cannot change any more.
+            conf = _spark_conf(settings, self._scratch, input_bytes, Archive())
+        self._context = self._connect(conf, environ)
+
+    def _connect(self, conf: SparkConf, environ: dict[str, str]) -> SparkContext:
+        from py4j.protocol import Py4JError
+        from pyspark import SparkContext
+        from pyspark.errors import PySparkException
+
+        gateway = None if self._jvm is None else self._jvm.gateway
+        try:
+            with variables(environ):
+                return SparkContext(conf=conf, gateway=gateway)
+        except (Py4JError, PySparkException, OSError) as error:
+            self._end_jvm()
+            raise SparkError(
+                f"Spark did not start: {telling_line(str(error))}; check OMNIGRAPH_SPARK_MASTER and "
+                "OMNIGRAPH_SPARK_CONF"
+            ) from error
+
+    def close(self) -> None:
+        """Stop the session, end its JVM and remove its scratch directory. Leaves sessions of others alone."""
+        if os.getpid() != self._process_id:
+            return  # a fork of the process: the session is its parent's
+        with self._lock:
+            if _active_context() in (None, self._context):
+                self._stop_context()
+                self._end_jvm()
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+                self._scratch = None
+                atexit.unregister(self.close)
+
+    def _stop_context(self) -> None:
+        from py4j.protocol import Py4JError
+
+        context, self._context = self._context, None
+        if context is None:
+            return
+        # A JVM that died is as good as one that was stopped; pyspark would warn about it.
+        with warnings.catch_warnings(), suppress(Py4JError, OSError):
+            warnings.simplefilter("ignore")
+            context.stop()
+
+    def _end_jvm(self) -> None:
+        jvm, self._jvm = self._jvm, None
+        if jvm is not None:
+            jvm.end()
+            _forget_gateway(jvm)
+
+
+_OWNER = _Owner()
+
+
+def _launch(
+    settings: SparkSettings, scratch: Path, input_bytes: int | None, environ: dict[str, str]
+) -> tuple[Jvm, SparkConf]:
+    java = find_java()
+    home = launcher_home(java, cache_folder("java") or scratch / "java")
+    log_folder = None if settings.shows_log else scratch
+
+    def launch(archive: Archive) -> tuple[Jvm, SparkConf]:
+        conf = _spark_conf(settings, scratch, input_bytes, archive)
+        everything = environ | {"JAVA_HOME": str(home)}
+        return launch_jvm(conf, everything, archive=archive, log_folder=log_folder), conf
+
+    archive = _archive(settings, java)
+    try:
+        return launch(archive)
+    except SparkError:
+        if not archive.options:
+            raise
+    # The archive may be what is wrong: it is, if the JVM starts without it.
+    started = launch(Archive())
+    discard_archive(archive)
+    return started
+
+
+def _archive(settings: SparkSettings, java: Java) -> Archive:
+    import pyspark
+
+    # Flags of the caller replace ours, so the JVM would not know of the archive.
+    if not settings.use_archive or JAVA_OPTIONS in settings.conf:
+        return Archive()
+    jars = Path(pyspark.__file__).parent / "jars"
+    return plan_archive(java, pyspark.__version__, jars, cache_folder("spark"))
+
+
+def _spark_conf(
+    settings: SparkSettings, scratch: Path, input_bytes: int | None, archive: Archive
+) -> SparkConf:
+    from pyspark import SparkConf
+
+    found = session_conf(
+        settings,
+        scratch=scratch,
+        cores=os.cpu_count() or 1,
+        input_bytes=input_bytes,
+        java_options=archive.options,
+    )
+    # Without defaults: reading them would start a JVM before its settings are known.
+    return SparkConf(loadDefaults=False).setAll(list(found.items()))
+
+
+def _worker_variables(settings: SparkSettings) -> dict[str, str]:
+    """Workers run the Python of this process; on a cluster the caller may know a better one."""
+    chosen = {name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    if settings.is_local:
+        return chosen
+    return {name: os.environ.get(name) or python for name, python in chosen.items()}
+
+
+# The three questions below have no public answer in pyspark 4.3: whether the process has a context (the public one
+# knows the current thread only), whether it has a JVM, and how to let go of a JVM that has ended.
+
+
+def _active_context() -> SparkContext | None:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def _gateway() -> object | None:
+    from pyspark import SparkContext
+
+    return SparkContext._gateway
+
+
+def _forget_gateway(jvm: Jvm) -> None:
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is jvm.gateway:
+        SparkContext._gateway = None

@@ -1,0 +1,179 @@
+"""Exporting a snapshot: which types, to where, and by whom the work is done."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, export_stream
+from omnigraph.pipeline.export_lines import shape_of
+from omnigraph.pipeline.export_target import local_target
+from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.worker_choice import check_engine, choose_workers
+from omnigraph.storage.fragment_scans import stored_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from omnigraph.manifest import Snapshot
+    from omnigraph.pipeline.export import Exported
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+
+#: The target that means standard output.
+STDOUT = "-"
+
+
+class TextSink(Protocol):
+    """Something that takes text, as an open file does."""
+
+    def write(self, text: str, /) -> object:
+        """Take a piece of text."""
+        ...
+
+
+ExportTarget = str | os.PathLike[str] | TextSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What an export wrote. `files` is empty when it went to a stream."""
+
+    target: str
+    format: str
+    files: tuple[str, ...]
+    #: Rows per type, also of types without rows.
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    commit_id: str
+
+    def to_json(self) -> dict[str, object]:
+        """The result as a JSON object."""
+        return {
+            "target": self.target,
+            "format": self.format,
+            "files": list(self.files),
+            "nodes": dict(self.nodes),
+            "edges": dict(self.edges),
+            "total_entities": sum(self.nodes.values()) + sum(self.edges.values()),
+            "graph_commit_id": self.commit_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportCall:
+    """One export as it was asked for."""
+
+    target: ExportTarget
+    types: Sequence[str]
+    format: str
+    parts: bool
+    engine: str
+    spark: Session | None
+    progress: Progress | None
+
+
+def export_snapshot(
+    environment: GraphEnvironment, snapshot: Snapshot, catalog: Catalog, call: ExportCall
+) -> ExportResult:
+    """Write the rows of a snapshot.
+
+    Raises:
+        BadRequestError: a name, an option or the target is wrong, or a value cannot be expressed; nothing was written.
+    """
+    format_ = _format(call)
+    definitions = _chosen(catalog, call.types)
+    progress = call.progress or Silent()
+    target = call.target
+    if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
+        path = local_target(target, environment.location.uri)
+        sources = _sources(environment, snapshot, definitions)
+        size = sum(stored_bytes(source.table) for source in sources)
+        exported = export_files(
+            sources,
+            path,
+            format=format_,
+            parts=call.parts,
+            workers=choose_workers(call.engine, call.spark, progress, size),
+            progress=progress,
+            durable=environment.durable,
+        )
+        return _result(str(path), format_, exported, snapshot)
+    if format_ is ExportFormat.PARQUET or call.parts:
+        raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
+    sources = _sources(environment, snapshot, definitions)
+    return _result(STDOUT, format_, export_stream(sources, _writer(target), progress), snapshot)
+
+
+def _format(call: ExportCall) -> ExportFormat:
+    if call.format not in list(ExportFormat):
+        known = ", ".join(ExportFormat)
+        raise BadRequestError(f"there is no export format {call.format!r}: give one of {known}")
+    check_engine(call.engine)
+    if call.format == ExportFormat.PARQUET and call.parts:
+        raise BadRequestError("Parquet is always written in parts: give one of the two")
+    return ExportFormat(call.format)
+
+
+def _chosen(catalog: Catalog, types: Sequence[str]) -> list[NodeDef | EdgeDef]:
+    """The types that names mean, by table key as text. A bare name means the node type and the edge type."""
+    if isinstance(types, str):
+        raise BadRequestError(f"types is a list of names: give [{types!r}]")
+    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    every.sort(key=lambda definition: definition.table_key)
+    known = {definition.table_key for definition in every} | {item.name for item in every}
+    unknown = [name for name in types if name not in known]
+    if unknown:
+        listing = ", ".join(definition.table_key for definition in every)
+        raise BadRequestError(f"there is no type {', '.join(unknown)}: the graph has {listing}")
+    if not types:
+        return every
+    return [item for item in every if item.name in types or item.table_key in types]
+
+
+def _sources(
+    environment: GraphEnvironment, snapshot: Snapshot, definitions: Sequence[NodeDef | EdgeDef]
+) -> list[ExportSource]:
+    sources = []
+    for definition in definitions:
+        pin = snapshot.pins[definition.table_key]
+        table = environment.tables.open(pin.location, pin.branch, pin.version)
+        sources.append(ExportSource(shape=shape_of(definition), table=table))
+    return sources
+
+
+def _writer(target: object) -> Callable[[pa.Buffer | bytes], object]:
+    """How a stream takes the bytes of lines."""
+    if target in (STDOUT, sys.stdout) and hasattr(sys.stdout, "buffer"):
+        # JSON lines are UTF-8 with bare line feeds, whatever the terminal is set to.
+        sys.stdout.flush()
+        binary = sys.stdout.buffer
+        return lambda text: binary.write(memoryview(text))
+    write = getattr(sys.stdout if target == STDOUT else target, "write", None)
+    if write is None:
+        raise BadRequestError(f"{target!r} is neither a path nor a stream of text")
+    return lambda text: write(bytes(text).decode())
+
+
+def _result(
+    target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot
+) -> ExportResult:
+    counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
+    for key, rows in exported.rows.items():
+        kind, _, name = key.partition(":")
+        counts[kind][name] = rows
+    return ExportResult(
+        target=target,
+        format=str(format_),
+        files=tuple(str(path) for path in exported.files),
+        nodes=counts["node"],
+        edges=counts["edge"],
+        commit_id=snapshot.commit_id,
+    )

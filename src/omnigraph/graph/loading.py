@@ -1,0 +1,297 @@
+"""Loads of an open graph: stage once, prepare against the branch as it is, commit, prepare again after a lost race."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.environ import whole_number
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    ConflictError,
+    ExpectedVersionMismatchError,
+    OmniError,
+    ReadSetConflictError,
+)
+from omnigraph.graph.results import LoadResult
+from omnigraph.graph.settings import REPREPARATION_BUDGET
+from omnigraph.manifest import Expectations, snapshot_of
+from omnigraph.pipeline.ids import new_id_prefix
+from omnigraph.pipeline.load import LoadJob
+from omnigraph.pipeline.load_engine import make_engine
+from omnigraph.pipeline.plan import Grammar, LoadMode, LoadPlan, shapes_of
+from omnigraph.pipeline.sources import check_local, look_at_input
+from omnigraph.recovery import (
+    Attempt,
+    Intent,
+    StagedTable,
+    WriterKind,
+    reclaim_staged_files,
+    run_phases,
+    staged_max_age_s,
+)
+from omnigraph.storage import remove_fork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from os import PathLike
+
+    from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest import Snapshot, TablePin
+    from omnigraph.pipeline.load import PreparedLoad
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.storage import Table
+
+_log = logging.getLogger(__name__)
+LOCAL_LOAD_MAX_BYTES = "OMNIGRAPH_LOCAL_LOAD_MAX_BYTES"
+_DEFAULT_LOCAL_MAX_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCall:
+    """One call of `load`."""
+
+    source: str | PathLike[str] | None
+    mapping: str | PathLike[str] | Mapping[str, object] | None
+    frames: Mapping[str, object] | None
+    mode: LoadMode
+    branch: str
+    base: str | None
+    actor: str | None
+    engine: str
+    spark: Any
+    dry_run: bool
+    grammar: Grammar
+    progress: Progress
+
+
+def load_call(mode: str, grammar: str, **rest: Any) -> LoadCall:
+    """A call with its choices checked.
+
+    Raises:
+        BadRequestError: there is no such mode or grammar.
+    """
+    for name, value, known in (("mode", mode, LoadMode), ("grammar", grammar, Grammar)):
+        if value not in list(known):
+            raise BadRequestError(f"there is no {name} {value!r}: give {', '.join(known)}")
+    return LoadCall(mode=LoadMode(mode), grammar=Grammar(grammar), **rest)
+
+
+class GraphLoader:
+    """Runs loads. `open_for_writing` gives a table where its branch writes, and whether it was forked for that."""
+
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        schema_of: Callable[[str], GraphSchema],
+        open_for_writing: Callable[[Snapshot, TablePin, str], Table],
+    ) -> None:
+        self._environment = environment
+        self._schema_of = schema_of
+        self._open_for_writing = open_for_writing
+
+    def load(self, call: LoadCall) -> LoadResult:
+        """Run one load; everything becomes visible at once, or nothing does."""
+        run = _Run(self._environment, self._schema_of, self._open_for_writing, call)
+        try:
+            with self._environment.staging.shared():
+                return run.execute()
+        finally:
+            run.clean_up()
+
+
+class _Run:
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        schema_of: Callable[[str], GraphSchema],
+        open_for_writing: Callable[[Snapshot, TablePin, str], Table],
+        call: LoadCall,
+    ) -> None:
+        self._environment = environment
+        self._open_for_writing = open_for_writing
+        self._call = call
+        self._schema_hash = self._snapshot().schema_hash
+        self._schema = schema_of(self._schema_hash)
+        #: Forks that this run made, and whether a commit refers to them.
+        self._forks: dict[TableKey, Table] = {}
+        self._is_committed = False
+        self._has_effect = False
+        self._has_failed = False
+
+    @property
+    def _creates_branch(self) -> bool:
+        return self._call.branch not in self._environment.manifest.state().heads
+
+    def _snapshot(self) -> Snapshot:
+        """The branch as it is now, or the base that it will begin at."""
+        state, call = self._environment.manifest.state(), self._call
+        if call.branch in state.heads:
+            return snapshot_of(state.heads[call.branch])
+        if call.base is None:
+            hint = "give the branch that it should begin at (`--from`, base=) to create it"
+            raise BranchNotFoundError(call.branch, hint)
+        return snapshot_of(state.head(call.base))
+
+    def execute(self) -> LoadResult:
+        call = self._call
+        given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog)
+        if call.engine == "local":
+            limit = whole_number(LOCAL_LOAD_MAX_BYTES, _DEFAULT_LOCAL_MAX_BYTES)
+            check_local(given, limit)
+        engine = make_engine(call.engine, call.spark, call.progress, given.size_bytes)
+        schema = self._schema
+        plan = LoadPlan(
+            shapes=shapes_of(schema.catalog, schema.identities, schema.rules),
+            edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
+            grammar=call.grammar,
+            id_prefix=new_id_prefix(),
+        )
+        job = LoadJob(
+            given,
+            plan,
+            call.mode,
+            rules=schema.rules,
+            engine=engine,
+            objects=self._environment.objects,
+        )
+        try:
+            job.plan_parts()
+            snapshot = self._snapshot()
+            job.stage(self._targets(job, snapshot))
+            return self._until_won(job)
+        except BaseException:
+            # Also after an interrupt: what was staged is of no use to anybody.
+            self._has_failed = True
+            raise
+        finally:
+            if not self._has_effect:
+                job.discard()
+
+    def _targets(self, job: LoadJob, snapshot: Snapshot) -> dict[TableKey, Table]:
+        """The tables that may be written; forks are made only for types that are present."""
+        pins = snapshot.pins
+        if self._writes_directly(snapshot):
+            return {key: self._open(pin) for key, pin in pins.items()}
+        present = job.present_types()
+        return {key: self._writable(snapshot, pins[key]) for key in present}
+
+    def _writes_directly(self, snapshot: Snapshot) -> bool:
+        """Whether the branch owns all of its tables already."""
+        wanted = None if self._call.branch == "main" else self._call.branch
+        return all(pin.branch == wanted for pin in snapshot.pins.values())
+
+    def _writable(self, snapshot: Snapshot, pin: TablePin) -> Table:
+        table = self._open_for_writing(snapshot, pin, self._call.branch)
+        if table.branch != pin.branch:
+            self._forks[pin.table_key] = table
+        return table
+
+    def _open(self, pin: TablePin) -> Table:
+        return self._environment.tables.open(pin.location, pin.branch, pin.version)
+
+    # ---- commit
+
+    def _until_won(self, job: LoadJob) -> LoadResult:
+        """Prepare and commit; again when the branch moved before any effect. An overwrite reports that instead."""
+        for number in range(REPREPARATION_BUDGET + 1):
+            snapshot = self._snapshot()
+            if snapshot.schema_hash != self._schema_hash:
+                raise ReadSetConflictError("the schema", self._schema_hash, snapshot.schema_hash)
+            prepared = self._prepare(job, snapshot)
+            try:
+                return self._finish(job, prepared, snapshot)
+            except (ExpectedVersionMismatchError, ReadSetConflictError):
+                self._abandon(job, prepared)
+                if self._call.mode is LoadMode.OVERWRITE or number == REPREPARATION_BUDGET:
+                    raise
+            except BaseException:
+                # Also after an interrupt: the replaced rows were marked for nothing.
+                self._abandon(job, prepared)
+                raise
+        raise ConflictError("the branch kept moving; try again")
+
+    def _abandon(self, job: LoadJob, prepared: PreparedLoad) -> None:
+        if not self._has_effect:
+            job.abandon(prepared)
+
+    def _prepare(self, job: LoadJob, snapshot: Snapshot) -> PreparedLoad:
+        tables = {key: self._writable(snapshot, snapshot.pins[key]) for key in job.row_counts}
+        return job.prepare(tables, lambda key: self._open(snapshot.pins[key]))
+
+    def _finish(self, job: LoadJob, prepared: PreparedLoad, snapshot: Snapshot) -> LoadResult:
+        call = self._call
+        creates = self._creates_branch
+        commit = None
+        if call.dry_run:
+            job.abandon(prepared)
+        else:
+            pins = snapshot.pins
+            expectations = Expectations(
+                branch=call.branch,
+                incarnation=snapshot.incarnation,
+                schema_hash=snapshot.schema_hash,
+                touched={key: pins[key].version for key in prepared.writes},
+                read={key: pins[key].version for key in prepared.read},
+                fork_of=call.base if creates else None,
+            )
+            writes = [
+                StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)
+                for key, write in prepared.writes.items()
+            ]
+            intent = Intent(kind=WriterKind.LOAD, expectations=expectations, actor=call.actor)
+            attempt = Attempt(self._environment, intent)
+            try:
+                commit = run_phases(attempt, writes)
+            finally:
+                # From the intent on, versions may refer to the fragments, even to those of a write that was undone.
+                self._has_effect = self._has_effect or attempt.is_declared
+            self._is_committed = True
+            job.finish(prepared)
+        return LoadResult(
+            uri=self._environment.location.uri,
+            branch=call.branch,
+            base=call.base,
+            branch_created=creates and commit is not None,
+            mode=str(call.mode),
+            rows=job.row_counts,
+            superseded=prepared.superseded,
+            actor=call.actor,
+            commit=commit,
+            dry_run=call.dry_run,
+        )
+
+    # ---- afterwards
+
+    def clean_up(self) -> None:
+        """Remove forks that nothing refers to, and files of tasks that died; what stays is reclaimed by cleanup."""
+        forks = {} if self._has_effect else self._forks
+        paths = [pin.location for pin in self._snapshot_pins().values()]
+        try:
+            if self._has_failed:
+                reclaim_staged_files(self._environment, paths, staged_max_age_s())
+            if forks:
+                self._remove_forks(forks)
+        except OmniError as error:
+            _log.warning("staged files stay until cleanup: %s", error)
+
+    def _snapshot_pins(self) -> Mapping[TableKey, TablePin]:
+        try:
+            return self._snapshot().pins
+        except OmniError:
+            return {}
+
+    def _remove_forks(self, forks: Mapping[TableKey, Table]) -> None:
+        environment = self._environment
+        with environment.window(), environment.staging.try_exclusive() as is_alone:
+            if not is_alone:
+                return
+            head = environment.manifest.state().heads.get(self._call.branch)
+            for key, table in forks.items():
+                pin = None if head is None else head.pins.get(key)
+                if pin is None or pin.branch != table.branch:
+                    remove_fork(environment.location, table.path, str(table.branch))

@@ -1,0 +1,215 @@
+"""Whole columns of load data → columns as they are stored, in one pass of Arrow kernels.
+
+`fast_column` is a shortcut: it gives a column only when every value of it is good, and then exactly the values that
+`load_value` would give one by one. Whatever it is not sure about it leaves to `slow_column`, which also knows what is
+wrong with a value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.pipeline.values import load_value, text_value
+from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.types.arrow import arrow_field, arrow_type
+from omnigraph.writes.columns import column_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnigraph.types import BaseType, PropertyType
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+Column = Any  # an Arrow array; its stubs cannot say of which type
+
+_DATE_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_MOMENT_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z?$"
+_INTEGER_TEXT = r"^-?[0-9]{1,19}$"
+_FLOAT_TEXT = r"^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
+_INTEGERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
+
+
+def fast_column(type_: PropertyType, column: Column, *, is_text: bool = False) -> Column | None:
+    """The stored column, or None when some value needs a closer look. `is_text`: the source has no types."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), arrow_type(type_.base))
+    try:
+        return _fast(type_.base, column, is_text=is_text)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError):
+        return None
+
+
+def slow_column(
+    type_: PropertyType, values: Sequence[object], *, is_text: bool = False, is_strict: bool = True
+) -> tuple[Column, dict[int, str]]:
+    """The stored column and the complaints about its bad values, by position; those are null."""
+    stored: list[Any] = []
+    complaints: dict[int, str] = {}
+    for position, value in enumerate(values):
+        try:
+            typed = text_value(type_, value) if is_text and isinstance(value, str) else value
+            stored.append(load_value(type_, typed, is_strict=is_strict))
+        except ValueError as problem:
+            stored.append(None)
+            complaints[position] = str(problem)
+    return column_array(arrow_field("column", type_), stored), complaints
+
+
+def _fast(base: BaseType, column: Column, *, is_text: bool) -> Column | None:
+    match base:
+        case ScalarType(Scalar.BLOB):
+            is_binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
+            return column.cast(pa.large_binary()) if is_binary else None
+        case ScalarType(scalar):
+            return _fast_scalar(scalar, column, is_text=is_text)
+        case EnumType():
+            return _fast_scalar(Scalar.STRING, column, is_text=is_text)
+        case ListType(item):
+            return None if is_text else _fast_list(item, column)
+        case VectorType(dimension):
+            return None if is_text else _fast_vector(dimension, column)
+
+
+def _fast_scalar(scalar: Scalar, column: Column, *, is_text: bool = False) -> Column | None:
+    kind = column.type
+    is_string = _is_string(kind)
+    if is_string:
+        column = column.cast(pa.utf8())
+        # Arrow trusts files about their texts; storage would keep bytes that are no text.
+        column.validate(full=True)
+    match scalar:
+        case Scalar.STRING:
+            return column if is_string else None
+        case Scalar.BOOL:
+            if is_text and is_string and _all(pc.is_in(column, pa.array(["true", "false"]))):
+                return pc.equal(column, "true")
+            return column if pa.types.is_boolean(kind) else None
+        case Scalar.DATE:
+            return _fast_date(column, is_text=is_text)
+        case Scalar.DATETIME:
+            return _fast_moment(column, is_text=is_text)
+    if is_string:
+        pattern = _INTEGER_TEXT if scalar in _INTEGERS else _FLOAT_TEXT
+        if not is_text or not _matches(column, pattern):
+            return None
+    elif not _is_number(kind):
+        return None
+    if scalar in _INTEGERS:
+        return column.cast(arrow_type(ScalarType(scalar)))
+    return _finite(column, scalar)
+
+
+def _finite(column: Column, scalar: Scalar) -> Column | None:
+    # Rounded twice where a single value is: first to 64 bits, then to 32.
+    column = column.cast(pa.float64())
+    if scalar is Scalar.F32:
+        column = column.cast(pa.float32(), safe=False)
+    return column if _all(pc.is_finite(column)) else None
+
+
+def _fast_date(column: Column, *, is_text: bool) -> Column | None:
+    if pa.types.is_date32(column.type):
+        return column
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int32()).cast(pa.date32())
+    if pa.types.is_string(column.type):
+        if _matches(column, _DATE_TEXT) and not _any(pc.starts_with(column, "0000")):
+            return column.cast(pa.date32())
+        if is_text and _matches(column, _INTEGER_TEXT):
+            return column.cast(pa.int32()).cast(pa.date32())
+    return None
+
+
+def _fast_moment(column: Column, *, is_text: bool) -> Column | None:
+    if pa.types.is_string(column.type):
+        if _matches(column, _MOMENT_TEXT) and not _any(pc.starts_with(column, "0000")):
+            column = pc.utf8_rtrim(column, "Z").cast(pa.timestamp("ms"))
+        elif is_text and _matches(column, _INTEGER_TEXT):
+            column = column.cast(pa.int64())
+        else:
+            return None
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
+    if not pa.types.is_integer(column.type):
+        return None
+    # Through a buffer: a cast would cut a moment to its day.
+    return column.cast(pa.int64()).view(pa.date64())
+
+
+def _fast_list(item: Scalar, column: Column) -> Column | None:
+    if not _is_list(column.type):
+        return None
+    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int32())
+    flat = column.flatten()
+    if flat.null_count:
+        return None
+    values = pa.nulls(0, arrow_type(ScalarType(item)))
+    if len(flat):
+        values = _fast_scalar(item, flat)
+    if values is None:
+        return None
+    offsets = np.concatenate(([0], np.cumsum(lengths.to_numpy(zero_copy_only=False))))
+    mask = column.is_null() if column.null_count else None
+    wanted = arrow_type(ListType(item))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=wanted, mask=mask)
+
+
+def _fast_vector(dimension: int, column: Column) -> Column | None:
+    if not _is_list(column.type):
+        return None
+    if not _all(pc.equal(pc.list_value_length(column), dimension)):
+        return None
+    flat = column.flatten()
+    if flat.null_count or (len(flat) and not _is_number(flat.type)):
+        return None
+    values = _finite(flat, Scalar.F32)
+    if values is None:
+        return None
+    wanted = arrow_type(VectorType(dimension))
+    if not column.null_count:
+        return pa.FixedSizeListArray.from_arrays(values, type=wanted)
+    filled = np.zeros((len(column), dimension), dtype=np.float32)
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    filled[valid] = values.to_numpy(zero_copy_only=False).reshape(-1, dimension)
+    return pa.FixedSizeListArray.from_arrays(
+        pa.array(filled.reshape(-1), pa.float32()), type=wanted, mask=column.is_null()
+    )
+
+
+def _is_string(kind: Any) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _matches(column: Column, pattern: str) -> bool:
+    return _all(pc.match_substring_regex(column, pattern))
+
+
+def _all(mask: Column) -> bool:
+    """Whether a mask holds everywhere; null values are exempt."""
+    return pc.all(mask, min_count=0).as_py() is not False
+
+
+def _any(mask: Column) -> bool:
+    return pc.any(mask, min_count=0).as_py() is True

@@ -1,0 +1,173 @@
+"""Rows as lines of JSON, a column at a time: Arrow makes the text, Python touches only what has to be escaped."""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from omnigraph.errors import BadRequestError
+from omnigraph.schema import EdgeDef
+from omnigraph.types import (
+    FLOATS,
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omnigraph.ids import TableKey
+    from omnigraph.schema import NodeDef
+
+#: The published stubs type each kernel per element type, which columns do not know.
+Array: TypeAlias = Any
+pc: Any = _compute
+
+#: Offsets of 64 bits: the lines of one batch may hold large blobs.
+_TEXT = pa.large_utf8()
+#: One line per row, with its line feed, beside the id that it is sorted by.
+LINES = pa.schema([pa.field("id", _TEXT, nullable=False), pa.field("line", _TEXT, nullable=False)])
+
+#: What cannot stand inside a JSON string as it is.
+_ESCAPED = r'[\x00-\x1f"\\]'
+_MANAGED = "base64:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeShape:
+    """What tasks know about a type: plain values that travel to other processes."""
+
+    table_key: TableKey
+    name: str
+    is_edge: bool
+    properties: tuple[tuple[str, PropertyType], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the dataset, in the order of an export."""
+        ends = ("src", "dst") if self.is_edge else ()
+        return ("id", *ends, *(name for name, _ in self.properties))
+
+
+def shape_of(definition: NodeDef | EdgeDef) -> TypeShape:
+    """The shape of a type."""
+    return TypeShape(
+        table_key=definition.table_key,
+        name=definition.name,
+        is_edge=isinstance(definition, EdgeDef),
+        properties=tuple((prop.name, prop.type) for prop in definition.properties.values()),
+    )
+
+
+def json_lines(shape: TypeShape, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a batch as `LINES`, in its order; the envelope is the one that a load reads.
+
+    Raises:
+        BadRequestError: a float is not finite, which JSON cannot express.
+    """
+    ids = batch.column("id").cast(_TEXT)
+    word = "edge" if shape.is_edge else "type"
+    pieces: list[Array | str] = [f'{{"{word}":{json.dumps(shape.name)}']
+    if shape.is_edge:
+        pieces += [',"from":', _quoted(batch.column("src")), ',"to":', _quoted(batch.column("dst"))]
+    pieces += [',"data":{"id":', _quoted(ids)]
+    for name, type_ in shape.properties:
+        column = batch.column(name)
+        _check_finite(f"{shape.table_key}.{name}", type_.base, column, ids)
+        pieces += [f",{json.dumps(name)}:", pc.fill_null(_json(type_.base, column), "null")]
+    return pa.RecordBatch.from_arrays([ids, _joined(*pieces, "}}\n")], schema=LINES)
+
+
+def _json(base: BaseType, column: Array) -> Array:
+    """The values of a column as JSON text; a null stays null."""
+    match base:
+        case EnumType():
+            return _quoted(column)
+        case ScalarType(scalar):
+            return _scalars(scalar, column)
+        case ListType(item):
+            return _lists(column, lambda values: _scalars(item, values))
+        case VectorType():
+            return _lists(column, lambda values: _scalars(Scalar.F32, values))
+
+
+def _scalars(scalar: Scalar, column: Array) -> Array:
+    match scalar:
+        case Scalar.STRING:
+            return _quoted(column)
+        case Scalar.BLOB:
+            return pa.array(map(_blob, column.to_pylist()), _TEXT)
+        case Scalar.DATE:
+            return column.cast(pa.int32()).cast(_TEXT)
+        case Scalar.DATETIME:
+            return column.cast(pa.int64()).cast(_TEXT)
+        case Scalar.F32 | Scalar.F64:
+            # Arrow gives the fewest digits that read back as the same number. A bare `-0` is an integer to readers
+            # of JSON, and loses its sign.
+            digits = column.cast(_TEXT)
+            return pc.if_else(pc.equal(digits, "-0"), "-0.0", digits)
+        case _:
+            return column.cast(_TEXT)
+
+
+def _blob(value: bytes | None) -> str | None:
+    return None if value is None else f'"{_MANAGED}{b64encode(value).decode("ascii")}"'
+
+
+def _quoted(column: Array) -> Array:
+    """Texts as JSON strings. Only those with something to escape go through Python."""
+    texts = column.cast(_TEXT)
+    quoted = _joined('"', texts, '"')
+    special = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED), False)
+    if not pc.any(special).as_py():
+        return quoted
+    escaped = (json.dumps(text, ensure_ascii=False) for text in texts.filter(special).to_pylist())
+    return pc.replace_with_mask(quoted, special, pa.array(escaped, _TEXT))
+
+
+def _lists(column: Array, render: Callable[[Array], Array]) -> Array:
+    """Lists as JSON arrays."""
+    items = pc.fill_null(render(pc.list_flatten(column)), "null")
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    lists = pa.ListArray.from_arrays(offsets, items)
+    texts = _joined("[", pc.binary_join(lists, pa.scalar(",", _TEXT)), "]")
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, _TEXT))
+
+
+def _joined(*pieces: Array | str) -> Array:
+    """Per row all pieces one after the other; null when one of them is."""
+    parts = [pa.scalar(piece, _TEXT) if isinstance(piece, str) else piece for piece in pieces]
+    return pc.binary_join_element_wise(*parts, pa.scalar("", _TEXT))
+
+
+def _check_finite(owner: str, base: BaseType, column: Array, ids: Array) -> None:
+    match base:
+        case ScalarType(scalar) if scalar in FLOATS:
+            values = column
+        case ListType(item) if item in FLOATS:
+            values = pc.list_flatten(column)
+        case VectorType():
+            values = pc.list_flatten(column)
+        case _:
+            return
+    if pc.all(pc.is_finite(values), min_count=0).as_py():
+        return
+    for row, value in enumerate(column.to_pylist()):
+        numbers = value if isinstance(value, list) else [value]
+        if any(number is not None and not math.isfinite(number) for number in numbers):
+            raise BadRequestError(
+                f"{owner} of {ids[row].as_py()!r} holds a number that is not finite, and JSON has none: "
+                "correct it, or export as Parquet"
+            )

@@ -1,0 +1,165 @@
+"""Files of a load: finding them by path, directory or pattern, and opening them wherever they are."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as _arrow
+import pyarrow.fs as _fs
+
+from omnigraph.errors import InputFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The published stubs of pyarrow describe older functions.
+pa: Any = _arrow
+fs: Any = _fs
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_PATTERN = re.compile(r"[*?\[]")
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """One file of the input: as it is shown, and as it is opened."""
+
+    path: str
+    size: int
+
+    @property
+    def compression(self) -> str | None:
+        """How it is packed, by its ending."""
+        return _COMPRESSIONS.get(PurePosixPath(self.path).suffix)
+
+    @property
+    def ending(self) -> str:
+        """The ending that tells the format, without the one of a compression."""
+        name = PurePosixPath(self.path)
+        if name.suffix in _COMPRESSIONS:
+            name = PurePosixPath(name.stem)
+        return name.suffix.lstrip(".").lower()
+
+
+def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[InputFile]:
+    """The files that a path, a directory or a pattern names, in the order of their paths.
+
+    A directory stands for all files below it with one of the endings; hidden files and those that begin with `_` are
+    passed over, as Spark does. A file that is named itself may have any ending.
+
+    Raises:
+        InputFileError: there is none.
+    """
+    system, path = _system(source)
+    prefix = source.removesuffix(path) if _SCHEME.match(source) else ""
+    try:
+        if _PATTERN.search(path):
+            found = _matching(system, path)
+        else:
+            info = system.get_file_info(path)
+            if info.type == fs.FileType.NotFound:
+                raise InputFileError(source, "there is no such file or directory")
+            is_directory = info.type == fs.FileType.Directory
+            found = _below(system, path, endings) if is_directory else [info]
+    except OSError as error:
+        raise InputFileError(source, _reason(error)) from error
+    if not found:
+        wanted = "" if endings is None else f" ({', '.join(f'.{item}' for item in endings)})"
+        raise InputFileError(source, f"no file{wanted} is found there")
+    files = [InputFile(path=f"{prefix}{info.path}", size=info.size or 0) for info in found]
+    return sorted(files, key=lambda file: file.path)
+
+
+def _below(system: Any, path: str, endings: tuple[str, ...] | None) -> list[Any]:
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    root = len(PurePosixPath(path).parts)
+    files = []
+    for info in infos:
+        parts = PurePosixPath(info.path).parts[root:]
+        if info.type != fs.FileType.File or any(part.startswith((".", "_")) for part in parts):
+            continue
+        if endings is None or InputFile(path=info.path, size=0).ending in endings:
+            files.append(info)
+    return files
+
+
+def _matching(system: Any, pattern: str) -> list[Any]:
+    fixed = pattern[: _PATTERN.search(pattern).start()]  # type: ignore[union-attr]  # there is a match: it is a pattern
+    folder = fixed.rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
+    selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+    depth = pattern.count("/")
+    return [
+        info
+        for info in system.get_file_info(selector)
+        if info.type == fs.FileType.File
+        and ("**" in pattern or info.path.count("/") == depth)
+        and fnmatch.fnmatchcase(info.path, pattern)
+    ]
+
+
+@contextmanager
+def open_bytes(file: InputFile) -> Iterator[Any]:
+    """The file as a seekable stream of the bytes that are stored."""
+    system, path = _system(file.path)
+    try:
+        stream = system.open_input_file(path)
+    except OSError as error:
+        raise InputFileError(file.path, _reason(error)) from error
+    with stream:
+        yield stream
+
+
+@contextmanager
+def open_text(file: InputFile) -> Iterator[Any]:
+    """The file as a stream of its content, unpacked."""
+    system, path = _system(file.path)
+    try:
+        stream = system.open_input_stream(path, compression=file.compression)
+    except OSError as error:
+        raise InputFileError(file.path, _reason(error)) from error
+    with stream:
+        yield stream
+
+
+@contextmanager
+def readable(file: InputFile) -> Iterator[None]:
+    """Failures while a file is read become one that names it."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowException, EOFError) as error:
+        raise InputFileError(file.path, f"it is damaged: {_reason(error)}") from error
+    except OSError as error:
+        raise InputFileError(file.path, _reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0].strip()[:300] if lines else type(error).__name__
+
+
+def _system(source: str) -> tuple[Any, str]:
+    if not _SCHEME.match(source):
+        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(source))
+    if source.startswith("file://"):
+        return fs.LocalFileSystem(), fs.FileSystem.from_uri(source)[1]
+    if source.startswith("s3://"):
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        options: dict[str, Any] = {}
+        if endpoint:
+            scheme, _, host = endpoint.partition("://")
+            options = {"endpoint_override": host, "scheme": scheme}
+        if region := os.environ.get("AWS_REGION"):
+            options["region"] = region
+        return fs.S3FileSystem(**options), source.removeprefix("s3://")
+    try:
+        system, path = fs.FileSystem.from_uri(source)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputFileError(source, _reason(error)) from error
+    return system, path

@@ -1,0 +1,175 @@
+"""Questions about keys, answered in this process: the few ways in which rows of different tables are compared.
+
+The side that a load brings is held in memory; the other one streams by. `spark_joins` answers the same questions
+for any size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.pipeline.keys import scan_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnigraph.pipeline.keys import KeyScan
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One key that violates something, the rows that have it, and how many there are."""
+
+    key: str
+    addresses: tuple[int, ...] = ()
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Found:
+    """How many violations there are, and some of them in the order of their keys."""
+
+    total: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+
+class Joins(Protocol):
+    """What a load has to know about keys. Scans of the first argument are what the load brings."""
+
+    def duplicated(self, rows: Sequence[KeyScan]) -> Found:
+        """Keys that several rows have: each row beyond the first of its key counts."""
+        ...
+
+    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
+        """Rows whose key some other row has; the addresses are of the row and of the other one."""
+        ...
+
+    def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
+        """Rows whose key is none of the ids."""
+        ...
+
+    def outside(
+        self,
+        counted: Sequence[KeyScan],
+        touched: Sequence[KeyScan],
+        low: int,
+        high: int | None,
+        more: Sequence[str] = (),
+    ) -> Found:
+        """Touched keys whose number of counted rows is not between the bounds; keys without any row are exempt."""
+        ...
+
+
+class LocalJoins:
+    """Answers in memory."""
+
+    def duplicated(self, rows: Sequence[KeyScan]) -> Found:
+        """As `Joins.duplicated`."""
+        table = _keys(rows)
+        grouped = table.group_by("key").aggregate([("address", "count")])
+        several = grouped.filter(pc.greater(grouped["address_count"], 1))
+        total = pc.sum(pc.subtract(several["address_count"], 1)).as_py() or 0
+        keys = _first_keys(several["key"])
+        shown = table.filter(pc.is_in(table["key"], pa.array(keys, pa.utf8()))).sort_by("address")
+        rows_of: dict[str, list[int]] = {key: [] for key in keys}
+        for key, address in zip(
+            shown["key"].to_pylist(), shown["address"].to_pylist(), strict=True
+        ):
+            rows_of[key].append(address)
+        return Found(total, [Example(key, tuple(found)) for key, found in rows_of.items()])
+
+    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
+        """As `Joins.shared`."""
+        mine = _keys(rows)
+        wanted = mine["key"].combine_chunks()
+        pieces = []
+        for scan in others:
+            for table in scan_keys(scan):
+                pieces.append(table.filter(pc.is_in(table["key"], wanted)))
+        if not pieces:
+            return Found()
+        theirs = pa.concat_tables(pieces)
+        other_of = dict(zip(theirs["key"].to_pylist(), theirs["address"].to_pylist(), strict=True))
+        bad = mine.filter(pc.is_in(mine["key"], pa.array(list(other_of), pa.utf8())))
+        bad = bad.sort_by([("key", "ascending"), ("address", "ascending")])
+        examples = [
+            Example(key, (address, other_of[key]))
+            for key, address in zip(
+                bad["key"].slice(0, MAX_EXAMPLES).to_pylist(),
+                bad["address"].slice(0, MAX_EXAMPLES).to_pylist(),
+                strict=True,
+            )
+        ]
+        return Found(bad.num_rows, examples)
+
+    def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
+        """As `Joins.missing`."""
+        mine = _keys(references)
+        left = mine["key"].unique()
+        for scan in ids:
+            for table in scan_keys(scan):
+                if not len(left):
+                    return Found()
+                left = left.filter(pc.invert(pc.is_in(left, table["key"].combine_chunks())))
+        if not len(left):
+            return Found()
+        bad = mine.filter(pc.is_in(mine["key"], left))
+        bad = bad.sort_by([("address", "ascending")])
+        pairs = zip(
+            bad["key"].slice(0, MAX_EXAMPLES).to_pylist(),
+            bad["address"].slice(0, MAX_EXAMPLES).to_pylist(),
+            strict=True,
+        )
+        return Found(bad.num_rows, [Example(key, (address,)) for key, address in pairs])
+
+    def outside(
+        self,
+        counted: Sequence[KeyScan],
+        touched: Sequence[KeyScan],
+        low: int,
+        high: int | None,
+        more: Sequence[str] = (),
+    ) -> Found:
+        """As `Joins.outside`."""
+        keys = pa.concat_arrays(
+            [_keys(touched)["key"].combine_chunks(), pa.array(list(more), pa.utf8())]
+        ).unique()
+        pieces = [pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})]
+        for scan in counted:
+            for table in scan_keys(scan):
+                pieces.append(table.filter(pc.is_in(table["key"], keys)).select(["key", "address"]))
+        counts = (
+            pa.concat_tables(pieces)
+            .group_by("key")
+            .aggregate([("address", "count"), ("address", "max")])
+        )
+        bad_mask = pc.less(counts["address_count"], low)
+        if high is not None:
+            bad_mask = pc.or_(bad_mask, pc.greater(counts["address_count"], high))
+        bad = counts.filter(bad_mask).sort_by("key")
+        examples = [
+            Example(row["key"], (row["address_max"],), row["address_count"])
+            for row in bad.slice(0, MAX_EXAMPLES).to_pylist()
+        ]
+        return Found(bad.num_rows, examples)
+
+
+def _keys(scans: Sequence[KeyScan]) -> Any:
+    empty = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})
+    pieces = [t.select(["key", "address"]) for scan in scans for t in scan_keys(scan)]
+    return pa.concat_tables([empty, *pieces])
+
+
+def _first_keys(column: Any) -> list[str]:
+    ordered = column.take(pc.sort_indices(column))
+    keys: list[str] = ordered.slice(0, MAX_EXAMPLES).to_pylist()
+    return keys

@@ -1,0 +1,270 @@
+"""Lines of the graph format → records per type. Good lines are parsed column by column in C++, all others one by one.
+
+The fast reading is a shortcut of `records`: it is taken for a group of lines only when every one of them is a plain
+record of its type, and then it gives the same values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+import pyarrow.json as _json
+
+from omnigraph.errors import BadRecord
+from omnigraph.pipeline.problems import Problems, shown
+from omnigraph.pipeline.records import MAX_STRUCTURAL_TOKENS, BadRecordError, Record, decode_line
+from omnigraph.pipeline.shaping import RawRecords
+from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from omnigraph.pipeline.plan import EntityShape, LoadPlan
+    from omnigraph.types import BaseType
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+pj: Any = _json
+
+_KIND = pa.schema([("type", pa.utf8()), ("edge", pa.utf8())])
+#: An integer minus zero: C++ keeps the sign, Python does not.
+_MINUS_ZERO = re.compile(rb"-0[\s,}\]]")
+
+
+def read_lines(
+    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, problems: Problems, source: str
+) -> Iterator[RawRecords]:
+    """The records of some lines, one group per type; lines that are no record are counted in `problems`."""
+    keep = [
+        position
+        for position, line in enumerate(lines)
+        if (text := line.strip()) and not text.startswith(b"//")
+    ]
+    if len(keep) < len(lines):
+        lines, numbers = [lines[position] for position in keep], numbers[keep]
+    if not lines:
+        return
+    slow: list[int] = []
+    for shape, positions in _groups(lines, plan):
+        found = None
+        if shape is not None:
+            chosen = lines if len(positions) == len(lines) else [lines[p] for p in positions]
+            found = _fast_group(shape, chosen, numbers[positions])
+        if found is None:
+            slow += positions.tolist()
+        else:
+            yield found
+    if slow:
+        slow.sort()
+        yield from _slow_records([lines[p] for p in slow], numbers[slow], plan, problems, source)
+
+
+def types_of(lines: Sequence[bytes], plan: LoadPlan) -> set[str]:
+    """The table keys that appear in some lines; lines that are no record are passed over."""
+    lines = [line for line in lines if (text := line.strip()) and not text.startswith(b"//")]
+    found: set[str] = set()
+    for shape, positions in _groups(lines, plan) if lines else ():
+        if shape is not None:
+            found.add(shape.key)
+            continue
+        for position in positions:
+            try:
+                found.add(decode_line(lines[position], plan).shape.key)
+            except BadRecordError:
+                continue
+    return found
+
+
+def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShape | None, Any]]:
+    """Positions of lines by type; None for lines that need a closer look."""
+    everything = np.arange(len(lines))
+    plain = all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines)
+    longest = max(map(len, lines))
+    blob = b"\n".join(lines)
+    kinds = _parse(blob, _KIND, "ignore") if plain and longest <= MAX_STRUCTURAL_TOKENS else None
+    if kinds is None or kinds.num_rows != len(lines):
+        yield None, everything
+        return
+    nodes, edges = (kinds[name].combine_chunks() for name in ("type", "edge"))
+    both = pc.and_(nodes.is_valid(), edges.is_valid()).to_numpy(zero_copy_only=False)
+    left = np.ones(len(lines), dtype=bool)
+    for column, is_edge in ((nodes, False), (edges, True)):
+        for name in column.unique().to_pylist():
+            shape = None if name is None else _shape(name, is_edge, plan)
+            if shape is None:
+                continue
+            mask = pc.fill_null(pc.equal(column, name), False).to_numpy(zero_copy_only=False)
+            mask = mask & ~both
+            if mask.any():
+                left &= ~mask
+                yield shape, np.flatnonzero(mask)
+    if left.any():
+        yield None, np.flatnonzero(left)
+
+
+def _shape(name: str, is_edge: bool, plan: LoadPlan) -> EntityShape | None:
+    key: Any = plan.edge_words.get(name.casefold()) if is_edge else f"node:{name}"
+    return plan.shapes.get(key)
+
+
+def _parse(blob: bytes, schema: Any, unexpected: str) -> Any:
+    """Lines as a table, or None when one of them does not fit."""
+    try:
+        return pj.read_json(
+            pa.BufferReader(blob),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(blob) + 1),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior=unexpected
+            ),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+# ---- a group of plain lines
+
+
+def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> RawRecords | None:
+    blob = b"\n".join(lines)
+    if _MINUS_ZERO.search(blob):
+        return None
+    try:
+        blob.decode()
+    except UnicodeDecodeError:
+        return None
+    for moments in (pa.int64(), pa.utf8()):
+        schema = _line_schema(shape, moments)
+        table = _parse(blob, schema, "error")
+        if table is not None:
+            break
+        if not _has_moments(shape):
+            return None
+    if table is None or table.num_rows != len(lines):
+        return None
+    data = table["data"].combine_chunks()
+    if data.null_count:
+        # Left out, or null? A null is an error that the closer look finds.
+        empty = np.flatnonzero(data.is_null().to_numpy(zero_copy_only=False)).tolist()
+        if any(b'"data"' in lines[position] for position in empty):
+            return None
+    columns = {
+        name: _member(data, name)
+        for name in shape.definition.properties
+        if name in schema.field("data").type.names
+    }
+    if any(_has_null_item(column) for column in columns.values()):
+        return None
+    ends = None
+    if shape.ends is not None:
+        ends = (table["from"].combine_chunks(), table["to"].combine_chunks())
+    ids = None
+    if "id" not in shape.definition.properties:
+        ids = _member(data, "id")
+    return RawRecords(shape=shape, columns=columns, ids=ids, ends=ends, lines=numbers)
+
+
+def _member(data: Any, name: str) -> Any:
+    column = pc.struct_field(data, name)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _has_null_item(column: Any) -> bool:
+    return bool(pa.types.is_list(column.type) and column.flatten().null_count)
+
+
+def _line_schema(shape: EntityShape, moments: Any) -> Any:
+    properties = shape.definition.properties
+    members = {name: _json_type(prop.type.base, moments) for name, prop in properties.items()}
+    members.setdefault("id", pa.utf8())
+    head = (
+        [("type", pa.utf8())]
+        if shape.ends is None
+        else [("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8())]
+    )
+    return pa.schema([*head, ("data", pa.struct(list(members.items())))])
+
+
+def _json_type(base: BaseType, moments: Any) -> Any:
+    match base:
+        case ListType(item):
+            return pa.list_(_json_type(ScalarType(item), moments))
+        case VectorType():
+            return pa.list_(pa.float64())
+        case EnumType() | ScalarType(Scalar.STRING | Scalar.BLOB):
+            return pa.utf8()
+        case ScalarType(Scalar.BOOL):
+            return pa.bool_()
+        case ScalarType(Scalar.DATE | Scalar.DATETIME):
+            return moments
+        case ScalarType(Scalar.F32 | Scalar.F64):
+            return pa.float64()
+        case ScalarType(Scalar.U64):
+            return pa.uint64()
+        case _:
+            return pa.int64()
+
+
+def _has_moments(shape: EntityShape) -> bool:
+    bases = [prop.type.base for prop in shape.definition.properties.values()]
+    scalars = [
+        base.item if isinstance(base, ListType) else base.scalar
+        for base in bases
+        if isinstance(base, ListType | ScalarType)
+    ]
+    return any(scalar in (Scalar.DATE, Scalar.DATETIME) for scalar in scalars)
+
+
+# ---- lines one by one
+
+
+def _slow_records(
+    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, problems: Problems, source: str
+) -> Iterator[RawRecords]:
+    found: list[tuple[int, Record]] = []
+    for line, number in zip(lines, numbers.tolist(), strict=True):
+        try:
+            found.append((number, decode_line(line, plan)))
+        except BadRecordError as bad:
+            count_bad(bad, number, source, problems)
+    yield from group_records(found)
+
+
+def count_bad(bad: BadRecordError, line: int, source: str, problems: Problems) -> None:
+    """Count the complaints about one record."""
+    for item in bad.complaints:
+        problems.add(
+            BadRecord(
+                source=source,
+                line=line,
+                type_key=item.type_key,
+                field=item.field,
+                value=None if item.value is None else shown(item.value),
+                rule=item.rule,
+                message=f"{item.rule}: {item.message}",
+            )
+        )
+
+
+def group_records(found: list[tuple[int, Record]]) -> Iterator[RawRecords]:
+    """Records by type, as columns of Python values."""
+    groups: dict[str, list[tuple[int, Record]]] = defaultdict(list)
+    for number, record in found:
+        groups[record.shape.key].append((number, record))
+    for members in groups.values():
+        shape = members[0][1].shape
+        names = shape.definition.properties
+        yield RawRecords(
+            shape=shape,
+            columns={name: [item.data.get(name) for _, item in members] for name in names},
+            ids=[item.id for _, item in members],
+            ends=None
+            if shape.ends is None
+            else ([item.source for _, item in members], [item.target for _, item in members]),
+            lines=np.array([number for number, _ in members], dtype=np.int64),
+        )

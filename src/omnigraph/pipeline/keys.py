@@ -1,0 +1,116 @@
+"""Key columns of tables: what rows are compared by, as one text per row.
+
+Texts are equal exactly when the typed values are. Rows with a null member have no key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.pipeline.ids import spelled
+from omnigraph.storage.fragments import (
+    ROW_ADDRESS,
+    address_of,
+    fragment_sizes,
+    open_address,
+    scan_fragments,
+)
+from omnigraph.types import Scalar, ScalarType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from omnigraph.storage import Table
+    from omnigraph.storage.fragments import TableAddress
+    from omnigraph.types import BaseType
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+_TEXT = ScalarType(Scalar.STRING)
+#: Rows that one task looks at.
+_SCAN_ROWS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyScan:
+    """Some fragments of a table, and the members of the key that is read from them."""
+
+    address: TableAddress
+    fragments: tuple[int, ...]
+    rows: int
+    members: tuple[tuple[str, BaseType], ...]
+    #: Further columns that go along.
+    extra: tuple[str, ...] = ()
+
+
+def key_scans(
+    table: Table,
+    fragments: Sequence[int] | None,
+    members: Sequence[tuple[str, BaseType]],
+    *,
+    extra: tuple[str, ...] = (),
+) -> list[KeyScan]:
+    """Scans of the fragments of a table, or of all; none for a table without rows."""
+    address = address_of(table)
+    scans: list[KeyScan] = []
+    chosen: list[int] = []
+    rows = 0
+    sizes = fragment_sizes(table)
+    wanted = list(sizes) if fragments is None else list(fragments)
+
+    def close() -> None:
+        scan = KeyScan(
+            address=address,
+            fragments=tuple(chosen),
+            rows=rows,
+            members=tuple(members),
+            extra=extra,
+        )
+        scans.append(scan)
+
+    for number in wanted:
+        if chosen and rows + sizes[number] > _SCAN_ROWS:
+            close()
+            chosen, rows = [], 0
+        chosen.append(number)
+        rows += sizes[number]
+    if chosen:
+        close()
+    return scans
+
+
+def text_key(column: str) -> list[tuple[str, BaseType]]:
+    """The members of a key that is one text column."""
+    return [(column, _TEXT)]
+
+
+def scan_keys(scan: KeyScan) -> Iterator[Any]:
+    """Tables `key, address` and the extra columns; rows without a key are left out."""
+    names = [name for name, _ in scan.members]
+    columns = list(dict.fromkeys([*names, *scan.extra, ROW_ADDRESS]))
+    for batch in scan_fragments(open_address(scan.address), columns, scan.fragments):
+        spellings = [spelled(base, batch.column(name)) for name, base in scan.members]
+        key = spellings[0] if len(spellings) == 1 else _joined(spellings)
+        arrays = [key, pc.cast(batch.column(ROW_ADDRESS), pa.int64())]
+        arrays += [batch.column(name) for name in scan.extra]
+        table = pa.table(arrays, names=["key", "address", *scan.extra])
+        yield table.filter(table["key"].is_valid()) if key.null_count else table
+
+
+def _joined(spellings: list[Any]) -> Any:
+    """Several texts as one, with their lengths, so that different texts never become equal."""
+    pieces: list[Any] = []
+    for text in spellings:
+        pieces += [pc.binary_length(text).cast(pa.utf8()), text]
+    return pc.binary_join_element_wise(*pieces, "\x1f")
+
+
+def total_rows(scans: Sequence[KeyScan]) -> int:
+    """How many rows the scans look at."""
+    return sum(scan.rows for scan in scans)

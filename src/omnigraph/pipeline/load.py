@@ -1,0 +1,408 @@
+"""A load from its input to staged writes: stages in their order, each thing that it leaves behind written down.
+
+    read → shape → check values → identify → write fragments → check relations → commit protocol
+
+Input is read once (`stage`). `prepare` does what depends on the state of the graph, and is repeated when that moved.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import (
+    BadRecord,
+    BadRequestError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    StorageError,
+)
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.ids import TableKey
+from omnigraph.pipeline.frames import frame_source
+from omnigraph.pipeline.ids import new_id_prefix
+from omnigraph.pipeline.parts import by_file
+from omnigraph.pipeline.plan import LoadMode
+from omnigraph.pipeline.problems import Problems, at_line
+from omnigraph.pipeline.provenance import Origin, Provenance
+from omnigraph.pipeline.relations import KEY_CONFLICT, Image, RelationChecker
+from omnigraph.pipeline.shaping import alias_conflicts
+from omnigraph.pipeline.sources import plan_work
+from omnigraph.pipeline.staging import FrameTask, StageItem, stage_part, types_in_part
+from omnigraph.pipeline.workers import LocalWorkers
+from omnigraph.storage import stage_fragments
+from omnigraph.storage.fragments import (
+    address_of,
+    close_private,
+    delete_fragment,
+    fragment_rows,
+    open_private,
+    read_addresses,
+    stage_replacement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from omnigraph.pipeline.joins import Joins
+    from omnigraph.pipeline.merging import Matcher, Merged
+    from omnigraph.pipeline.plan import LoadPlan
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.sources import LoadInput, Work
+    from omnigraph.pipeline.workers import Message, Workers
+    from omnigraph.storage import ControlObjects, StagedWrite, Table
+    from omnigraph.storage.fragments import PrivateVersion
+    from omnigraph.writes.rules import TableRules
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadEngine:
+    """Who does the work of a load."""
+
+    workers: Workers
+    joins: Joins
+    matcher: Matcher
+    progress: Progress
+    #: The Spark session, where there is one.
+    spark: Any = None
+
+
+@dataclass(slots=True)
+class _Staged:
+    """What the input holds for one type."""
+
+    rows: int = 0
+    fragments: list[str] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    has_given_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedLoad:
+    """A load that may be committed: staged writes, and what it was checked against."""
+
+    writes: Mapping[TableKey, StagedWrite]
+    #: Tables that were only looked at.
+    read: frozenset[TableKey]
+    superseded: int
+    _merged: Mapping[TableKey, Merged] = field(default_factory=dict)
+
+
+class LoadJob:
+    """One load. Not thread-safe; used once. Whoever makes it calls `discard` when it does not commit."""
+
+    def __init__(
+        self,
+        given: LoadInput,
+        plan: LoadPlan,
+        mode: LoadMode,
+        *,
+        rules: Mapping[TableKey, TableRules],
+        engine: LoadEngine,
+        objects: ControlObjects,
+    ) -> None:
+        self._given = given
+        self._plan = plan
+        self._mode = mode
+        self._rules = rules
+        self._engine = engine
+        self._objects = objects
+        self._work: Work | None = None
+        self._types: dict[TableKey, _Staged] = {}
+        self._tables: dict[TableKey, Table] = {}
+        self._provenance = Provenance(plan)
+
+    @property
+    def row_counts(self) -> dict[TableKey, int]:
+        """Records of the input per type that is present."""
+        return {key: staged.rows for key, staged in self._types.items()}
+
+    # ---- before the graph is looked at
+
+    def plan_parts(self) -> None:
+        """Cut the input into parts."""
+        self._work = plan_work(
+            self._given,
+            self._engine.workers.parallelism,
+            self._engine.spark,
+            is_strict=self._plan.is_strict,
+        )
+        reach(Failpoint.LOAD_PLANNED)
+
+    def present_types(self) -> set[TableKey]:
+        """The types that have records or are declared to be present; reads graph records once for this alone."""
+        assert self._work is not None, "planned before"
+        if self._given.source is None:
+            return self._given.declared_types
+        items = [StageItem(part, self._plan) for part in self._work.parts]
+        answers = self._engine.workers.run("look for types", types_in_part, items)
+        return {TableKey(key) for answer in answers for key in answer["types"]}
+
+    # ---- read, shape, check values, write fragments
+
+    def stage(self, tables: Mapping[TableKey, Table]) -> None:
+        """Read the whole input and write its rows as fragments of the tables.
+
+        Raises:
+            LoadRejectedError: records are wrong; the report names them.
+            InputFileError: a file is gone or damaged.
+            SparkError: a task failed on every try.
+        """
+        self._tables = dict(tables)
+        targets = {key: address_of(table) for key, table in tables.items()}
+        self._plan = replace(self._plan, targets=targets)
+        self._stage_once()
+        aliases = self._found_aliases
+        if aliases:
+            # Edges that name a node by an old spelling of its id are read again with the canonical one.
+            self._remove_fragments()
+            self._plan = replace(self._plan, aliases=aliases)
+            self._stage_once()
+        reach(Failpoint.LOAD_FRAGMENTS_WRITTEN)
+
+    def _stage_once(self) -> None:
+        assert self._work is not None, "planned before"
+        self._types = {key: _Staged() for key in self._given.declared_types}
+        self._provenance = Provenance(self._plan)
+        problems = Problems()
+        found: list[tuple[TableKey, dict[str, str]]] = []
+        items = [StageItem(part, self._plan) for part in self._work.parts]
+        answers = self._engine.workers.run("write fragments", stage_part, items)
+        self._shift_lines(answers)
+        for part, answer in zip(self._work.parts, answers, strict=True):
+            self._take(answer, problems, found, Origin(part=part))
+        for frame in self._work.frames:
+            plan = replace(self._plan, id_prefix=new_id_prefix())
+            source = frame_source(frame, plan)
+            workers = (
+                LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
+            )
+            messages = workers.run_batches("write fragments", FrameTask(source, plan), frame.data)
+            for answer in sorted(messages, key=lambda item: int(item["part"])):
+                name = f"{source.name}, partition {answer['part']}"
+                self._take(answer, problems, found, Origin(name=name))
+        try:
+            self._found_aliases = alias_conflicts(found)
+        except ValueError as error:
+            raise BadRequestError(f"the load was refused, nothing was written: {error}") from error
+        if problems:
+            raise LoadRejectedError(problems.report())
+
+    def _shift_lines(self, answers: Sequence[Message]) -> None:
+        """Lines are counted within a part: make them lines of their file."""
+        assert self._work is not None, "planned before"
+        for _, parts in by_file(self._work.parts):
+            before = 0
+            for part in parts:
+                self._provenance.set_first_line(part.number, part.first_record or before)
+                before += int(answers[part.number]["lines"])
+
+    def _take(
+        self,
+        answer: Message,
+        problems: Problems,
+        aliases: list[tuple[TableKey, dict[str, str]]],
+        origin: Origin,
+    ) -> None:
+        for name, body in answer["types"].items():
+            key = TableKey(name)
+            staged = self._types.setdefault(key, _Staged())
+            staged.rows += int(body["rows"])
+            staged.has_given_ids |= bool(body["given_ids"])
+            row = 0
+            for fragment in body["fragments"]:
+                staged.fragments.append(fragment)
+                staged.origins.append(replace(origin, row=row))
+                row += fragment_rows(fragment)
+        if answer["problems"] is not None:
+            some = Problems.from_message(answer["problems"])
+            some.relocate(lambda record: self._in_file(record, int(answer["part"])))
+            problems.merge(some)
+        for key, found in answer["aliases"].items():
+            aliases.append((TableKey(key), found))
+
+    def _in_file(self, record: BadRecord, part: int) -> BadRecord:
+        if record.line is None or self._provenance.first_line(part) is None:
+            return record
+        return at_line(
+            record, record.source, record.line + (self._provenance.first_line(part) or 0)
+        )
+
+    # ---- identify, check relations
+
+    def prepare(
+        self, tables: Mapping[TableKey, Table], open_pinned: Callable[[TableKey], Table]
+    ) -> PreparedLoad:
+        """Decide what the load does to the tables as they are now, and check every rule between rows.
+
+        Raises:
+            LoadRejectedError: a rule is violated.
+            LoadKeyConflictError: an append met ids that exist.
+        """
+        touched = {
+            key: staged
+            for key, staged in self._types.items()
+            if staged.fragments or self._mode is LoadMode.OVERWRITE
+        }
+        merged: dict[TableKey, Merged] = {}
+        writes: dict[TableKey, StagedWrite] = {}
+        privates: list[PrivateVersion] = []
+        read: set[TableKey] = set()
+        try:
+            for key, staged in touched.items():
+                table = tables[key]
+                if self._mode is LoadMode.MERGE and staged.has_given_ids:
+                    merged[key] = self._merge(key, table, staged)
+                    writes[key] = _merge_write(table, merged[key])
+                else:
+                    is_overwrite = self._mode is LoadMode.OVERWRITE
+                    writes[key] = stage_fragments(table, staged.fragments, overwrite=is_overwrite)
+            reach(Failpoint.LOAD_IDENTIFIED)
+            images: dict[TableKey, Image] = {}
+            for key, write in writes.items():
+                private = open_private(write)
+                privates.append(private)
+                images[key] = self._image(key, private, merged.get(key))
+
+            def untouched(key: TableKey) -> Image:
+                read.add(key)
+                return Image(table=open_pinned(key))
+
+            problems = Problems()
+            RelationChecker(
+                mode=self._mode,
+                images=images,
+                rules=self._rules,
+                joins=self._engine.joins,
+                untouched=untouched,
+                locate=lambda key, address: self._locate(images[key], key, address),
+                problems=problems,
+            ).check_all()
+            _raise_if_violated(problems)
+            reach(Failpoint.LOAD_CHECKED)
+        except BaseException:
+            # Also after an interrupt: nobody else knows these files.
+            self._remove_merged(merged)
+            raise
+        finally:
+            for private in privates:
+                self._quietly(close_private, private, self._objects)
+        return PreparedLoad(
+            writes=writes,
+            read=frozenset(read),
+            superseded=sum(item.superseded for item in merged.values()),
+            _merged=merged,
+        )
+
+    def _merge(self, key: TableKey, table: Table, staged: _Staged) -> Merged:
+        appended = open_private(stage_fragments(table, staged.fragments))
+        try:
+            if not self._given.is_ordered:
+                self._refuse_duplicates(key, appended)
+            is_edge = key.startswith("edge:")
+            return self._engine.matcher.merge(table, appended, staged.fragments, is_edge=is_edge)
+        finally:
+            self._quietly(close_private, appended, self._objects)
+
+    def _refuse_duplicates(self, key: TableKey, appended: PrivateVersion) -> None:
+        """Records without an order: which one of an id should win?"""
+        problems = Problems()
+        RelationChecker(
+            mode=self._mode,
+            images={key: Image(table=appended.table, new=appended.new_fragments)},
+            rules={},
+            joins=self._engine.joins,
+            untouched=lambda _: Image(table=appended.table),
+            locate=lambda _, address: self._locate(
+                Image(table=appended.table, new=appended.new_fragments), key, address
+            ),
+            problems=problems,
+        ).check_ids()
+        _raise_if_violated(problems)
+
+    def _image(self, key: TableKey, private: PrivateVersion, merged: Merged | None) -> Image:
+        return Image(
+            table=private.table,
+            new=private.new_fragments,
+            # A merge has distinct ids already.
+            has_given_ids=self._types[key].has_given_ids and merged is None,
+            old_sources=() if merged is None else merged.old_sources,
+        )
+
+    def _locate(self, image: Image, key: TableKey, address: int) -> tuple[str, int | None]:
+        """The record that a new row came from."""
+        staged = self._types[key]
+        if self._mode is LoadMode.MERGE and self._work is not None:
+            # Rows of fragments that were written again have another order: their id tells.
+            entity_id = read_addresses(image.table, "id", [address])[0]
+            return self._provenance.place_of_id(self._work.parts, key, entity_id)
+        position = image.new.index(address >> 32)
+        return self._provenance.place(staged.origins[position], key, address & 0xFFFFFFFF)
+
+    # ---- leaving nothing behind
+
+    def abandon(self, prepared: PreparedLoad) -> None:
+        """Remove what a preparation wrote; the fragments of the input stay for the next one."""
+        self._remove_merged(prepared._merged)
+
+    def finish(self, prepared: PreparedLoad) -> None:
+        """The load is committed: remove fragments that were written again."""
+        for key, merged in prepared._merged.items():
+            self._remove(key, merged.discarded)
+
+    def discard(self) -> None:
+        """Remove every fragment of the input: the load does not happen."""
+        self._remove_fragments()
+
+    def _remove_fragments(self) -> None:
+        for key, staged in self._types.items():
+            self._remove(key, staged.fragments)
+
+    def _remove_merged(self, merged: Mapping[TableKey, Merged]) -> None:
+        for key, item in merged.items():
+            original = set(self._types[key].fragments)
+            self._remove(key, [text for text in item.fragments if text not in original])
+            self._quietly(self._remove_marks, key, item)
+
+    def _remove_marks(self, key: TableKey, merged: Merged) -> None:
+        from omnigraph.storage import new_files
+
+        write = stage_replacement(self._tables[key], [], merged.shrunk)
+        for name in new_files(write):
+            self._objects.delete(name)
+
+    def _remove(self, key: TableKey, fragments: Sequence[str]) -> None:
+        table = self._tables.get(key)
+        if table is None:
+            return
+        for fragment in fragments:
+            self._quietly(delete_fragment, fragment, table, self._objects)
+
+    def _quietly(self, remove: Callable[..., None], *what: object) -> None:
+        """Remove something; what stays is reclaimed by cleanup and must not hide how the load ended."""
+        try:
+            remove(*what)
+        except StorageError as error:
+            _log.warning("a staged file stays until cleanup: %s", error)
+
+
+def _merge_write(table: Table, merged: Merged) -> StagedWrite:
+    if merged.shrunk:
+        return stage_replacement(table, merged.fragments, merged.shrunk)
+    # Nothing is replaced: a plain append is cheaper to commit and to follow.
+    return stage_fragments(table, merged.fragments)
+
+
+def _raise_if_violated(problems: Problems) -> None:
+    if not problems:
+        return
+    report = problems.report()
+    conflicts = [item for item in report.examples if item.rule.startswith(KEY_CONFLICT)]
+    if len(report.totals) == 1 and conflicts:
+        first = conflicts[0]
+        kind, _, name = str(first.type_key).partition(":")
+        raise LoadKeyConflictError(kind, name, str(first.value), report)
+    raise LoadRejectedError(report)

@@ -1,0 +1,49 @@
+"""The engine of a load by name: the same stages in this process or on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.pipeline.joins import LocalJoins
+from omnigraph.pipeline.load import LoadEngine
+from omnigraph.pipeline.merging import LocalMatcher
+from omnigraph.pipeline.worker_choice import choose_workers
+from omnigraph.pipeline.workers import LocalWorkers
+
+if TYPE_CHECKING:
+    from omnigraph.pipeline.progress import Progress
+
+
+def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> LoadEngine:
+    """The engine; the first use of Spark in a process starts a JVM.
+
+    Raises:
+        BadRequestError: there is no such engine.
+        SparkError: Spark does not start, or its executors lack this package.
+    """
+    if name == "spark":
+        with progress.stage("start Spark", 1) as stage:
+            workers = choose_workers(name, spark, progress, input_bytes)
+            stage.update(1, 0)
+    else:
+        workers = choose_workers(name, spark, progress, input_bytes)
+    if isinstance(workers, LocalWorkers):
+        return LoadEngine(
+            workers=workers, joins=LocalJoins(), matcher=LocalMatcher(workers), progress=progress
+        )
+    # Late: whoever works in process needs no Spark.
+    from omnigraph.engine.spark.executors import check_executors
+    from omnigraph.pipeline.spark_joins import SMALL_ROWS, SparkJoins
+    from omnigraph.pipeline.spark_merging import SparkMatcher
+    from omnigraph.pipeline.spark_workers import SparkWorkers
+
+    assert isinstance(workers, SparkWorkers), "there are two engines"
+    check_executors(workers.spark)
+    joins = SparkJoins(workers)
+    return LoadEngine(
+        workers=workers,
+        joins=joins,
+        matcher=SparkMatcher(workers, joins, small_rows=SMALL_ROWS),
+        progress=progress,
+        spark=workers.spark,
+    )

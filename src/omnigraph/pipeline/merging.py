@@ -1,0 +1,222 @@
+"""The identify stage of a merge: which new rows replace which old ones, and which are replaced by later ones.
+
+A replaced row keeps its row id: the fragment that brings its successor is written again with those rows first, and the
+fragment that held it gets a deletion mark. Fragments without either stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.pipeline.keys import key_scans, scan_keys, text_key
+from omnigraph.storage import ROW_ID
+from omnigraph.storage.fragments import (
+    delete_offsets,
+    open_address,
+    scan_fragments,
+    with_row_ids,
+    write_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from omnigraph.pipeline.workers import Message, Workers
+    from omnigraph.storage import Table
+    from omnigraph.storage.fragments import PrivateVersion, TableAddress
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+_OFFSET_MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What a merge does to one table."""
+
+    #: Fragments that are committed, as JSON.
+    fragments: tuple[str, ...]
+    #: Old fragment → what is left of it.
+    shrunk: Mapping[int, str | None]
+    #: Fragments that were written again and are not needed any more.
+    discarded: tuple[str, ...]
+    #: Records of the input that a later one replaced.
+    superseded: int
+    #: Sources of the old edges that are replaced.
+    old_sources: tuple[str, ...] = ()
+
+
+class Matcher(Protocol):
+    """Finds out what a merge replaces."""
+
+    def merge(
+        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, is_edge: bool
+    ) -> Merged:
+        """Decide about all new rows; `fragments` are those of the staged version, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteItem:
+    """One fragment of new rows that has to be written again."""
+
+    staged: TableAddress
+    target: TableAddress
+    fragment: int
+    #: Positions of rows that replace an old row, and the row ids that they get.
+    matched: tuple[int, ...]
+    row_ids: tuple[int, ...]
+    #: Positions of rows that a later record replaced.
+    dropped: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkItem:
+    """Rows of one old fragment that are replaced."""
+
+    target: TableAddress
+    fragment: int
+    offsets: tuple[int, ...]
+
+
+def rewrite_fragment(item: RewriteItem) -> Message:
+    """Write a fragment again: replacing rows first, then new ones, without those that a later record replaced."""
+    staged = open_address(item.staged)
+    names = [field_.name for field_ in staged.schema]
+    rows = pa.Table.from_batches(list(scan_fragments(staged, names, [item.fragment])))
+    rest = np.ones(rows.num_rows, dtype=bool)
+    rest[list(item.matched)] = False
+    rest[list(item.dropped)] = False
+    order = np.concatenate([np.array(item.matched, dtype=np.int64), np.flatnonzero(rest)])
+    ordered = rows.take(pa.array(order)).combine_chunks()
+    written = write_rows(open_address(item.target), ordered.to_batches())
+    if item.row_ids:
+        written[0] = with_row_ids(written[0], item.row_ids)
+    return {"fragments": written, "rows": ordered.num_rows}
+
+
+def shrink_fragment(item: ShrinkItem) -> Message:
+    """Mark the replaced rows of an old fragment."""
+    left = delete_offsets(open_address(item.target), item.fragment, item.offsets)
+    return {"fragment": item.fragment, "left": left, "rows": len(item.offsets)}
+
+
+@dataclass(slots=True)
+class _Decisions:
+    matched: list[tuple[int, int]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+
+
+class LocalMatcher:
+    """Decides in this process: the ids of the load are held in memory, those of the table stream by."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def merge(
+        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, is_edge: bool
+    ) -> Merged:
+        """As `Matcher.merge`."""
+        from omnigraph.storage.fragments import address_of
+
+        new = _concatenated(
+            scan_keys(scan)
+            for scan in key_scans(staged.table, staged.new_fragments, text_key("id"))
+        )
+        last = new.group_by("key").aggregate([("address", "max")])
+        decisions: dict[int, _Decisions] = {number: _Decisions() for number in staged.new_fragments}
+        superseded = new.num_rows - last.num_rows
+        if superseded:
+            gone = new.filter(
+                pc.invert(pc.is_in(new["address"], last["address_max"].combine_chunks()))
+            )
+            for address in gone["address"].to_pylist():
+                decisions[address >> 32].dropped.append(address & _OFFSET_MASK)
+        old = self._matches(base, last["key"].combine_chunks(), is_edge=is_edge)
+        joined = last.join(old, "key", join_type="inner")
+        for address, row_id in zip(
+            joined["address_max"].to_pylist(), joined[ROW_ID].to_pylist(), strict=True
+        ):
+            decisions[address >> 32].matched.append((address & _OFFSET_MASK, row_id))
+        target = address_of(base)
+        kept, discarded = self._rewrite(staged, target, fragments, decisions)
+        shrunk = self._shrink(target, joined["address"].to_pylist())
+        sources = joined["src"].unique().to_pylist() if is_edge else []
+        return Merged(
+            fragments=tuple(kept),
+            shrunk=shrunk,
+            discarded=tuple(discarded),
+            superseded=superseded,
+            old_sources=tuple(sources),
+        )
+
+    def _matches(self, base: Table, ids: Any, *, is_edge: bool) -> Any:
+        """Old rows with one of the ids: key, address and row id, for edges their source too."""
+        extra = (ROW_ID, "src") if is_edge else (ROW_ID,)
+        scans = key_scans(base, None, text_key("id"), extra=extra)
+        pieces = [
+            table.filter(pc.is_in(table["key"], ids)) for scan in scans for table in scan_keys(scan)
+        ]
+        fields = [("key", pa.utf8()), ("address", pa.int64()), (ROW_ID, pa.uint64())]
+        if is_edge:
+            fields.append(("src", pa.utf8()))
+        return pa.concat_tables([pa.schema(fields).empty_table(), *pieces])
+
+    def _rewrite(
+        self,
+        staged: PrivateVersion,
+        target: TableAddress,
+        fragments: Sequence[str],
+        decisions: dict[int, _Decisions],
+    ) -> tuple[list[str], list[str]]:
+        from omnigraph.storage.fragments import address_of
+
+        source = address_of(staged.table)
+        items = []
+        for number, decision in decisions.items():
+            if decision.matched or decision.dropped:
+                decision.matched.sort()
+                items.append(
+                    RewriteItem(
+                        staged=source,
+                        target=target,
+                        fragment=number,
+                        matched=tuple(offset for offset, _ in decision.matched),
+                        row_ids=tuple(row_id for _, row_id in decision.matched),
+                        dropped=tuple(decision.dropped),
+                    )
+                )
+        answers = self._workers.run("replace rows", rewrite_fragment, items)
+        again = {item.fragment: a["fragments"] for item, a in zip(items, answers, strict=True)}
+        kept: list[str] = []
+        discarded: list[str] = []
+        for number, text in zip(staged.new_fragments, fragments, strict=True):
+            if number in again:
+                kept += again[number]
+                discarded.append(text)
+            else:
+                kept.append(text)
+        return kept, discarded
+
+    def _shrink(self, target: TableAddress, addresses: list[int]) -> dict[int, str | None]:
+        offsets: dict[int, list[int]] = {}
+        for address in addresses:
+            offsets.setdefault(address >> 32, []).append(address & _OFFSET_MASK)
+        items = [
+            ShrinkItem(target=target, fragment=number, offsets=tuple(sorted(rows)))
+            for number, rows in sorted(offsets.items())
+        ]
+        answers = self._workers.run("mark replaced rows", shrink_fragment, items)
+        return {answer["fragment"]: answer["left"] for answer in answers}
+
+
+def _concatenated(streams: Any) -> Any:
+    empty = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})
+    return pa.concat_tables([empty, *(table for stream in streams for table in stream)])

@@ -1,0 +1,106 @@
+"""Where rows of a load came from: found by reading the part again, when a report has to name a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import OmniError
+from omnigraph.pipeline.problems import Problems
+from omnigraph.pipeline.reading import PartReader
+from omnigraph.pipeline.shaping import shape_records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnigraph.ids import TableKey
+    from omnigraph.pipeline.parts import Part
+    from omnigraph.pipeline.plan import LoadPlan
+
+#: Larger inputs are reported without the line: looking for it would need too much memory.
+_MAX_REMEMBERED_IDS = 5_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The first row of a fragment: so many rows of its type into a part, or into a partition of a frame."""
+
+    part: Part | None = None
+    name: str = ""
+    row: int = 0
+
+
+class Provenance:
+    """Remembers where parts begin in their files, and the lines of parts that were looked at."""
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self._plan = plan
+        self._first_lines: dict[int, int] = {}
+        self._lines: dict[tuple[int, TableKey], list[int]] = {}
+        self._ids: dict[TableKey, dict[str, tuple[str, int | None]]] = {}
+
+    def set_first_line(self, part: int, lines_before: int) -> None:
+        """So many lines of the file come before a part."""
+        self._first_lines[part] = lines_before
+
+    def first_line(self, part: int) -> int | None:
+        """How many lines of the file come before a part; None when it is no part of a file."""
+        return self._first_lines.get(part)
+
+    def place(self, origin: Origin, key: TableKey, offset: int) -> tuple[str, int | None]:
+        """Source and line of a row, counted from the first row of its fragment."""
+        if origin.part is None:
+            return origin.name, origin.row + offset + 1
+        lines = self._lines_of(origin.part, key)
+        position = origin.row + offset
+        if position >= len(lines):
+            return origin.part.file.path, None
+        before = self._first_lines.get(origin.part.number, 0)
+        return origin.part.file.path, before + lines[position]
+
+    def place_of_id(
+        self, parts: Sequence[Part], key: TableKey, entity_id: str
+    ) -> tuple[str, int | None]:
+        """Source and line of the last record with an id."""
+        if key not in self._ids:
+            self._ids[key] = self._read_ids(parts, key)
+        return self._ids[key].get(entity_id, ("input", None))
+
+    def _read_ids(self, parts: Sequence[Part], key: TableKey) -> dict[str, tuple[str, int | None]]:
+        found: dict[str, tuple[str, int | None]] = {}
+        try:
+            for part in parts:
+                before = self._first_lines.get(part.number, 0)
+                row = 0
+                for raw in PartReader(part, self._plan, Problems()).records():
+                    if raw.shape.key != key:
+                        continue
+                    shaped = shape_records(
+                        raw, self._plan, source=part.file.path, part=part.number, first_row=row
+                    )
+                    row += raw.count
+                    ids = shaped.rows.column("id").to_pylist()
+                    lines = (shaped.lines + before).tolist()
+                    found.update(
+                        (name, (part.file.path, line))
+                        for name, line in zip(ids, lines, strict=True)
+                    )
+                if len(found) > _MAX_REMEMBERED_IDS:
+                    return {}
+        except OmniError:
+            return {}
+        return found
+
+    def _lines_of(self, part: Part, key: TableKey) -> list[int]:
+        known = self._lines.get((part.number, key))
+        if known is None:
+            known = []
+            try:
+                for raw in PartReader(part, self._plan, Problems()).records():
+                    if raw.shape.key == key:
+                        known += raw.lines.tolist()
+            except OmniError:
+                # The file changed since it was read: the report does without the line.
+                known = []
+            self._lines[part.number, key] = known
+        return known

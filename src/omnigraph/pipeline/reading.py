@@ -1,0 +1,357 @@
+"""One part of the input → its records, type by type, in pieces that fit into memory."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.csv as _csv
+import pyarrow.orc as _orc
+import pyarrow.parquet as _parquet
+
+from omnigraph.errors import BadRecord
+from omnigraph.ids import TableKey
+from omnigraph.pipeline.inputs import open_bytes, open_text, readable
+from omnigraph.pipeline.jsonl import count_bad, group_records, read_lines
+from omnigraph.pipeline.lines import line_blocks
+from omnigraph.pipeline.mapping import map_columns
+from omnigraph.pipeline.objects import read_objects
+from omnigraph.pipeline.parts import PartKind
+from omnigraph.pipeline.records import BadRecordError, decoder, read_record
+from omnigraph.pipeline.shaping import RawRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.pipeline.mapping import ColumnMap, MappedType
+    from omnigraph.pipeline.parts import Part
+    from omnigraph.pipeline.plan import EntityShape, LoadPlan
+    from omnigraph.pipeline.problems import Problems
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+csv: Any = _csv
+orc: Any = _orc
+parquet: Any = _parquet
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+_BATCH_ROWS = 131_072
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class PartReader:
+    """Reads one part; afterwards `lines` says how many lines or records it has."""
+
+    def __init__(self, part: Part, plan: LoadPlan, problems: Problems) -> None:
+        self.lines = 0
+        self._part = part
+        self._plan = plan
+        self._problems = problems
+
+    def records(self) -> Iterator[RawRecords]:
+        """All records of the part.
+
+        Raises:
+            InputFileError: the file is gone or damaged.
+            BadRequestError: a mapping does not fit the file.
+        """
+        with readable(self._part.file):
+            match self._part.kind:
+                case PartKind.GRAPH_LINES:
+                    yield from self._graph_lines()
+                case PartKind.GRAPH_OBJECTS:
+                    yield from self._graph_objects()
+                case PartKind.PARQUET | PartKind.ORC:
+                    yield from self._columnar()
+                case PartKind.CSV:
+                    yield from self._csv()
+                case PartKind.JSON:
+                    yield from self._json()
+
+    # ---- the graph format
+
+    def _graph_lines(self) -> Iterator[RawRecords]:
+        source = self._part.file.path
+        for lines, numbers in self._line_blocks():
+            yield from read_lines(lines, numbers, self._plan, self._problems, source)
+
+    def _graph_objects(self) -> Iterator[RawRecords]:
+        """Objects between any white space, as old files have them; they are counted, not their lines."""
+        source, found = self._part.file.path, []
+        for body in read_objects(self._part.file, decoder(self._plan)):
+            self.lines += 1
+            number = self.lines
+            try:
+                if isinstance(body, BadRecordError):
+                    raise body
+                found.append((number, read_record(body, self._plan)))
+            except BadRecordError as bad:
+                count_bad(bad, number, source, self._problems)
+            if len(found) >= _BATCH_ROWS:
+                yield from group_records(found)
+                found = []
+        yield from group_records(found)
+
+    # ---- tables
+
+    @property
+    def _mapped(self) -> tuple[MappedType, EntityShape]:
+        mapped = self._part.mapped
+        assert mapped is not None, "a part of a table belongs to a mapped type"
+        return mapped, self._plan.shapes[TableKey(mapped.type_key)]
+
+    def _columns_for(self, present: list[str]) -> ColumnMap:
+        mapped, shape = self._mapped
+        where = self._part.file.path
+        return map_columns(mapped, shape, present, where, is_strict=self._plan.is_strict)
+
+    def _columnar(self) -> Iterator[RawRecords]:
+        with open_bytes(self._part.file) as stream:
+            if self._part.kind is PartKind.PARQUET:
+                file = parquet.ParquetFile(stream)
+                chosen = self._columns_for(file.schema_arrow.names)
+                batches = file.iter_batches(
+                    batch_size=_BATCH_ROWS,
+                    row_groups=list(self._part.groups),
+                    columns=chosen.columns,
+                )
+            else:
+                file = orc.ORCFile(stream)
+                chosen = self._columns_for(file.schema.names)
+                batches = (
+                    piece
+                    for group in self._part.groups
+                    for piece in pa.Table.from_batches(
+                        [file.read_stripe(group, columns=chosen.columns)]
+                    ).to_batches(max_chunksize=_BATCH_ROWS)
+                )
+            for batch in batches:
+                yield self.mapped_records(batch, chosen)
+
+    def mapped_records(self, batch: Any, chosen: ColumnMap, *, is_text: bool = False) -> RawRecords:
+        """The records of a batch of mapped columns; they follow those that were read before."""
+        first = self.lines
+        self.lines += batch.num_rows
+        numbers = np.arange(first + 1, first + batch.num_rows + 1, dtype=np.int64)
+        return raw_records(self._mapped[1], batch, chosen, numbers, is_text=is_text)
+
+    def _csv(self) -> Iterator[RawRecords]:
+        mapped, shape = self._mapped
+        names = self._csv_header(mapped)
+        chosen = self._columns_for(names)
+        if mapped.csv.multiline:
+            yield from self._csv_stream(mapped, names, chosen)
+            return
+        for block, all_numbers in self._line_blocks():
+            keep = [position for position, line in enumerate(block) if line.strip()]
+            lines, numbers = [block[position] for position in keep], all_numbers[keep]
+            if self._part.begin == 0 and len(numbers) and numbers[0] == 1:
+                lines, numbers = lines[1:], numbers[1:]
+            for table, positions in self._csv_tables(lines, np.arange(len(lines)), names, mapped):
+                yield raw_records(shape, table, chosen, numbers[positions], is_text=True)
+            for position in self._bad_lines:
+                self._complain(
+                    int(numbers[position]),
+                    "invalid CSV",
+                    f"the line does not have {len(names)} values",
+                    lines[position].decode(errors="replace"),
+                )
+
+    def _csv_tables(
+        self, lines: list[bytes], positions: Any, names: list[str], mapped: MappedType
+    ) -> Iterator[tuple[Any, Any]]:
+        """Tables of the good lines with their positions; halves on failure until the bad lines stand alone."""
+        self._bad_lines: list[int] = []
+        stack = [(lines, positions)]
+        while stack:
+            some, where = stack.pop()
+            if not some:
+                continue
+            table = _parse_csv(b"\n".join(some), names, mapped)
+            if table is not None and table.num_rows == len(some):
+                yield table.combine_chunks(), where
+            elif len(some) == 1:
+                self._bad_lines.append(int(where[0]))
+            else:
+                middle = len(some) // 2
+                stack.append((some[middle:], where[middle:]))
+                stack.append((some[:middle], where[:middle]))
+
+    def _csv_stream(
+        self, mapped: MappedType, names: list[str], chosen: ColumnMap
+    ) -> Iterator[RawRecords]:
+        def refuse(row: Any) -> str:
+            text = f"a record has {row.actual_columns} values instead of {row.expected_columns}"
+            self._complain(int(row.number or 0), "invalid CSV", text, row.text)
+            return "skip"
+
+        with open_text(self._part.file) as stream:
+            options = _csv_options(names, mapped, skip_rows=1, on_bad=refuse)
+            for batch in csv.open_csv(stream, **options):
+                yield self.mapped_records(batch, chosen, is_text=True)
+
+    def _csv_header(self, mapped: MappedType) -> list[str]:
+        with open_text(self._part.file) as stream:
+            first = b""
+            while b"\n" not in first and (more := stream.read(64 * 1024)):
+                first += more
+        line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
+        parsed = csv.read_csv(
+            pa.BufferReader(line + b"\n"),
+            read_options=csv.ReadOptions(use_threads=False),
+            parse_options=csv.ParseOptions(delimiter=mapped.csv.delimiter),
+        )
+        return [str(name) for name in parsed.schema.names]
+
+    def _json(self) -> Iterator[RawRecords]:
+        """Objects of properties: one per line, or one list of them."""
+        mapped, shape = self._mapped
+        for rows, numbers in self._json_rows():
+            present = list(dict.fromkeys(name for row in rows for name in row))
+            columns = present if mapped.columns is None else list(mapped.columns)
+            extra = [mapped.id] if mapped.id is not None else []
+            for end in mapped.ends or ():
+                extra += [end] if isinstance(end, str) else list(end.values())
+            chosen = self._columns_for(list(dict.fromkeys([*columns, *extra, *present])))
+            batch = {name: [row.get(name) for row in rows] for name in chosen.columns}
+            yield raw_records(shape, batch, chosen, numbers)
+
+    def _json_rows(self) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+        strict = decoder(self._plan)
+        with open_text(self._part.file) as stream:
+            is_list = self._part.begin == 0 and stream.read(64).lstrip()[:1] == b"["
+        if is_list:
+            with open_text(self._part.file) as stream:
+                try:
+                    rows = strict.decode(stream.read().decode())
+                except ValueError as error:
+                    self._complain(1, "invalid JSON", str(error), None)
+                    return
+            good = [(n, row) for n, row in enumerate(rows, start=1) if isinstance(row, dict)]
+            self.lines = len(rows)
+            for begin in range(0, len(good), _BATCH_ROWS):
+                some = good[begin : begin + _BATCH_ROWS]
+                yield [row for _, row in some], np.array([n for n, _ in some], dtype=np.int64)
+            return
+        for lines, numbers in self._line_blocks():
+            found: list[dict[str, Any]] = []
+            places: list[int] = []
+            for line, number in zip(lines, numbers.tolist(), strict=True):
+                if not line.strip():
+                    continue
+                try:
+                    row = strict.decode(line.decode())
+                except (ValueError, RecursionError) as error:
+                    self._complain(number, "invalid JSON", str(error), None)
+                    continue
+                if not isinstance(row, dict):
+                    self._complain(number, "invalid JSON", "a record is a JSON object", None)
+                    continue
+                found.append(row)
+                places.append(number)
+            if found:
+                yield found, np.array(places, dtype=np.int64)
+
+    # ---- lines
+
+    def plain_lines(self) -> Iterator[list[bytes]]:
+        """The lines of the part as they are; every object of it where lines do not count."""
+        if self._part.kind is PartKind.GRAPH_LINES:
+            with readable(self._part.file):
+                for lines, _ in self._line_blocks():
+                    yield lines
+            return
+        for body in read_objects(self._part.file, decoder(self._plan)):
+            if isinstance(body, dict):
+                yield [
+                    json.dumps(
+                        {name: body[name] for name in ("type", "edge") if name in body}
+                    ).encode()
+                ]
+
+    def _line_blocks(self) -> Iterator[tuple[list[bytes], Any]]:
+        """The lines that begin in the part, with their numbers from 1."""
+        part = self._part
+        is_packed = part.file.compression is not None
+        with open_text(part.file) if is_packed else open_bytes(part.file) as stream:
+            if part.begin:
+                stream.seek(part.begin - 1)
+            for lines in line_blocks(stream, part.begin, part.end):
+                first = self.lines
+                self.lines += len(lines)
+                if part.begin == 0 and first == 0 and lines:
+                    lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+                yield lines, np.arange(first + 1, first + len(lines) + 1, dtype=np.int64)
+
+    def _complain(self, line: int, rule: str, text: str, value: str | None) -> None:
+        self._problems.add(
+            BadRecord(
+                source=self._part.file.path,
+                line=line,
+                type_key=None if self._part.mapped is None else self._part.mapped.type_key,
+                field=None,
+                value=value,
+                rule=rule,
+                message=f"{rule}: {text}",
+            )
+        )
+
+
+def raw_records(
+    shape: EntityShape, batch: Any, chosen: ColumnMap, numbers: Any, *, is_text: bool = False
+) -> RawRecords:
+    """Mapped columns of a batch, or of a dictionary of lists, as records of a type."""
+
+    def column(name: str) -> Any:
+        found = batch[name]
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    ends: Any = None
+    if chosen.ends is not None:
+        ends = tuple(
+            column(end)
+            if isinstance(end, str)
+            else {member: column(name) for member, name in end.items()}
+            for end in chosen.ends
+        )
+    return RawRecords(
+        shape=shape,
+        columns={name: column(source) for name, source in chosen.properties.items()},
+        ids=None if chosen.id is None else column(chosen.id),
+        ends=ends,
+        lines=numbers,
+        is_text=is_text,
+    )
+
+
+def _csv_options(
+    names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Any = None
+) -> dict[str, Any]:
+    return {
+        "read_options": csv.ReadOptions(
+            column_names=names, use_threads=False, skip_rows=skip_rows, block_size=_BLOCK_BYTES
+        ),
+        "parse_options": csv.ParseOptions(
+            delimiter=mapped.csv.delimiter,
+            newlines_in_values=mapped.csv.multiline,
+            ignore_empty_lines=True,
+            invalid_row_handler=on_bad,
+        ),
+        "convert_options": csv.ConvertOptions(
+            column_types={name: pa.utf8() for name in names},
+            null_values=[mapped.csv.null],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    }
+
+
+def _parse_csv(blob: bytes, names: list[str], mapped: MappedType) -> Any:
+    try:
+        options = _csv_options(names, mapped)
+        options["read_options"].block_size = len(blob) + 1
+        return csv.read_csv(pa.BufferReader(blob), **options)
+    except pa.ArrowInvalid:
+        return None

@@ -1,0 +1,292 @@
+"""Records of one type → rows of its table: types, required values, rules of values, ids. Columns in, columns out.
+
+A record with any problem is left out and counted; the others go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.errors import BadRecord
+from omnigraph.pipeline.columns import fast_column, slow_column
+from omnigraph.pipeline.ids import derived_ids, generated_ids, spelled
+from omnigraph.pipeline.problems import Problems, shown
+from omnigraph.types import PropertyType, Scalar, ScalarType
+from omnigraph.types.arrow import arrow_type
+from omnigraph.types.values import parse_spelling
+from omnigraph.writes.columns import stored_values, table_schema
+from omnigraph.writes.value_rules import complaint, rule_name, violations
+
+if TYPE_CHECKING:
+    from omnigraph.ids import TableKey
+    from omnigraph.pipeline.plan import EndType, EntityShape, LoadPlan
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+_STRING = PropertyType(base=ScalarType(Scalar.STRING), nullable=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class RawRecords:
+    """Records of one type as a source gives them: a column per property, as Arrow or as Python values."""
+
+    shape: EntityShape
+    #: Property → values; a property that is not here is missing in all records.
+    columns: dict[str, Any]
+    #: Explicit ids, where the source has any.
+    ids: Any = None
+    #: Per end of an edge: a column of ids, or columns of key members by name.
+    ends: tuple[Any, Any] | None = None
+    #: Line or record of each record, counted from 1 within its part of the input.
+    lines: Any
+    #: Whether all values are texts of a source without types.
+    is_text: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return len(self.lines)
+
+
+@dataclass(slots=True, kw_only=True)
+class Shaped:
+    """Good rows, where they came from, and what was wrong with the others."""
+
+    rows: Any
+    lines: Any
+    problems: Problems
+    #: Old spellings of ids that were accepted → canonical ids.
+    aliases: dict[str, str] = field(default_factory=dict)
+
+
+class _Judge:
+    """Collects the problems of one batch; positions become lines."""
+
+    def __init__(self, raw: RawRecords, plan: LoadPlan, source: str) -> None:
+        self.raw = raw
+        self.plan = plan
+        self.problems = Problems()
+        self.bad = np.zeros(raw.count, dtype=bool)
+        #: Old spellings of ids that were accepted.
+        self.aliases: dict[str, str] = {}
+        self._source = source
+
+    def complain(
+        self, position: int, rule: str, name: str | None, value: object, message: str
+    ) -> None:
+        self.bad[position] = True
+        if not self.problems.wants_example(rule):
+            self.problems.count(rule, 1)
+            return
+        self.problems.add(
+            BadRecord(
+                source=self._source,
+                line=int(self.raw.lines[position]),
+                type_key=self.raw.shape.key,
+                field=name,
+                value=None if value is None else shown(value),
+                rule=rule,
+                message=message,
+            )
+        )
+
+
+def shape_records(
+    raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int
+) -> Shaped:
+    """The rows of some records; `first_row` counts the records of the type before them in the part."""
+    judge = _Judge(raw, plan, source)
+    schema = table_schema(raw.shape.definition)
+    columns = {name: _property_column(name, judge) for name in raw.shape.definition.properties}
+    for rule in raw.shape.value_rules:
+        _apply_rule(rule, columns[rule.property], judge)
+    if raw.ends is not None and raw.shape.ends is not None:
+        for side, name, given, end in zip(
+            ("src", "dst"), ("from", "to"), raw.ends, raw.shape.ends, strict=True
+        ):
+            columns[side] = _end_column(name, given, end, judge)
+    columns["id"] = _id_column(columns, judge, (part, first_row))
+    rows = pa.table([columns[item.name] for item in schema], names=schema.names)
+    lines = raw.lines
+    if judge.bad.any():
+        rows, lines = rows.filter(pa.array(~judge.bad)), lines[~judge.bad]
+    rows = rows.cast(schema).combine_chunks()
+    batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
+    return Shaped(rows=batches[0], lines=lines, problems=judge.problems, aliases=judge.aliases)
+
+
+def _property_column(name: str, judge: _Judge) -> Any:
+    raw = judge.raw
+    type_ = raw.shape.definition.properties[name].type
+    given = raw.columns.get(name)
+    owner = f"{raw.shape.name}.{name}"
+    if given is None:
+        stored = pa.nulls(raw.count, arrow_type(type_.base))
+        complaints: dict[int, str] = {}
+    else:
+        stored, complaints = _stored(type_, given, judge)
+        values = None
+        for position, text in complaints.items():
+            values = values if values is not None else _python_values(given)
+            value = values[position]
+            rule = f"invalid value for {owner}"
+            judge.complain(position, rule, name, value, f"{rule}: {text}")
+    if not type_.nullable and stored.null_count:
+        for position in _positions(stored.is_null()):
+            if position not in complaints:
+                rule = f"missing value for {owner}"
+                judge.complain(position, rule, name, None, f"{rule}: it may not be null")
+    return stored
+
+
+def _stored(type_: PropertyType, given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
+    is_text = judge.raw.is_text
+    if not isinstance(given, list):
+        fast = fast_column(type_, given, is_text=is_text)
+        if fast is not None:
+            return fast, {}
+    return slow_column(
+        type_, _python_values(given), is_text=is_text, is_strict=judge.plan.is_strict
+    )
+
+
+def _positions(mask: Any) -> list[int]:
+    """Where a mask holds."""
+    found: list[int] = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
+    return found
+
+
+def _python_values(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else given.to_pylist()
+
+
+def _apply_rule(rule: Any, column: Any, judge: _Judge) -> None:
+    bad = violations(rule, column)
+    if not pc.any(bad).as_py():
+        return
+    name = rule_name(rule)
+    for position in _positions(bad):
+        value = stored_values(pa.chunked_array([column.slice(position, 1)]))[0]
+        text = f"{name}: {value!r} {complaint(rule)}"
+        judge.complain(position, name, rule.property, value, text)
+
+
+# ---- ends and ids
+
+
+def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
+    if isinstance(given, dict):
+        found = _composed(given, end, judge)
+    else:
+        found = _id_texts(given, name, judge, [base for _, base in end.members])
+    aliases = judge.plan.aliases.get(end.name)
+    if aliases:
+        found = pa.array([aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
+    if found.null_count:
+        rule = f"missing `{name}` of {judge.raw.shape.name}"
+        for position in _positions(found.is_null()):
+            if not judge.bad[position]:
+                text = f"{rule}: an edge needs the id of a {end.name}"
+                judge.complain(position, rule, name, None, text)
+    return found
+
+
+def _composed(given: dict[str, Any], end: EndType, judge: _Judge) -> Any:
+    """Ids of keyed nodes from columns of their key members; null where a member is null or does not fit."""
+    spellings = []
+    for member, base in end.members:
+        type_ = PropertyType(base=base, nullable=True)
+        stored, _ = _stored(type_, given[member], judge)
+        spellings.append(spelled(base, stored))
+    return derived_ids(spellings)
+
+
+def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
+    """A column of ids as text: typed columns of a one-member key are spelled, integers are their digits."""
+    rule = f"invalid `{name}` of {judge.raw.shape.name}"
+    if isinstance(given, list):
+        stored, complaints = slow_column(_STRING, given)
+        for position, text in complaints.items():
+            judge.complain(position, rule, name, given[position], f"{rule}: {text}")
+        return stored
+    texts = fast_column(_STRING, given)
+    if texts is not None:
+        return texts
+    if len(key) == 1:
+        typed = fast_column(PropertyType(base=key[0], nullable=True), given)
+        if typed is not None:
+            return spelled(key[0], typed)
+    if pa.types.is_integer(given.type):
+        return given.cast(pa.utf8())
+    for position, value in enumerate(given.to_pylist()):
+        if value is not None:
+            judge.complain(position, rule, name, value, f"{rule}: {shown(value)} is not an id")
+    return pa.nulls(len(given), pa.utf8())
+
+
+def _id_column(columns: dict[str, Any], judge: _Judge, place: tuple[int, int]) -> Any:
+    raw = judge.raw
+    properties = raw.shape.definition.properties
+    given = None
+    if raw.ids is not None:
+        bases = [properties[name].type.base for name in raw.shape.key_members]
+        given = _id_texts(raw.ids, "id", judge, bases)
+    if not raw.shape.key_members:
+        fresh = generated_ids(judge.plan.id_prefix, *place, raw.count)
+        return fresh if given is None else pc.coalesce(given, fresh)
+    derived = derived_ids(
+        [spelled(properties[name].type.base, columns[name]) for name in raw.shape.key_members]
+    )
+    if given is not None:
+        _compare_ids(given, derived, judge)
+    return derived
+
+
+def _compare_ids(given: Any, derived: Any, judge: _Judge) -> None:
+    """An explicit id of a keyed node says what its key says."""
+    shape = judge.raw.shape
+    for position in _positions(pc.fill_null(pc.not_equal(given, derived), False)):
+        old, canonical = given[position].as_py(), derived[position].as_py()
+        if not judge.plan.is_strict and _means_same(shape, old, canonical):
+            judge.aliases[old] = canonical
+            continue
+        rule = f"id of {shape.name} is not its key"
+        text = f"{rule}: the id is {old!r}, the key makes {canonical!r}"
+        judge.complain(position, rule, "id", old, text)
+
+
+def _means_same(shape: EntityShape, old: str, canonical: str) -> bool:
+    """Whether an old spelling stands for the typed value of a one-member key."""
+    if len(shape.key_members) != 1:
+        return False
+    type_ = PropertyType(
+        base=shape.definition.properties[shape.key_members[0]].type.base, nullable=True
+    )
+    stored, complaints = slow_column(type_, [old], is_text=True)
+    if complaints:
+        return False
+    return bool(
+        stored_values(pa.chunked_array([stored]))[0] == parse_spelling(type_.base, canonical)
+    )
+
+
+def alias_conflicts(found: list[tuple[TableKey, dict[str, str]]]) -> dict[str, dict[str, str]]:
+    """All accepted old spellings per node type.
+
+    Raises:
+        ValueError: one old spelling stands for two nodes.
+    """
+    merged: dict[str, dict[str, str]] = {}
+    for key, aliases in found:
+        known = merged.setdefault(key.partition(":")[2], {})
+        for old, canonical in aliases.items():
+            if known.setdefault(old, canonical) != canonical:
+                raise ValueError(f"the id {old!r} stands for {known[old]!r} and for {canonical!r}")
+    return merged

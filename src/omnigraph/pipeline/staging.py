@@ -1,0 +1,147 @@
+"""The task that turns one part of the input into fragments: read, shape, check values, write.
+
+Nothing that it writes is visible: fragments become part of a table only when the driver commits them. A task that runs
+twice writes twice, and the copy that is not named in the answer stays unreferenced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.pipeline.frames import frame_records
+from omnigraph.pipeline.problems import Problems
+from omnigraph.pipeline.reading import PartReader
+from omnigraph.pipeline.shaping import shape_records
+from omnigraph.storage.fragments import open_address, write_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from omnigraph.ids import TableKey
+    from omnigraph.pipeline.frames import FrameSource
+    from omnigraph.pipeline.parts import Part
+    from omnigraph.pipeline.plan import LoadPlan
+    from omnigraph.pipeline.shaping import RawRecords
+    from omnigraph.pipeline.workers import Message
+
+#: Shaped rows that wait in memory before they are written.
+_BUFFER_BYTES = 192 * 1024 * 1024
+#: Rows of a fragment.
+_FRAGMENT_ROWS = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class StageItem:
+    """One part with everything that its task needs."""
+
+    part: Part
+    plan: LoadPlan
+
+
+def stage_part(item: StageItem) -> Message:
+    """Read a part and write its rows as fragments."""
+    problems = Problems()
+    reader = PartReader(item.part, item.plan, problems)
+    stage = _Stage(item.plan, item.part.file.path, item.part.number, problems)
+    for raw in reader.records():
+        stage.put(raw)
+    return stage.finish(item.part.number, reader.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTask:
+    """Writes the partitions of one frame as fragments."""
+
+    source: FrameSource
+    plan: LoadPlan
+
+    def __call__(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+        """The answer for one partition."""
+        stage = _Stage(self.plan, self.source.name, partition, Problems())
+        lines = 0
+        for raw in frame_records(self.source, self.plan, batches):
+            lines += raw.count
+            stage.put(raw)
+        yield stage.finish(partition, lines)
+
+
+@dataclass(slots=True)
+class _Pending:
+    rows: int = 0
+    waiting: list[Any] = field(default_factory=list)
+    waiting_bytes: int = 0
+    waiting_rows: int = 0
+    fragments: list[str] = field(default_factory=list)
+    has_given_ids: bool = False
+
+
+class _Stage:
+    """Rows of one part on their way into fragments."""
+
+    def __init__(self, plan: LoadPlan, source: str, part: int, problems: Problems) -> None:
+        self._plan = plan
+        self._source = source
+        self._part = part
+        self._problems = problems
+        self._types: dict[TableKey, _Pending] = {}
+        self._aliases: dict[str, dict[str, str]] = {}
+
+    def put(self, raw: RawRecords) -> None:
+        pending = self._types.setdefault(raw.shape.key, _Pending())
+        shaped = shape_records(
+            raw, self._plan, source=self._source, part=self._part, first_row=pending.rows
+        )
+        pending.rows += raw.count
+        pending.has_given_ids |= bool(raw.shape.key_members) or raw.ids is not None
+        self._problems.merge(shaped.problems)
+        if shaped.aliases:
+            self._aliases.setdefault(raw.shape.key, {}).update(shaped.aliases)
+        if self._problems:
+            # The load will be refused: counting goes on, writing would be wasted.
+            pending.waiting.clear()
+            return
+        pending.waiting.append(shaped.rows)
+        pending.waiting_bytes += shaped.rows.nbytes
+        pending.waiting_rows += shaped.rows.num_rows
+        total = sum(item.waiting_bytes for item in self._types.values())
+        if pending.waiting_rows >= _FRAGMENT_ROWS or total > _BUFFER_BYTES:
+            self._write(raw.shape.key, pending)
+
+    def _write(self, key: TableKey, pending: _Pending) -> None:
+        if pending.waiting and not self._problems:
+            table = open_address(self._plan.targets[key])
+            pending.fragments += write_rows(table, pending.waiting)
+        pending.waiting, pending.waiting_bytes, pending.waiting_rows = [], 0, 0
+
+    def finish(self, part: int, lines: int) -> Message:
+        for key, pending in self._types.items():
+            self._write(key, pending)
+        return {
+            "part": part,
+            "lines": lines,
+            "rows": sum(pending.rows for pending in self._types.values()),
+            "types": {
+                key: {
+                    "rows": pending.rows,
+                    "fragments": pending.fragments,
+                    "given_ids": pending.has_given_ids,
+                }
+                for key, pending in self._types.items()
+            },
+            "problems": self._problems.to_message() if self._problems else None,
+            "aliases": self._aliases,
+        }
+
+
+def types_in_part(item: StageItem) -> Message:
+    """The types that appear in a part of the graph format, without looking at their values."""
+    from omnigraph.pipeline.jsonl import types_of
+
+    found: set[str] = set()
+    reader = PartReader(item.part, item.plan, Problems())
+    for lines in reader.plain_lines():
+        found |= types_of(lines, item.plan)
+    return {"types": sorted(found), "rows": reader.lines}

@@ -1,0 +1,51 @@
+"""Who does the work of a call: this process, a session that the caller brought, or the session of the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.workers import LocalWorkers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.workers import Workers
+
+    #: A Spark session, for rooms that hand it on and know nothing of Spark.
+    Session: TypeAlias = SparkSession
+
+ENGINES = ("spark", "local")
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that does not exist.
+
+    Raises:
+        BadRequestError: there is none of that name.
+    """
+    if engine not in ENGINES:
+        raise BadRequestError(f"there is no engine {engine!r}: give {' or '.join(ENGINES)}")
+
+
+def choose_workers(
+    engine: str, session: Session | None, progress: Progress, input_bytes: int
+) -> Workers:
+    """The workers of an engine. The first use of Spark in a process starts a JVM.
+
+    Raises:
+        BadRequestError: there is no such engine.
+        SparkError: Spark does not start.
+    """
+    check_engine(engine)
+    if engine == "local":
+        return LocalWorkers(progress)
+    # Late: whoever works in process needs no Spark.
+    from omnigraph.pipeline.spark_workers import SparkWorkers
+
+    if session is None:
+        from omnigraph.engine.spark.session import spark_session
+
+        session = spark_session(input_bytes)
+    return SparkWorkers(session, progress)

@@ -1,0 +1,106 @@
+"""Where tasks of bulk work run: in this process, or on Spark executors.
+
+A task is a module-level function of one plain value; it answers with a small JSON message. Data never travels in
+messages: tasks read and write files. A task may run more than once (retries, speculation), and only the answer of one
+run counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from omnigraph.errors import BadRequestError, InputFileError, OmniError, StorageError
+from omnigraph.errors import StorageFailure as _Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pyarrow as pa
+
+    from omnigraph.pipeline.progress import Progress
+
+Item = TypeVar("Item")
+Message = dict[str, Any]
+
+
+class Workers(Protocol):
+    """Runs tasks."""
+
+    #: How many tasks run at once; stages are cut into at least so many.
+    parallelism: int
+
+    def run(
+        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item]
+    ) -> list[Message]:
+        """The answers of a task to all items, in their order. A member `rows` of an answer counts for progress.
+
+        Raises:
+            OmniError: what a task raised on purpose; such a task is not tried again.
+            SparkError: a task failed on every try.
+        """
+        ...
+
+    def run_batches(
+        self,
+        stage: str,
+        task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
+        frame: Any,  # an Arrow table or a Spark frame, as the implementation takes it
+    ) -> list[Message]:
+        """The answers of a task to all partitions of a frame; it gets the number of the partition."""
+        ...
+
+
+class LocalWorkers:
+    """Runs everything in this process, one task after the other."""
+
+    parallelism = 1
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def run(
+        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item]
+    ) -> list[Message]:
+        """As `Workers.run`."""
+        answers: list[Message] = []
+        rows = 0
+        with self._progress.stage(stage, len(items)) as progress:
+            for item in items:
+                answers.append(task(item))
+                rows += int(answers[-1].get("rows", 0))
+                progress.update(len(answers), rows)
+        return answers
+
+    def run_batches(
+        self,
+        stage: str,
+        task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
+        frame: Any,
+    ) -> list[Message]:
+        """As `Workers.run_batches`, for an Arrow table: it is one partition."""
+        with self._progress.stage(stage, 1) as progress:
+            answers = list(task(0, frame.to_batches()))
+            progress.update(1, sum(int(answer.get("rows", 0)) for answer in answers))
+        return answers
+
+
+def failure_message(error: OmniError) -> Message:
+    """A failure on purpose, as a message: it would not go away by trying again."""
+    if isinstance(error, InputFileError):
+        return {"failure": "input", "path": error.path, "text": error.reason}
+    if isinstance(error, StorageError):
+        return {"failure": "storage", "text": error.message, "storage": str(error.failure)}
+    return {"failure": "request", "text": error.message}
+
+
+def raise_failure(message: Message) -> None:
+    """Raise the failure that a message carries, if it does."""
+    match message.get("failure"):
+        case None:
+            return
+        case "input":
+            raise InputFileError(str(message["path"]), str(message["text"]))
+        case "storage":
+            raise StorageError(str(message["text"]), _Failure(message["storage"]))
+        case _:
+            raise BadRequestError(str(message["text"]))

@@ -1,0 +1,217 @@
+"""Fragments that tasks write, and private versions that make them readable before they are committed.
+
+Everything here runs inside workers as well: addresses are plain values, and a dataset is opened where it is needed. A
+private version is a version beside the history of a dataset: no reader meets it, HEAD does not move, and it is removed
+when its writer is done.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.dataset import Transaction
+from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+
+from omnigraph.errors import InternalError
+from omnigraph.storage.failures import translated
+from omnigraph.storage.staged import StagedWrite, StageKind
+from omnigraph.storage.tables import Table, branch_uri, session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from omnigraph.storage.objects import ControlObjects
+
+ROW_ADDRESS = "_rowaddr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAddress:
+    """One state of one dataset as a plain value, for tasks in other processes."""
+
+    uri: str
+    version: int
+    path: str
+    branch: str | None = None
+
+
+def address_of(table: Table) -> TableAddress:
+    """The address of a table."""
+    return TableAddress(
+        uri=table._dataset.uri, version=table.version, path=table.path, branch=table.branch
+    )
+
+
+def open_address(address: TableAddress) -> Table:
+    """The table at an address."""
+    with translated(f"opening {address.path}"):
+        dataset = lance.dataset(address.uri, version=address.version, session=session())
+    return Table(dataset, address.path, address.branch)
+
+
+def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """Write rows as new fragments of a dataset; their metadata as JSON. Nothing refers to them yet.
+
+    Rows come in the column types of the schema; blob columns as bytes. When it fails, its files are gone.
+    """
+    schema = table.schema
+    reader = pa.RecordBatchReader.from_batches(schema, (_encoded(b, schema) for b in batches))
+    with translated(f"writing rows of {table.path}"):
+        written = write_fragments(reader, table._dataset, session=session())
+    return [json.dumps(fragment.to_json()) for fragment in written]
+
+
+def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch as the dataset stores it: blob columns get Lance's blob encoding."""
+    columns: list[Any] = []
+    for field in schema:
+        column: Any = batch.column(field.name)
+        if isinstance(field.type, lance.blob.BlobType):
+            column = lance.blob_array(column.to_pylist())
+        elif column.type != field.type:
+            column = column.cast(field.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def with_row_ids(fragment: str, row_ids: Sequence[int]) -> str:
+    """A fragment whose first rows keep the ids of rows that they replace; the others get new ones."""
+    metadata = FragmentMetadata.from_json(fragment)
+    metadata.row_id_meta = RowIdSequence(list(row_ids)).to_inline_metadata()
+    return json.dumps(metadata.to_json())
+
+
+def fragment_rows(fragment: str) -> int:
+    """How many rows a fragment holds."""
+    return int(json.loads(fragment)["physical_rows"])
+
+
+def delete_fragment(fragment: str, table: Table, objects: ControlObjects) -> None:
+    """Remove the files of a fragment that nothing refers to: its data, and its large blobs in a folder beside."""
+    folder = branch_uri(table.path, table.branch)
+    for file in json.loads(fragment)["files"]:
+        name = f"{folder}/data/{file['path']}"
+        objects.delete(name)
+        objects.delete_folder(name.removesuffix(".lance"))
+
+
+# ---- replacing rows
+
+
+def delete_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> str | None:
+    """A fragment without some of its rows, as JSON; None when none is left. Writes a deletion file, moves nothing."""
+    with translated(f"marking rows of {table.path}"):
+        fragment = table._dataset.get_fragment(fragment_id)
+        if fragment is None:
+            raise InternalError(f"{table.path} has no fragment {fragment_id}")
+        remaining = fragment.delete_rows(list(offsets))
+    return None if remaining is None else json.dumps(remaining.to_json())
+
+
+def stage_replacement(
+    table: Table, added: Sequence[str], shrunk: Mapping[int, str | None]
+) -> StagedWrite:
+    """New fragments, and old ones that lost the rows which the new ones replace, as one transaction.
+
+    `shrunk` maps a fragment to what is left of it; None when nothing is.
+    """
+    updated = [FragmentMetadata.from_json(text) for text in shrunk.values() if text is not None]
+    removed = [number for number, text in shrunk.items() if text is None]
+    operation = LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=updated,
+        new_fragments=[FragmentMetadata.from_json(text) for text in added],
+        update_mode="rewrite_rows",
+        fields_for_preserving_frag_bitmap=[f.id() for f in table._dataset.lance_schema.fields()],
+    )
+    transaction = Transaction(table.version, operation)
+    return StagedWrite(table=table, kind=StageKind.UPSERT, _transaction=transaction)
+
+
+# ---- private versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateVersion:
+    """What a staged write would make, readable for its writer alone."""
+
+    table: Table
+    #: Fragments that exist only here.
+    new_fragments: tuple[int, ...]
+    _transaction_file: str
+
+
+def open_private(staged: StagedWrite) -> PrivateVersion:
+    """The version that a staged write would make, without making it."""
+    base = staged.table
+    # A transaction of its own: the files of the real one must survive the removal of this one.
+    transaction = Transaction(base.version, staged._transaction.operation)
+    with translated(f"reading staged rows of {base.path}"):
+        committed = LanceDataset.commit(base._dataset, transaction, detached=True)
+        dataset = lance.dataset(base._dataset.uri, version=committed.version, session=session())
+        before = {
+            fragment.fragment_id: fragment.metadata.files[0].path
+            for fragment in base._dataset.get_fragments()
+        }
+        new = [
+            fragment.fragment_id
+            for fragment in dataset.get_fragments()
+            if before.get(fragment.fragment_id) != fragment.metadata.files[0].path
+        ]
+    return PrivateVersion(
+        table=Table(dataset, base.path, base.branch),
+        new_fragments=tuple(new),
+        _transaction_file=f"{base.version}-{transaction.uuid}.txn",
+    )
+
+
+def close_private(private: PrivateVersion, objects: ControlObjects) -> None:
+    """Remove the traces of a private version; the fragments stay."""
+    table = private.table
+    folder = branch_uri(table.path, table.branch)
+    objects.delete(f"{folder}/_versions/d{table.version}.manifest")
+    objects.delete(f"{folder}/_transactions/{private._transaction_file}")
+
+
+def scan_fragments(
+    table: Table,
+    columns: Sequence[str],
+    fragments: Sequence[int] | None = None,
+    *,
+    batch_rows: int = 262_144,
+) -> Iterator[pa.RecordBatch]:
+    """Columns of some fragments, or of all, as a stream of large batches; blob columns come as bytes."""
+    with translated(f"scanning {table.path}"):
+        chosen = None
+        if fragments is not None:
+            wanted = set(fragments)
+            every = table._dataset.get_fragments()
+            chosen = [fragment for fragment in every if fragment.fragment_id in wanted]
+        yield from table._dataset.scanner(
+            columns=list(columns),
+            fragments=chosen,
+            batch_size=batch_rows,
+            blob_handling="all_binary",
+            scan_in_order=True,
+        ).to_batches()
+
+
+def fragment_sizes(table: Table) -> dict[int, int]:
+    """The fragments of a table with their rows; known from metadata."""
+    return {item.fragment_id: item.count_rows() for item in table._dataset.get_fragments()}
+
+
+def read_addresses(table: Table, column: str, addresses: Sequence[int]) -> list[str]:
+    """The texts of a few rows by their addresses, in that order."""
+    wanted = ", ".join(str(address) for address in addresses)
+    with translated(f"reading rows of {table.path}"):
+        rows = table._dataset.to_table(
+            columns=[column, ROW_ADDRESS], filter=f"{ROW_ADDRESS} IN ({wanted})"
+        ).to_pylist()
+    texts = {row[ROW_ADDRESS]: str(row[column]) for row in rows}
+    return [texts[address] for address in addresses]

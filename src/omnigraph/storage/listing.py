@@ -1,0 +1,85 @@
+"""The files below a graph, with their ages: on disk and on S3 alike."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import obstore
+
+from omnigraph.storage.failures import translated
+from omnigraph.storage.objects import ObstoreObjects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from omnigraph.storage.location import GraphLocation
+
+#: An object store deletes up to so many objects in one request.
+_BULK = 1000
+_SHARED = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """One file: its name below the root of the graph, its size and when it was written last."""
+
+    name: str
+    size_bytes: int
+    #: Seconds since the epoch.
+    modified_s: float
+
+
+def list_files(location: GraphLocation, folder: str) -> Iterator[StoredFile]:
+    """All files in a folder and in the folders below it, in no particular order."""
+    if location.is_local and not (location.path / folder).is_dir():
+        return
+    with translated(f"listing {folder}"):
+        for batch in obstore.list(ObstoreObjects(location, durable=False)._backend, folder):
+            for meta in batch:
+                yield StoredFile(
+                    name=meta["path"],
+                    size_bytes=meta["size"],
+                    modified_s=meta["last_modified"].timestamp(),
+                )
+
+
+def delete_files(location: GraphLocation, names: Iterable[str]) -> int:
+    """Delete files of datasets, and folders that held nothing else; how many files there were to delete.
+
+    A file that is gone already counts too: whoever removed it wanted the same.
+    """
+    wanted = list(names)
+    with translated(f"deleting files of {location}"):
+        if location.is_local:
+            _delete_local(location, wanted)
+            return len(wanted)
+        backend = ObstoreObjects(location, durable=False)._backend
+        for start in range(0, len(wanted), _BULK):
+            obstore.delete(backend, wanted[start : start + _BULK])
+    return len(wanted)
+
+
+def _delete_local(location: GraphLocation, names: list[str]) -> None:
+    folders = set()
+    for name in names:
+        (location.path / name).unlink(missing_ok=True)
+        folders.add(_own_folder(PurePosixPath(name)))
+    for folder in folders - {None}:
+        for inner, _, _ in os.walk(location.path / str(folder), topdown=False):
+            with suppress(OSError):
+                os.rmdir(inner)
+
+
+def _own_folder(name: PurePosixPath) -> PurePosixPath | None:
+    """The folder of one index or of the blobs of one file, to which nothing is ever added.
+
+    Folders that all writers share are none: one of them could be about to create a file there.
+    """
+    shared = max((at for at, part in enumerate(name.parts) if part in _SHARED), default=None)
+    if shared is None or shared + 2 >= len(name.parts):
+        return None
+    return PurePosixPath(*name.parts[: shared + 2])

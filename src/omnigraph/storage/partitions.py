@@ -1,0 +1,147 @@
+"""A table in parts that tasks of other processes read: groups of fragments behind a plain address.
+
+What travels to a task is an address and fragment ids; each task opens the dataset by itself at the same version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+
+from omnigraph.errors import BadRequestError
+from omnigraph.storage.failures import readable, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from omnigraph.storage.tables import Table
+
+#: Neighbouring fragments are read by one task until it has so many rows.
+GROUP_ROWS = 131_072
+#: Rows of a batch; few when it holds blobs, because a batch is in memory as a whole.
+BATCH_ROWS = 65_536
+BLOB_BATCH_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAddress:
+    """One state of one dataset, as any process can open it. Picklable; never a Lance handle."""
+
+    #: The dataset; a branch of one is a dataset of its own.
+    uri: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentGroup:
+    """Fragments that one task reads."""
+
+    fragment_ids: tuple[int, ...]
+    #: Rows without the deleted ones.
+    row_count: int
+
+
+def table_address(table: Table) -> TableAddress:
+    """Where other processes find exactly this state of a table."""
+    return TableAddress(uri=str(table._dataset.uri), version=table.version)
+
+
+def scan_schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of the batches that `scan_fragments` gives: as the table has them, blobs as their bytes.
+
+    Raises:
+        BadRequestError: there is no such column.
+    """
+    fields = {
+        item.name: item.with_type(pa.large_binary()) if item.name in table.blob_columns else item
+        for item in table.schema
+    }
+    wanted = list(fields) if columns is None else list(columns)
+    if unknown := [name for name in wanted if name not in fields]:
+        raise BadRequestError(f"there is no column {unknown[0]!r}; columns are {', '.join(fields)}")
+    return pa.schema([fields[name] for name in wanted])
+
+
+def check_condition(table: Table, where: str) -> None:
+    """Make sure that a condition fits the columns of a table; plans it and reads no data.
+
+    Raises:
+        BadRequestError: Lance does not understand it.
+    """
+    try:
+        table._dataset.scanner(filter=where).explain_plan()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadRequestError(f"the condition {where!r} is wrong: {readable(error)}") from error
+
+
+def list_fragment_groups(table: Table, group_rows: int = GROUP_ROWS) -> tuple[FragmentGroup, ...]:
+    """All rows of a table in parts for tasks; empty for an empty table. Looks at metadata in memory only."""
+    fragments = (fragment.metadata for fragment in table._dataset.get_fragments())
+    return group_fragments(((item.id, item.num_rows) for item in fragments), group_rows)
+
+
+def group_fragments(
+    fragments: Iterable[tuple[int, int]], group_rows: int
+) -> tuple[FragmentGroup, ...]:
+    """Neighbours together until a group has `group_rows`; a larger fragment stays alone, an empty one is left out.
+
+    >>> [group.fragment_ids for group in group_fragments([(0, 4), (1, 5), (2, 0), (3, 40), (4, 1)], 10)]
+    [(0, 1), (3,), (4,)]
+    """
+    groups: list[FragmentGroup] = []
+    ids: list[int] = []
+    rows = 0
+    for fragment_id, count in fragments:
+        if count == 0:
+            continue
+        if ids and rows + count > group_rows:
+            groups.append(FragmentGroup(fragment_ids=tuple(ids), row_count=rows))
+            ids, rows = [], 0
+        ids.append(fragment_id)
+        rows += count
+    if ids:
+        groups.append(FragmentGroup(fragment_ids=tuple(ids), row_count=rows))
+    return tuple(groups)
+
+
+def scan_fragments(
+    address: TableAddress,
+    fragment_ids: Sequence[int],
+    columns: Sequence[str],
+    where: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of some fragments that satisfy a condition, as a stream of batches; blobs come as their bytes.
+
+    Args:
+        address: the state of the dataset.
+        fragment_ids: fragments of that state.
+        columns: what the batches hold, in this order.
+        where: a condition in the SQL of Lance.
+
+    Raises:
+        StorageError: the version is gone or cannot be read.
+    """
+    with translated(f"scanning version {address.version} of {address.uri}"):
+        # A worker process outlives graphs, and a graph that is made again at the same place has the same addresses:
+        # neither the handle nor the caches of a session are kept.
+        dataset = lance.dataset(address.uri, version=address.version)
+        fragments = [_fragment(dataset, number) for number in fragment_ids]
+        is_blob = lance.blob.BlobType
+        has_blobs = any(isinstance(dataset.schema.field(name).type, is_blob) for name in columns)
+        yield from dataset.scanner(
+            columns=list(columns),
+            filter=where,
+            fragments=fragments,
+            batch_size=BLOB_BATCH_ROWS if has_blobs else BATCH_ROWS,
+            blob_handling="all_binary",
+        ).to_batches()
+
+
+def _fragment(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:
+    found = dataset.get_fragment(number)
+    if found is None:
+        raise ValueError(f"there is no fragment {number}")
+    return found

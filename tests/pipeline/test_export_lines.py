@@ -1,0 +1,175 @@
+"""Values of an export: every type as JSON text, and back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.export_lines import TypeShape, json_lines
+from omnigraph.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
+from omnigraph.types.arrow import arrow_type
+
+HARD_TEXTS = [
+    "",
+    "plain",
+    'say "hi"',
+    "back\\slash",
+    "line\nfeed\r\ttab",
+    "".join(map(chr, range(32))),
+    "\x7f\x85\u2028\u2029",
+    "grün 日本語 🦊",
+    "</script>",
+    None,
+]
+
+
+def column(base: BaseType, values: list[Any]) -> pa.Array:
+    wanted = arrow_type(base)
+    if wanted == pa.date64():
+        return pa.array(values, pa.int64()).cast(wanted)
+    if wanted == pa.date32():
+        return pa.array(values, pa.int32()).cast(wanted)
+    if pa.types.is_list(wanted) and pa.types.is_temporal(wanted.value_type):
+        plain = pa.int64() if wanted.value_type == pa.date64() else pa.int32()
+        return pa.array(values, pa.list_(plain)).cast(wanted)
+    return pa.array(values, wanted)
+
+
+def rendered(base: BaseType, array: pa.Array) -> list[str]:
+    """The text of each value, cut out of its line."""
+    shape = TypeShape(
+        table_key="node:T",
+        name="T",
+        is_edge=False,
+        properties=(("p", PropertyType(base, nullable=True)),),
+    )
+    ids = pa.array([str(number) for number in range(len(array))], pa.utf8())
+    batch = pa.RecordBatch.from_arrays([ids, array], ["id", "p"])
+    lines = json_lines(shape, batch).column("line").to_pylist()
+    heads = [f'{{"type":"T","data":{{"id":"{number}","p":' for number in range(len(array))]
+    for line, head in zip(lines, heads, strict=True):
+        assert line.startswith(head)
+        assert line.endswith("}}\n")
+        assert line.count("\n") == 1
+    return [line[len(head) : -3] for line, head in zip(lines, heads, strict=True)]
+
+
+def read_back(base: BaseType, values: list[Any]) -> list[Any]:
+    return [json.loads(text) for text in rendered(base, column(base, values))]
+
+
+@pytest.mark.parametrize(
+    ("scalar", "values"),
+    [
+        (Scalar.STRING, HARD_TEXTS),
+        (Scalar.BOOL, [True, False, None]),
+        (Scalar.I32, [-(2**31), 2**31 - 1, 0, None]),
+        (Scalar.I64, [-(2**63), 2**63 - 1, 0, None]),
+        (Scalar.U32, [0, 2**32 - 1, None]),
+        (Scalar.U64, [0, 2**64 - 1, 2**53 + 1, None]),
+        (Scalar.F64, [0.1, 1e300, 5e-324, 1.7976931348623157e308, 3.0, 2.0**53, None]),
+        (Scalar.DATE, [0, -1, 19782, None]),
+        (Scalar.DATETIME, [0, -1, 1709210096789, None]),
+    ],
+)
+def test_a_scalar_reads_back(scalar: Scalar, values: list[Any]) -> None:
+    assert read_back(ScalarType(scalar), values) == values
+    if scalar is not Scalar.BLOB:
+        lists = [values, [], None, [values[0]]]
+        assert read_back(ListType(scalar), lists) == lists
+
+
+def test_enums_and_vectors_read_back() -> None:
+    assert read_back(EnumType(("a", 'b"')), ["a", 'b"', None]) == ["a", 'b"', None]
+    vectors = [[0.5, -3.25], None, [0.0, 1.0]]
+    assert read_back(VectorType(2), vectors) == vectors
+
+
+def test_blobs_are_base64_and_an_empty_one_is_not_null() -> None:
+    large = bytes(range(256)) * 40_000
+    texts = rendered(ScalarType(Scalar.BLOB), pa.array([b"", None, large], pa.large_binary()))
+    assert texts[:2] == ['"base64:"', "null"]
+    assert base64.b64decode(json.loads(texts[2]).removeprefix("base64:")) == large
+
+
+def test_a_narrow_float_has_as_few_digits_as_it_needs() -> None:
+    array = pa.array([0.1, 1e-45, 3.4028234663852886e38, 16777216.0, 1 / 3], pa.float32())
+    texts = rendered(ScalarType(Scalar.F32), array)
+    assert texts == ["0.1", "1e-45", "3.4028235e+38", "16777216", "0.33333334"]
+
+
+def test_negative_zero_keeps_its_sign() -> None:
+    for base, values in (
+        (ScalarType(Scalar.F32), [-0.0]),
+        (ScalarType(Scalar.F64), [-0.0]),
+        (VectorType(1), [[-0.0]]),
+    ):
+        assert "-0.0" in rendered(base, column(base, values))[0]
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
+def test_every_narrow_float_reads_back_bit_for_bit(values: list[float]) -> None:
+    base = ScalarType(Scalar.F32)
+    back = [float(value) for value in read_back(base, values)]
+    assert struct.pack(f"{len(back)}f", *back) == struct.pack(f"{len(values)}f", *values)
+
+
+@given(st.lists(st.none() | st.text(), max_size=20))
+def test_every_text_reads_back(values: list[str | None]) -> None:
+    assert read_back(ScalarType(Scalar.STRING), values) == values
+    assert read_back(ListType(Scalar.STRING), [values]) == [values]
+
+
+def test_values_of_a_slice_are_those_of_its_rows() -> None:
+    base = ListType(Scalar.STRING)
+    array = column(base, [["no"], None, ["a", "b"], [], ["no"]]).slice(1, 3)
+    assert rendered(base, array) == ["null", '["a","b"]', "[]"]
+    vectors = column(VectorType(2), [[9, 9], None, [1, 2], [9, 9]]).slice(1, 2)
+    assert rendered(VectorType(2), vectors) == ["null", "[1,2]"]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize(
+    ("base", "wrap"),
+    [
+        (ScalarType(Scalar.F32), lambda x: x),
+        (ScalarType(Scalar.F64), lambda x: x),
+        (ListType(Scalar.F64), lambda x: [1.0, None, x]),
+        (VectorType(1), lambda x: [x]),
+    ],
+)
+def test_a_number_that_is_not_finite_is_refused_by_name(
+    base: BaseType, wrap: Any, number: float
+) -> None:
+    with pytest.raises(
+        BadRequestError, match=r"node:T\.p of '1' holds a number that is not finite"
+    ):
+        rendered(base, column(base, [None, wrap(number)]))
+
+
+def test_an_edge_has_its_ends_in_the_envelope() -> None:
+    shape = TypeShape(table_key="edge:E", name="E", is_edge=True, properties=())
+    batch = pa.RecordBatch.from_pydict({"id": ['["1","x"]'], "src": ['a"'], "dst": ["b"]})
+    line = json_lines(shape, batch).column("line")[0].as_py()
+    assert json.loads(line) == {
+        "edge": "E",
+        "from": 'a"',
+        "to": "b",
+        "data": {"id": '["1","x"]'},
+    }

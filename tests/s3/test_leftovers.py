@@ -1,0 +1,114 @@
+"""Unreferenced files on an object store: found in listings, removed by age, with forks that read their base."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omnigraph.graph import Graph
+from omnigraph.ids import TableKey
+from omnigraph.recovery import open_environment, reclaim_staged_files
+from omnigraph.storage import (
+    IndexSpec,
+    PhysicalIndex,
+    TableStore,
+    commit_compaction,
+    commit_staged,
+    create_fork,
+    discard_compaction,
+    find_leftovers,
+    parse_location,
+    plan_compaction,
+    remove_leftovers,
+    run_compaction_task,
+    stage_append,
+    stage_delete,
+    stage_indices,
+)
+from omnigraph.storage.listing import list_files
+from s3.worlds import ADD_PAPER, ADD_SCAN, SCHEMA, check_graph, values
+
+if TYPE_CHECKING:
+    from omnigraph.storage import GraphLocation
+
+DAY_S = 86_400.0
+ID = IndexSpec(name="id_btree", column="id", kind=PhysicalIndex.BTREE)
+
+
+def names(location: GraphLocation, path: str) -> set[str]:
+    return {file.name for file in list_files(location, path)}
+
+
+def test_abandoned_writes_are_removed_and_forks_stay_readable(root: str) -> None:
+    with Graph.init(root, SCHEMA) as graph:
+        for doi in ("a", "b", "c"):
+            graph.mutate(ADD_PAPER, {"doi": doi, "title": doi})
+        graph.mutate(ADD_SCAN, {"doi": "d", "scan": "base64:" + "AAAA" * 50_000})
+        path = graph.snapshot().pins[TableKey("node:Paper")].location
+    location = parse_location(root)
+    table = TableStore(location).open(path)
+    fork = create_fork(location, table, "feature/x")
+    fork = commit_staged(stage_append(fork, table.read().slice(0, 1)))
+    before, rows = names(location, path), fork.read()
+    for staged in (table, fork):
+        stage_append(staged, staged.read())
+        stage_delete(staged, [0])
+        stage_indices(staged, [ID])
+        plan = plan_compaction(staged, target_rows=1000)
+        for task in plan.tasks:
+            run_compaction_task(task)
+    added = names(location, path) - before
+    leftovers = find_leftovers(location, path)
+    assert {file.name for file in leftovers.files} == added
+    assert len(added) >= 10
+    assert find_leftovers(location, path, older_than_s=DAY_S).files == ()
+    later = find_leftovers(location, path, older_than_s=DAY_S, now_s=time.time() + 2 * DAY_S)
+    assert later == leftovers
+    assert remove_leftovers(location, leftovers) == len(added)
+    assert names(location, path) == before
+    again = TableStore(location).open(path, "feature/x")
+    assert again.read() == rows
+
+
+def test_a_compaction_is_committed_or_discarded(root: str) -> None:
+    with Graph.init(root, SCHEMA) as graph:
+        for doi in ("a", "b", "c"):
+            graph.mutate(ADD_PAPER, {"doi": doi, "title": doi})
+        path = graph.snapshot().pins[TableKey("node:Paper")].location
+    location = parse_location(root)
+    table = TableStore(location).open(path)
+    before = names(location, path)
+
+    def rewrite() -> list[str]:
+        plan = plan_compaction(table, target_rows=1000)
+        return [run_compaction_task(task) for task in plan.tasks]
+
+    discarded = rewrite()
+    added = names(location, path) - before
+    assert added
+    assert discard_compaction(table, discarded) == len(added)
+    assert names(location, path) == before
+    compacted = commit_compaction(table, rewrite())
+    assert compacted.version == table.version + 2
+    assert compacted.read(["doi"]).num_rows == 3
+
+
+def test_an_object_store_removes_by_age_only(s3_root: str) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        path = graph.snapshot().pins[TableKey("node:Paper")].location
+    environment = open_environment(parse_location(s3_root), durable=False)
+    table = environment.tables.open(path)
+    before = names(environment.location, path)
+    stage_append(table, table.read())
+    done = reclaim_staged_files(environment, [path], DAY_S)
+    assert (done.file_count, done.is_complete) == (0, False)
+    later = replace(environment, clock=lambda: int((time.time() + 2 * DAY_S) * 1_000_000))
+    assert reclaim_staged_files(later, [path], DAY_S, preview=True).file_count == 1
+    assert reclaim_staged_files(later, [path], DAY_S).file_count == 1
+    assert names(environment.location, path) == before
+    check_graph(s3_root)
+    with Graph.open(s3_root) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "b", "title": "B"})
+        assert values(graph, "node:Paper", "doi") == ["a", "b"]

@@ -1,0 +1,33 @@
+"""One Spark session for all tests of a run; other folders of tests import the fixture from here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The session of the process, made as users get it: two partitions, little memory, no class archive."""
+    from omnigraph.engine.spark import spark_session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_SPARK_ARCHIVE", "off")
+        patch.setenv("OMNIGRAPH_SPARK_DRIVER_MEMORY", "1g")
+        patch.setenv("OMNIGRAPH_SPARK_MASTER", "local[2,4]")
+        patch.setenv("OMNIGRAPH_SPARK_CONF", '{"spark.sql.shuffle.partitions": 2}')
+        return spark_session(input_bytes=0)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _no_flush() -> Iterator[None]:
+    """No test here pulls the plug, so nothing has to be flushed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_DURABILITY", "process")
+        yield

@@ -1,0 +1,171 @@
+"""The session of a process, seen from outside: each test runs a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUIET = """
+import json, threading
+import lance  # a process that works with graphs has it
+from omnigraph.engine.spark import spark_session
+
+found = []
+threads = [threading.Thread(target=lambda: found.append(spark_session(0))) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+spark = spark_session()
+conf = spark.sparkContext.getConf()
+report = {
+    "contexts": len({id(item.sparkContext) for item in [*found, spark]}),
+    "rows": spark.range(10).mapInArrow(lambda batches: batches, "id long").count(),
+    "scratch": conf.get("spark.local.dir"),
+    "zone": spark.conf.get("spark.sql.session.timeZone"),
+}
+spark.stop()
+again = spark_session(0)
+report["again"] = again.range(3).count()
+print(json.dumps(report))
+"""
+
+FOREIGN = """
+import json, os, threading
+from pyspark.sql import SparkSession
+from omnigraph.engine.spark import session, spark_session
+
+os.environ["JAVA_HOME"] = {java_home!r}
+mine = (
+    SparkSession.builder.master("local[1]").appName("mine").config("spark.ui.enabled", "false")
+    .config("spark.driver.memory", "512m").config("spark.log.level", "OFF")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    .getOrCreate()
+)
+before = sorted(mine.sparkContext.getConf().getAll())
+found = []
+thread = threading.Thread(target=lambda: found.append(spark_session(0)))
+thread.start()
+thread.join()
+report = {{
+    "same": spark_session() is mine,
+    "from_a_thread": found[0].sparkContext is mine.sparkContext,
+    "untouched": sorted(mine.sparkContext.getConf().getAll()) == before,
+    "zone": spark_session().conf.get("spark.sql.session.timeZone") == mine.conf.get("spark.sql.session.timeZone"),
+}}
+session._OWNER.close()
+report["alive"] = mine.range(2).count()
+print(json.dumps(report))
+mine.stop()
+"""
+
+#: Spark lets unknown flags pass, so a wrong start needs flags that contradict each other.
+TWO_COLLECTORS = "-XX:+UseSerialGC -XX:+UseParallelGC"
+START = "from omnigraph.engine.spark import spark_session; spark_session(0)"
+FAILING = f"""
+from omnigraph.errors import OmniError
+try:
+    {START}
+except OmniError as error:
+    print(type(error).__name__, error.message)
+"""
+
+
+def run(code: str, tmp_path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    (tmp_path / "tmp").mkdir(exist_ok=True)
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH_SPARK")
+    }
+    ours = {
+        "TMPDIR": str(tmp_path / "tmp"),
+        "OMNIGRAPH_CACHE_DIR": str(tmp_path / "cache"),
+        "OMNIGRAPH_SPARK_ARCHIVE": "off",
+        "OMNIGRAPH_SPARK_DRIVER_MEMORY": "512m",
+        "OMNIGRAPH_SPARK_MASTER": "local[2,4]",
+    }
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=inherited | ours | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_one_quiet_session_that_leaves_nothing_behind(tmp_path: Path) -> None:
+    # With the Java of the package: no other one is on the path of this process.
+    done = run(QUIET, tmp_path, PATH=str(tools(tmp_path)), JAVA_HOME="")
+    report = report_of(done)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1, "nothing but the report of the test itself"
+    assert report["contexts"] == 1
+    assert (report["rows"], report["again"], report["zone"]) == (10, 3, "UTC")
+    assert report["scratch"].startswith(str(tmp_path))
+    assert list((tmp_path / "tmp").glob("omnigraph-spark-*")) == []
+
+
+def tools(tmp_path: Path) -> Path:
+    """What Spark's launcher needs, and no Java."""
+    import shutil
+
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in ("bash", "sh", "env", "dirname", "head", "ps", "uname", "nice"):
+        if path := shutil.which(name):
+            (folder / name).symlink_to(path)
+    return folder
+
+
+def test_a_session_of_the_caller_is_used_and_left_alone(tmp_path: Path) -> None:
+    from omnigraph.engine.spark.java import find_java, launcher_home
+
+    home = launcher_home(find_java(), tmp_path / "java")
+    report = report_of(run(FOREIGN.format(java_home=str(home)), tmp_path))
+    assert report == {
+        "same": True,
+        "from_a_thread": True,
+        "untouched": True,
+        "zone": True,
+        "alive": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        (
+            {"OMNIGRAPH_SPARK_DRIVER_MEMORY": "900000t"},
+            ["SparkError", "object heap", "it was given 900000t", "OMNIGRAPH_SPARK_DRIVER_MEMORY"],
+        ),
+        (
+            {"OMNIGRAPH_SPARK_CONF": json.dumps({"spark.driver.extraJavaOptions": TWO_COLLECTORS})},
+            ["SparkError", "Multiple garbage collectors selected", "OMNIGRAPH_SPARK_CONF"],
+        ),
+        (
+            {"OMNIGRAPH_SPARK_MASTER": "nowhere"},
+            ["SparkError", "Master must", "OMNIGRAPH_SPARK_MASTER"],
+        ),
+    ],
+    ids=["memory", "flag", "master"],
+)
+def test_a_jvm_that_does_not_start_says_why(
+    tmp_path: Path, environ: dict[str, str], said: list[str]
+) -> None:
+    done = run(FAILING, tmp_path, **environ)
+    assert done.returncode == 0, done.stderr
+    assert all(words in done.stdout for words in said), done.stdout
+    assert done.stderr == ""
+    assert list((tmp_path / "tmp").glob("omnigraph-spark-*")) == []

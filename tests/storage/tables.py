@@ -1,0 +1,137 @@
+"""Tables with everything that a compaction, an index build or a cleanup has to keep."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset
+
+from omnigraph.storage import (
+    TEXT_ANALYSIS,
+    GraphLocation,
+    IndexSpec,
+    PhysicalIndex,
+    Table,
+    commit_staged,
+    create_table,
+    stage_append,
+    stage_delete,
+    stage_indices,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+DIMENSION = 8
+WORDS = [f"word{number}" for number in range(40)]
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.utf8(), nullable=False),
+        pa.field("n", pa.int64()),
+        pa.field("text", pa.utf8()),
+        pa.field("vector", pa.list_(pa.float32(), DIMENSION)),
+        pa.field("scan", pa.large_binary()),
+    ]
+)
+ID = IndexSpec(name="id_btree", column="id", kind=PhysicalIndex.BTREE)
+NUMBER = IndexSpec(name="n_btree", column="n", kind=PhysicalIndex.BTREE)
+TEXT = IndexSpec(
+    name="text_text",
+    column="text",
+    kind=PhysicalIndex.INVERTED,
+    settings=tuple(TEXT_ANALYSIS.items()),
+)
+VECTOR = IndexSpec(
+    name="vector_vector",
+    column="vector",
+    kind=PhysicalIndex.IVF_FLAT,
+    settings=(("num_partitions", 4), ("metric", "l2")),
+)
+SPECS = (ID, NUMBER, TEXT, VECTOR)
+#: Larger than what Lance keeps inside of a data file.
+LARGE_BLOB = 100_000
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """So many rows, the same at every call; some values are null, every fifth blob lies in a file of its own."""
+    numbers = range(first, first + count)
+    chance = random.Random(first)
+    return pa.table(
+        {
+            "id": [f"k{number}" for number in numbers],
+            "n": [None if number % 11 == 0 else number % 7 for number in numbers],
+            "text": [
+                None if number % 13 == 0 else " ".join(chance.choices(WORDS, k=1 + number % 9))
+                for number in numbers
+            ],
+            "vector": [
+                None if number % 17 == 0 else [chance.random() for _ in range(DIMENSION)]
+                for number in numbers
+            ],
+            "scan": [
+                f"{number}".encode() * (LARGE_BLOB // 2 if number % 5 == 0 else 1)
+                for number in numbers
+            ],
+        },
+        schema=SCHEMA,
+    )
+
+
+def make_table(
+    location: GraphLocation,
+    *,
+    fragments: int = 6,
+    rows_each: int = 10,
+    specs: Sequence[IndexSpec] = (),
+    path: str = "nodes/t",
+    lost: Sequence[str] = ("k11", "k12"),
+) -> Table:
+    """A table of small fragments, one of which has lost rows."""
+    table = create_table(location, path, SCHEMA, blobs=frozenset({"scan"}))
+    for number in range(fragments):
+        table = commit_staged(stage_append(table, rows(number * rows_each, rows_each)))
+    if lost:
+        table = delete(table, *lost)
+    staged = stage_indices(table, specs)
+    return table if staged is None else commit_staged(staged)
+
+
+def delete(table: Table, *ids: str) -> Table:
+    wanted = ", ".join(f"'{name}'" for name in ids)
+    found = table._dataset.to_table(columns=["_rowaddr"], filter=f"id in ({wanted})")
+    staged = stage_delete(table, found["_rowaddr"].to_pylist())
+    assert staged is not None
+    return commit_staged(staged)
+
+
+def content(dataset: LanceDataset) -> list[dict[str, Any]]:
+    """Everything that a reader can see of the rows, in the order of their ids."""
+    system = ["_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    found = dataset.to_table(columns=[*SCHEMA.names, *system], blob_handling="all_binary")
+    return sorted(found.to_pylist(), key=lambda row: str(row["id"]))
+
+
+def every_version(root: str) -> Iterator[tuple[str, int, LanceDataset]]:
+    """All versions on all branches of a dataset."""
+    branches = [None, *lance.dataset(root).branches.list()]
+    for branch in branches:
+        uri = root if branch is None else f"{root}/tree/{branch}"
+        for version in lance.dataset(uri).versions():
+            number = int(version["version"])
+            yield uri, number, lance.dataset(uri, version=number)
+
+
+def everything(root: str) -> dict[tuple[str, int], tuple[list[dict[str, Any]], set[str]]]:
+    """The content of all versions on all branches, with one row found through every index of theirs."""
+    found = {}
+    for uri, version, dataset in every_version(root):
+        indexed = {index.name for index in dataset.describe_indices()}
+        if ID.name in indexed:
+            dataset.to_table(columns=["id"], filter="id = 'k3'")
+        if TEXT.name in indexed:
+            dataset.to_table(columns=["id", "_score"], full_text_query="word3")
+        found[uri, version] = (content(dataset), indexed)
+    return found
