@@ -401,7 +401,7 @@ def _raise_if_violated(problems: Problems) -> None:
         return
     report = problems.report()
     conflicts = [item for item in report.examples if item.rule.startswith(KEY_CONFLICT)]
-    if len(report.totals) == 1 and conflicts:
+    if conflicts:
         first = conflicts[0]
         kind, _, name = str(first.type_key).partition(":")
         raise LoadKeyConflictError(kind, name, str(first.value), report)

@@ -14,9 +14,12 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.keys import key_scans, scan_keys, text_key
+from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.fragments import (
     delete_offsets,
+    fragment_rows,
     open_address,
     scan_fragments,
     with_row_ids,
@@ -35,6 +38,7 @@ pa: Any = _arrow
 pc: Any = _compute
 
 _OFFSET_MASK = 0xFFFFFFFF
+_IN_PROCESS_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +161,10 @@ class LocalMatcher:
             old_sources=tuple(sources),
         )
 
+    def _choose(self, rows: int) -> Workers:
+        """Little work is done here: handing it out would take longer."""
+        return LocalWorkers(Silent()) if rows <= _IN_PROCESS_ROWS else self._workers
+
     def _matches(self, base: Table, ids: Any, *, is_edge: bool) -> Any:
         """Old rows with one of the ids: key, address and row id, for edges their source too."""
         extra = (ROW_ID, "src") if is_edge else (ROW_ID,)
@@ -193,7 +201,8 @@ class LocalMatcher:
                         dropped=tuple(decision.dropped),
                     )
                 )
-        answers = self._workers.run("replace rows", rewrite_fragment, items)
+        rows = sum(fragment_rows(text) for text in fragments)
+        answers = self._choose(rows).run("replace rows", rewrite_fragment, items)
         again = {item.fragment: a["fragments"] for item, a in zip(items, answers, strict=True)}
         kept: list[str] = []
         discarded: list[str] = []
@@ -213,7 +222,8 @@ class LocalMatcher:
             ShrinkItem(target=target, fragment=number, offsets=tuple(sorted(rows)))
             for number, rows in sorted(offsets.items())
         ]
-        answers = self._workers.run("mark replaced rows", shrink_fragment, items)
+        workers = self._choose(len(addresses))
+        answers = workers.run("mark replaced rows", shrink_fragment, items)
         return {answer["fragment"]: answer["left"] for answer in answers}
 
 

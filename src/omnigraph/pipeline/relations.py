@@ -181,19 +181,21 @@ class RelationChecker:
     ) -> None:
         if not found.total:
             return
+        records = []
         for item in found.examples:
             source, line = self._place(key, item.addresses, place)
-            self.problems.examples.setdefault(rule, []).append(
-                BadRecord(
-                    source=source,
-                    line=line,
-                    type_key=key,
-                    field=field,
-                    value=shown(item.key),
-                    rule=rule,
-                    message=message(item),
-                )
+            record = BadRecord(
+                source=source,
+                line=line,
+                type_key=key,
+                field=field,
+                value=shown(item.key),
+                rule=rule,
+                message=message(item),
             )
+            records.append(record)
+        records.sort(key=lambda record: (record.source, record.line or 0))
+        self.problems.examples.setdefault(rule, []).extend(records)
         self.problems.count(rule, found.total)
 
     def _place(self, key: TableKey, addresses: Sequence[int], place: int) -> tuple[str, int | None]:

@@ -54,6 +54,15 @@ class RawRecords:
         """How many records there are."""
         return len(self.lines)
 
+    @property
+    def has_given_ids(self) -> bool:
+        """Whether any record brings its id."""
+        if self.ids is None:
+            return False
+        if isinstance(self.ids, list):
+            return any(item is not None for item in self.ids)
+        return bool(self.ids.null_count < len(self.ids))
+
 
 @dataclass(slots=True, kw_only=True)
 class Shaped:

@@ -95,7 +95,7 @@ class _Stage:
             raw, self._plan, source=self._source, part=self._part, first_row=pending.rows
         )
         pending.rows += raw.count
-        pending.has_given_ids |= bool(raw.shape.key_members) or raw.ids is not None
+        pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
         self._problems.merge(shaped.problems)
         if shaped.aliases:
             self._aliases.setdefault(raw.shape.key, {}).update(shaped.aliases)

@@ -63,6 +63,8 @@ class LocalWorkers:
     ) -> list[Message]:
         """As `Workers.run`."""
         answers: list[Message] = []
+        if not items:
+            return answers
         rows = 0
         with self._progress.stage(stage, len(items)) as progress:
             for item in items:
