@@ -16,6 +16,7 @@ from omnigraph.cli.commands import (
     export,
     init,
     lint,
+    load,
     mutate,
     optimize,
     query,
@@ -40,6 +41,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command("init")(init.init)
+app.command("load")(load.load)
+app.command("ingest", hidden=True)(load.ingest)
 app.command("mutate")(mutate.mutate)
 app.command("query")(query.query)
 app.command("export")(export.export)

@@ -11,7 +11,6 @@ from omnigraph.pipeline.export_lines import TypeShape, json_lines
 from omnigraph.pipeline.export_runs import line_bytes, merge_into_run, sorted_blocks, write_runs
 from omnigraph.storage.failures import translated
 from omnigraph.storage.fragment_scans import scan_group
-from omnigraph.storage.partitions import TableAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.pipeline.workers import Message
+    from omnigraph.storage.partitions import TableAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

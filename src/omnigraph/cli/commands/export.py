@@ -12,6 +12,7 @@ import typer
 
 from omnigraph.cli.options import AsJson, GraphUri, ReadBranch, SnapshotId, Store
 from omnigraph.cli.output import print_json, print_text, print_warning
+from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import open_graph
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def export(
                 types=type,
                 format=format,
                 parts=parts,
+                progress=terminal_progress(),
             )
             sys.stdout.flush()
         except BrokenPipeError:

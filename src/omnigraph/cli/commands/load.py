@@ -1,0 +1,199 @@
+"""`omnigraph load`: files of any size into a graph, as one commit."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.options import Actor, AsJson, Branch, GraphUri, Store
+from omnigraph.cli.output import print_json, print_text, print_warning
+from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.scope import open_graph, resolve_uri
+from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
+
+if TYPE_CHECKING:
+    from omnigraph.errors import LoadReport
+    from omnigraph.graph import LoadResult
+
+
+class Mode(StrEnum):
+    """What happens to rows that exist."""
+
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+    MERGE = "merge"
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+class InputGrammar(StrEnum):
+    """How forgiving the reading is."""
+
+    STRICT = "strict"
+    COMPATIBLE = "compatible"
+
+
+Data = Annotated[
+    str | None,
+    typer.Option("--data", metavar="PATH", help="graph records: file, directory or pattern"),
+]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option("--mapping", metavar="FILE", help="which tables feed which types (YAML)"),
+]
+Base = Annotated[
+    str | None,
+    typer.Option("--from", metavar="BASE", help="create a missing branch from this one"),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="do everything but the commit")]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="write refused records to FILE as JSON"),
+]
+EngineChoice = Annotated[Engine, typer.Option("--engine", help="where the work is done")]
+GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
+Consent = Annotated[bool, typer.Option("--yes", help="consent to overwrite a remote graph")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
+
+
+def load(
+    uri: GraphUri = None,
+    store: Store = None,
+    data: Data = None,
+    mapping: MappingFile = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", help="required")] = None,
+    branch: Branch = "main",
+    base: Base = None,
+    engine: EngineChoice = Engine.SPARK,
+    grammar: GrammarChoice = InputGrammar.STRICT,
+    dry_run: DryRun = False,
+    report: ReportFile = None,
+    actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Load files into a graph: all records become visible in one commit, or none does."""
+    if mode is None:
+        raise typer.BadParameter("give --mode append, merge or overwrite")
+    if (data is None) == (mapping is None):
+        raise typer.BadParameter("give one of --data PATH and --mapping FILE")
+    address = resolve_uri(uri, store)
+    if mode is Mode.OVERWRITE:
+        _consent(address, yes=yes, json=json)
+    if not quiet:
+        access = "direct, local" if _is_local(address) else "direct, remote"
+        print_warning(f"load into {address} ({access})")
+    with open_graph(uri, store, read_only=False) as graph:
+        try:
+            result = graph.load(
+                data,
+                mapping=mapping,
+                mode=mode,
+                branch=branch,
+                base=base,
+                actor=actor,
+                engine=engine,
+                grammar=grammar,
+                dry_run=dry_run,
+                progress=terminal_progress(quiet=quiet),
+            )
+        except (LoadRejectedError, LoadKeyConflictError) as refused:
+            if report is not None:
+                _write_report(report, refused.report)
+            raise
+    if json:
+        print_json(result.to_json())
+    else:
+        print_text(load_text(result))
+
+
+def ingest(
+    uri: GraphUri = None,
+    store: Store = None,
+    data: Data = None,
+    mapping: MappingFile = None,
+    mode: Annotated[Mode, typer.Option("--mode")] = Mode.MERGE,
+    branch: Branch = "main",
+    base: Base = "main",
+    engine: EngineChoice = Engine.SPARK,
+    grammar: GrammarChoice = InputGrammar.COMPATIBLE,
+    dry_run: DryRun = False,
+    report: ReportFile = None,
+    actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Load with the defaults of old releases: merge, compatible grammar, missing branches from main."""
+    print_warning("`ingest` is deprecated: use `load --mode merge`")
+    load(
+        uri,
+        store,
+        data=data,
+        mapping=mapping,
+        mode=mode,
+        branch=branch,
+        base=base,
+        engine=engine,
+        grammar=grammar,
+        dry_run=dry_run,
+        report=report,
+        actor=actor,
+        yes=yes,
+        quiet=quiet,
+        json=json,
+    )
+
+
+def load_text(result: LoadResult) -> str:
+    """The receipt as a person reads it."""
+    lines = [f"node {name}: {count:,}" for name, count in result.nodes_loaded.items()]
+    lines += [f"edge {name}: {count:,}" for name, count in result.edges_loaded.items()]
+    if result.superseded:
+        lines.append(f"{result.superseded:,} records were replaced by later ones of the same id")
+    total = sum(result.rows.values())
+    count = f"{total:,} record{'' if total == 1 else 's'}"
+    if result.commit is None:
+        lines.append(
+            f"{count} would be loaded into {result.branch} ({result.mode}); nothing was written"
+        )
+    else:
+        created = f", a new branch from {result.base}" if result.branch_created else ""
+        lines.append(
+            f"{count} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
+        )
+    return "\n".join(lines)
+
+
+def _is_local(address: str) -> bool:
+    return "://" not in address or address.startswith("file://")
+
+
+def _consent(address: str, *, yes: bool, json: bool) -> None:
+    """Overwriting a graph that is not on this machine needs a word."""
+    if yes or _is_local(address):
+        return
+    if json or not sys.stdin.isatty():
+        raise typer.BadParameter(f"--mode overwrite replaces data in {address}: give --yes")
+    answer = input(f"replace data in {address}? [yes/no] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise typer.Exit(1)
+
+
+def _write_report(path: Path, report: LoadReport) -> None:
+    try:
+        path.write_text(json_text.dumps(report.to_json(), indent=2, ensure_ascii=False))
+    except OSError as error:
+        raise InputFileError(str(path), error.strerror or str(error)) from error
+    print_warning(f"refused records are described in {path}")
