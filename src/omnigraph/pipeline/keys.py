@@ -12,20 +12,15 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.ids import spelled
-from omnigraph.storage.fragments import (
-    ROW_ADDRESS,
-    address_of,
-    fragment_sizes,
-    open_address,
-    scan_fragments,
-)
+from omnigraph.storage.fragments import ROW_ADDRESS, fragment_sizes
+from omnigraph.storage.partitions import scan_fragments, table_address
 from omnigraph.types import Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from omnigraph.storage import Table
-    from omnigraph.storage.fragments import TableAddress
+    from omnigraph.storage.partitions import TableAddress
     from omnigraph.types import BaseType
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
@@ -35,6 +30,8 @@ pc: Any = _compute
 _TEXT = ScalarType(Scalar.STRING)
 #: Rows that one task looks at.
 _SCAN_ROWS = 2_000_000
+#: Large batches: looking keys up costs a table of the other side per batch.
+_BATCH_ROWS = 524_288
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ def key_scans(
     extra: tuple[str, ...] = (),
 ) -> list[KeyScan]:
     """Scans of the fragments of a table, or of all; none for a table without rows."""
-    address = address_of(table)
+    address = table_address(table)
     scans: list[KeyScan] = []
     chosen: list[int] = []
     rows = 0
@@ -94,7 +91,7 @@ def scan_keys(scan: KeyScan) -> Iterator[Any]:
     """Tables `key, address` and the extra columns; rows without a key are left out."""
     names = [name for name, _ in scan.members]
     columns = list(dict.fromkeys([*names, *scan.extra, ROW_ADDRESS]))
-    for batch in scan_fragments(open_address(scan.address), columns, scan.fragments):
+    for batch in scan_fragments(scan.address, scan.fragments, columns, batch_rows=_BATCH_ROWS):
         spellings = [spelled(base, batch.column(name)) for name, base in scan.members]
         key = spellings[0] if len(spellings) == 1 else _joined(spellings)
         arrays = [key, pc.cast(batch.column(ROW_ADDRESS), pa.int64())]

@@ -33,7 +33,6 @@ from omnigraph.pipeline.staging import FrameTask, StageItem, stage_part, types_i
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
-    address_of,
     close_private,
     delete_fragment,
     fragment_rows,
@@ -41,6 +40,7 @@ from omnigraph.storage.fragments import (
     read_addresses,
     stage_replacement,
 )
+from omnigraph.storage.partitions import table_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -152,7 +152,7 @@ class LoadJob:
             SparkError: a task failed on every try.
         """
         self._tables = dict(tables)
-        targets = {key: address_of(table) for key, table in tables.items()}
+        targets = {key: table_address(table) for key, table in tables.items()}
         self._plan = replace(self._plan, targets=targets)
         self._stage_once()
         aliases = self._found_aliases

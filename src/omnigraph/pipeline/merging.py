@@ -20,18 +20,18 @@ from omnigraph.storage import ROW_ID
 from omnigraph.storage.fragments import (
     delete_offsets,
     fragment_rows,
-    open_address,
-    scan_fragments,
     with_row_ids,
     write_rows,
 )
+from omnigraph.storage.partitions import open_address, scan_fragments, table_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage import Table
-    from omnigraph.storage.fragments import PrivateVersion, TableAddress
+    from omnigraph.storage.fragments import PrivateVersion
+    from omnigraph.storage.partitions import TableAddress
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -92,15 +92,15 @@ class ShrinkItem:
 
 def rewrite_fragment(item: RewriteItem) -> Message:
     """Write a fragment again: replacing rows first, then new ones, without those that a later record replaced."""
-    staged = open_address(item.staged)
-    names = [field_.name for field_ in staged.schema]
-    rows = pa.Table.from_batches(list(scan_fragments(staged, names, [item.fragment])))
+    target = open_address(item.target)
+    names = [field_.name for field_ in target.schema]
+    rows = pa.Table.from_batches(list(scan_fragments(item.staged, [item.fragment], names)))
     rest = np.ones(rows.num_rows, dtype=bool)
     rest[list(item.matched)] = False
     rest[list(item.dropped)] = False
     order = np.concatenate([np.array(item.matched, dtype=np.int64), np.flatnonzero(rest)])
     ordered = rows.take(pa.array(order)).combine_chunks()
-    written = write_rows(open_address(item.target), ordered.to_batches())
+    written = write_rows(target, ordered.to_batches())
     if item.row_ids:
         written[0] = with_row_ids(written[0], item.row_ids)
     return {"fragments": written, "rows": ordered.num_rows}
@@ -128,8 +128,6 @@ class LocalMatcher:
         self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, is_edge: bool
     ) -> Merged:
         """As `Matcher.merge`."""
-        from omnigraph.storage.fragments import address_of
-
         new = _concatenated(
             scan_keys(scan)
             for scan in key_scans(staged.table, staged.new_fragments, text_key("id"))
@@ -149,7 +147,7 @@ class LocalMatcher:
             joined["address_max"].to_pylist(), joined[ROW_ID].to_pylist(), strict=True
         ):
             decisions[address >> 32].matched.append((address & _OFFSET_MASK, row_id))
-        target = address_of(base)
+        target = table_address(base)
         kept, discarded = self._rewrite(staged, target, fragments, decisions)
         shrunk = self._shrink(target, joined["address"].to_pylist())
         sources = joined["src"].unique().to_pylist() if is_edge else []
@@ -184,9 +182,7 @@ class LocalMatcher:
         fragments: Sequence[str],
         decisions: dict[int, _Decisions],
     ) -> tuple[list[str], list[str]]:
-        from omnigraph.storage.fragments import address_of
-
-        source = address_of(staged.table)
+        source = table_address(staged.table)
         items = []
         for number, decision in decisions.items():
             if decision.matched or decision.dropped:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from omnigraph.ids import TableKey
     from omnigraph.schema import Catalog, Identities
-    from omnigraph.storage.fragments import TableAddress
+    from omnigraph.storage.partitions import TableAddress
     from omnigraph.types import BaseType
     from omnigraph.writes.columns import TypeDef
     from omnigraph.writes.rules import TableRules, ValueRule

@@ -14,6 +14,7 @@ import pyarrow.compute as _compute
 from pyspark.sql import functions as sql
 
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.ids import new_ulid
 from omnigraph.pipeline.joins import Example, Found, LocalJoins
 from omnigraph.pipeline.keys import scan_keys, total_rows
 
@@ -45,6 +46,8 @@ class SparkJoins:
     ) -> None:
         self._workers = workers
         self._local = LocalJoins()
+        #: Ids that workers keep belong to one load: the next one may find other rows at the same address.
+        self._token = new_ulid()
         self._small_rows = small_rows
         self._small_ids = small_ids
 
@@ -80,7 +83,7 @@ class SparkJoins:
         if total_rows(references) <= self._small_rows:
             return self._local.missing(references, ids)
         if total_rows(ids) <= self._small_ids:
-            items = [(scan, tuple(ids)) for scan in references]
+            items = [(scan, tuple(ids), self._token) for scan in references]
             return _merged(self._workers.run("check relations", _missing_task, items))
         absent = self.keys(references).join(self.keys(ids).select("key"), "key", "left_anti")
         total, shown = _total_and_first(absent, sql.lit(1))
@@ -133,9 +136,9 @@ def _scan_function(scans: list[KeyScan]) -> Callable[[Iterator[Any]], Iterator[A
     return function
 
 
-def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...]]) -> Message:
-    scan, ids = item
-    known = _ids(ids)
+def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...], str]) -> Message:
+    scan, ids, token = item
+    known = _ids(ids, token)
     total = 0
     examples: list[tuple[str, int]] = []
     for table in scan_keys(scan):
@@ -151,8 +154,9 @@ def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...]]) -> Message:
 
 
 @lru_cache(maxsize=2)
-def _ids(scans: tuple[KeyScan, ...]) -> Any:
-    """The ids that references are looked up in; a worker process keeps them from one task to the next."""
+def _ids(scans: tuple[KeyScan, ...], token: str) -> Any:
+    """The ids that references are looked up in; a worker process keeps them from one task of a load to the next."""
+    del token
     pieces = [table["key"] for scan in scans for table in scan_keys(scan)]
     chunks = [chunk for piece in pieces for chunk in piece.chunks]
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.utf8())

@@ -18,7 +18,7 @@ from omnigraph.pipeline.merging import (
     shrink_fragment,
 )
 from omnigraph.storage import ROW_ID
-from omnigraph.storage.fragments import address_of
+from omnigraph.storage.partitions import table_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
     from omnigraph.storage import Table
-    from omnigraph.storage.fragments import PrivateVersion, TableAddress
+    from omnigraph.storage.fragments import PrivateVersion
+    from omnigraph.storage.partitions import TableAddress
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -75,10 +76,10 @@ class SparkMatcher:
         *,
         is_edge: bool,
     ) -> Merged:
-        target = address_of(base)
+        target = table_address(base)
         sizes = dict(zip(staged.new_fragments, fragments, strict=True))
         physical = {number: json.loads(text)["physical_rows"] for number, text in sizes.items()}
-        rewrite = _rewrite_function(address_of(staged.table), target, physical)
+        rewrite = _rewrite_function(table_address(staged.table), target, physical)
         answers = _answers(
             joined.withColumn("fragment", sql.shiftright("address", 32))
             .select("fragment", "address", sql.col(ROW_ID).cast("string").alias("row_id"))

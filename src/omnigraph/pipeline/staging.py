@@ -13,7 +13,8 @@ from omnigraph.pipeline.frames import frame_records
 from omnigraph.pipeline.problems import Problems
 from omnigraph.pipeline.reading import PartReader
 from omnigraph.pipeline.shaping import shape_records
-from omnigraph.storage.fragments import open_address, write_rows
+from omnigraph.storage.fragments import write_rows
+from omnigraph.storage.partitions import open_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

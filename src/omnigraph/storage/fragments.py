@@ -1,6 +1,6 @@
 """Fragments that tasks write, and private versions that make them readable before they are committed.
 
-Everything here runs inside workers as well: addresses are plain values, and a dataset is opened where it is needed. A
+Most of it runs inside workers. A
 private version is a version beside the history of a dataset: no reader meets it, HEAD does not move, and it is removed
 when its writer is done.
 """
@@ -23,35 +23,11 @@ from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import Table, branch_uri, session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from omnigraph.storage.objects import ControlObjects
 
 ROW_ADDRESS = "_rowaddr"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableAddress:
-    """One state of one dataset as a plain value, for tasks in other processes."""
-
-    uri: str
-    version: int
-    path: str
-    branch: str | None = None
-
-
-def address_of(table: Table) -> TableAddress:
-    """The address of a table."""
-    return TableAddress(
-        uri=table._dataset.uri, version=table.version, path=table.path, branch=table.branch
-    )
-
-
-def open_address(address: TableAddress) -> Table:
-    """The table at an address."""
-    with translated(f"opening {address.path}"):
-        dataset = lance.dataset(address.uri, version=address.version, session=session())
-    return Table(dataset, address.path, address.branch)
 
 
 def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
@@ -62,7 +38,7 @@ def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
     schema = table.schema
     reader = pa.RecordBatchReader.from_batches(schema, (_encoded(b, schema) for b in batches))
     with translated(f"writing rows of {table.path}"):
-        written = write_fragments(reader, table._dataset, session=session())
+        written = write_fragments(reader, table._dataset)
     return [json.dumps(fragment.to_json()) for fragment in written]
 
 
@@ -176,29 +152,6 @@ def close_private(private: PrivateVersion, objects: ControlObjects) -> None:
     folder = branch_uri(table.path, table.branch)
     objects.delete(f"{folder}/_versions/d{table.version}.manifest")
     objects.delete(f"{folder}/_transactions/{private._transaction_file}")
-
-
-def scan_fragments(
-    table: Table,
-    columns: Sequence[str],
-    fragments: Sequence[int] | None = None,
-    *,
-    batch_rows: int = 262_144,
-) -> Iterator[pa.RecordBatch]:
-    """Columns of some fragments, or of all, as a stream of large batches; blob columns come as bytes."""
-    with translated(f"scanning {table.path}"):
-        chosen = None
-        if fragments is not None:
-            wanted = set(fragments)
-            every = table._dataset.get_fragments()
-            chosen = [fragment for fragment in every if fragment.fragment_id in wanted]
-        yield from table._dataset.scanner(
-            columns=list(columns),
-            fragments=chosen,
-            batch_size=batch_rows,
-            blob_handling="all_binary",
-            scan_in_order=True,
-        ).to_batches()
 
 
 def fragment_sizes(table: Table) -> dict[int, int]:

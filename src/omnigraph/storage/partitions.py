@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.failures import readable, translated
+from omnigraph.storage.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from omnigraph.storage.tables import Table
 
 #: Neighbouring fragments are read by one task until it has so many rows.
 GROUP_ROWS = 131_072
@@ -47,6 +46,16 @@ class FragmentGroup:
 def table_address(table: Table) -> TableAddress:
     """Where other processes find exactly this state of a table."""
     return TableAddress(uri=str(table._dataset.uri), version=table.version)
+
+
+def open_address(address: TableAddress) -> Table:
+    """The table at an address.
+
+    A worker process outlives graphs, and a graph that is made again at the same place has the same addresses: neither
+    the handle nor the caches of a session are kept.
+    """
+    with translated(f"opening version {address.version} of {address.uri}"):
+        return Table(lance.dataset(address.uri, version=address.version), address.uri, None)
 
 
 def scan_schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:
@@ -112,31 +121,35 @@ def scan_fragments(
     fragment_ids: Sequence[int],
     columns: Sequence[str],
     where: str | None = None,
+    *,
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of some fragments that satisfy a condition, as a stream of batches; blobs come as their bytes.
+
+    Rows keep their order within a fragment, and fragments theirs.
 
     Args:
         address: the state of the dataset.
         fragment_ids: fragments of that state.
         columns: what the batches hold, in this order.
         where: a condition in the SQL of Lance.
+        batch_rows: rows of a batch at most.
 
     Raises:
         StorageError: the version is gone or cannot be read.
     """
     with translated(f"scanning version {address.version} of {address.uri}"):
-        # A worker process outlives graphs, and a graph that is made again at the same place has the same addresses:
-        # neither the handle nor the caches of a session are kept.
-        dataset = lance.dataset(address.uri, version=address.version)
+        dataset = open_address(address)._dataset
         fragments = [_fragment(dataset, number) for number in fragment_ids]
         is_blob = lance.blob.BlobType
-        has_blobs = any(isinstance(dataset.schema.field(name).type, is_blob) for name in columns)
+        blobs = {item.name for item in dataset.schema if isinstance(item.type, is_blob)}
         yield from dataset.scanner(
             columns=list(columns),
             filter=where,
             fragments=fragments,
-            batch_size=BLOB_BATCH_ROWS if has_blobs else BATCH_ROWS,
+            batch_size=BLOB_BATCH_ROWS if blobs & set(columns) else batch_rows,
             blob_handling="all_binary",
+            scan_in_order=True,
         ).to_batches()
 
 
