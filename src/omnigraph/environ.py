@@ -1,16 +1,22 @@
-"""Reading the `OMNIGRAPH_*` variables: what cannot be read falls back to its default, with a warning."""
+"""Reading the `OMNIGRAPH_*` variables: what cannot be read falls back to its default, with a warning.
+
+Also the one folder of the user that holds what may be made again at any time.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
+from pathlib import Path
 
 _log = logging.getLogger(__name__)
 #: More digits than any setting has; Python refuses to convert very long texts.
 _MAX_DIGITS = 18
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_CACHE = "OMNIGRAPH_CACHE_DIR"
+_OFF = "off"
 
 
 def whole_number(
@@ -50,3 +56,25 @@ def _parsed_duration_s(text: str) -> float:
     if match is None:
         raise ValueError(text)
     return float(int(match[1]) * _SECONDS[match[2]])
+
+
+def cache_folder(name: str) -> Path | None:
+    """A folder of the user alone for files that make later starts shorter; None when there is no place.
+
+    `OMNIGRAPH_CACHE_DIR` names another parent folder, or `off`.
+    """
+    chosen = os.environ.get(_CACHE)
+    if chosen == _OFF:
+        return None
+    try:
+        folder = (Path(chosen) if chosen else _user_folder()) / name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        usable = os.access(folder, os.W_OK | os.X_OK)
+    except (OSError, RuntimeError):
+        return None
+    return folder.resolve() if usable else None
+
+
+def _user_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "omnigraph"

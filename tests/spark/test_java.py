@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.engine.spark.cache import cache_folder
 from omnigraph.engine.spark.java import Java, find_java, launcher_home, major_version
+from omnigraph.environ import cache_folder
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:

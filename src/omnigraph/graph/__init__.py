@@ -5,7 +5,8 @@ rooms below. Start reading at `graph`.
 """
 
 from omnigraph.graph.answer import Result
-from omnigraph.graph.graph import BLOB_RANGE_BYTES, Graph
+from omnigraph.graph.blobs import BLOB_RANGE_BYTES
+from omnigraph.graph.graph import Graph
 from omnigraph.graph.results import (
     BuiltIndexes,
     IndexReport,

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
     BadRequestError,
-    BlobRangeError,
     NotFoundError,
     StorageError,
     StorageFailure,
 )
 from omnigraph.graph.reading import GraphReader, ReadCall
-from omnigraph.graph.results import PendingIndex
 from omnigraph.graph.schemas import GraphSchema, read_schema_files
 from omnigraph.graph.settings import GraphSettings
 from omnigraph.ids import TableKey
@@ -31,8 +29,7 @@ from omnigraph.manifest import (
 from omnigraph.query import QueryCompiler
 from omnigraph.recovery import GraphEnvironment, RecoveryRecord, open_environment
 from omnigraph.schema import compile_schema, compile_schema_file
-from omnigraph.storage import Compare, parse_location
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.storage import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,16 +39,13 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.answer import Result
     from omnigraph.graph.exporting import ExportResult, ExportTarget
-    from omnigraph.graph.results import IndexReport, LoadResult, MutationResult
+    from omnigraph.graph.results import IndexReport, LoadResult, MutationResult, PendingIndex
     from omnigraph.graph.writing import GraphWriter
     from omnigraph.manifest import ManifestState, TablePin
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.storage import Table
     from omnigraph.syntax import SourceText
-
-#: Largest range of a blob that one call reads.
-BLOB_RANGE_BYTES = 4 * 1024 * 1024
 
 
 class Graph:
@@ -252,23 +246,13 @@ class Graph:
             BlobRangeError: the range begins behind the value.
             BadRequestError: the range is empty or larger than one call reads.
         """
-        if length is not None and not 0 < length <= BLOB_RANGE_BYTES:
-            raise BadRequestError(f"a blob range has 1 to {BLOB_RANGE_BYTES} bytes")
+        from omnigraph.graph.blobs import BlobCell, read_cell
+
         pin = self.snapshot(branch).pins.get(TableKey(type_key))
         if pin is None:
             raise NotFoundError(f"there is no type {type_key}")
-        table = self._open(pin)
-        if property_name not in table.blob_columns:
-            raise NotFoundError(f"{type_key} has no Blob property {property_name}")
-        where = Compare("id", ScalarType(Scalar.STRING), "=", entity_id)
-        cells = table.read([property_name], where)[property_name].to_pylist()
-        value = cells[0] if cells else None
-        if value is None:
-            raise NotFoundError(f"{type_key} {entity_id!r} has no {property_name}")
-        if offset < 0 or (offset >= len(value) and value):
-            raise BlobRangeError(offset, offset + (length or len(value)), len(value))
-        end = len(value) if length is None else offset + length
-        return bytes(value[offset:end])
+        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
+        return read_cell(self._open(pin), cell, offset, length)
 
     def export(
         self,
@@ -445,21 +429,11 @@ class Graph:
 
     def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
         """Declared indexes that do not cover every row of a branch, with the reason."""
-        from omnigraph.graph.indexing import plan_indexes
+        from omnigraph.graph.indexing import missing_indexes
 
         snapshot = self.snapshot(branch)
-        schema = self._schema_of(snapshot.schema_hash)
-        work, pending = plan_indexes(schema.catalog, snapshot, self._open)
-        missing = [
-            PendingIndex(
-                type_key=item.table_key,
-                property=spec.column,
-                reason=f"{spec.name} does not cover all rows: run `omnigraph optimize`",
-            )
-            for item in work
-            for spec in item.specs
-        ]
-        return [*pending, *missing]
+        catalog = self._schema_of(snapshot.schema_hash).catalog
+        return missing_indexes(catalog, snapshot, self._open)
 
     # ---- recovery
 

@@ -62,6 +62,23 @@ def plan_indexes(
     return work, pending
 
 
+def missing_indexes(
+    catalog: Catalog, snapshot: Snapshot, open_table: Callable[[TablePin], Table]
+) -> list[PendingIndex]:
+    """Declared indexes that do not cover every row, with the reason."""
+    work, pending = plan_indexes(catalog, snapshot, open_table)
+    missing = [
+        PendingIndex(
+            type_key=item.table_key,
+            property=spec.column,
+            reason=f"{spec.name} does not cover all rows: run `omnigraph optimize`",
+        )
+        for item in work
+        for spec in item.specs
+    ]
+    return [*pending, *missing]
+
+
 def _outside(rows: int) -> str:
     count = "1 row is" if rows == 1 else f"{rows} rows are"
     return f"{count} outside of it and compared one by one until a tenth of all is"

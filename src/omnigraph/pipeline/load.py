@@ -33,14 +33,13 @@ from omnigraph.pipeline.staging import FrameTask, StageItem, stage_part, types_i
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
-    close_private,
     delete_fragment,
     fragment_rows,
-    open_private,
     read_addresses,
     stage_replacement,
 )
 from omnigraph.storage.partitions import table_address
+from omnigraph.storage.private import close_private, open_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.sources import LoadInput, Work
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage import ControlObjects, StagedWrite, Table
-    from omnigraph.storage.fragments import PrivateVersion
+    from omnigraph.storage.private import PrivateVersion
     from omnigraph.writes.rules import TableRules
 
 _log = logging.getLogger(__name__)

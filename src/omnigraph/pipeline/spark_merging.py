@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
     from omnigraph.storage import Table
-    from omnigraph.storage.fragments import PrivateVersion
     from omnigraph.storage.partitions import TableAddress
+    from omnigraph.storage.private import PrivateVersion
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -135,8 +135,21 @@ class Table:
     def transaction_uuid(self) -> str | None:
         """The id of the transaction that made this version; None when Lance kept none."""
         with translated(f"reading the history of {self.path}"):
-            transaction = self._dataset.read_transaction(self.version)
+            try:
+                transaction = self._dataset.read_transaction(self.version)
+            except TypeError:
+                # Lance cannot show a compaction that rewrote an index; the name of its file tells as well.
+                return self._transaction_in_files()
             return None if transaction is None else str(transaction.uuid)
+
+    def _transaction_in_files(self) -> str | None:
+        batches: Any = self._dataset.tracked_files(min_version=self.version)
+        for batch in batches:
+            for file in batch.to_pylist():
+                if file["version"] == self.version and file["type"] == "transaction file":
+                    name = str(file["path"]).rpartition("/")[2].removesuffix(".txn")
+                    return name.partition("-")[2]
+        return None
 
     @property
     def row_count(self) -> int:

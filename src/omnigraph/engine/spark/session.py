@@ -14,10 +14,10 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from omnigraph.engine.spark.archive import Archive, discard_archive, plan_archive
-from omnigraph.engine.spark.cache import cache_folder
 from omnigraph.engine.spark.java import Java, find_java, launcher_home
 from omnigraph.engine.spark.jvm import Jvm, launch_jvm, telling_line, variables
 from omnigraph.engine.spark.settings import JAVA_OPTIONS, SparkSettings, session_conf
+from omnigraph.environ import cache_folder
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
