@@ -30,7 +30,7 @@ $(VENV)/.docs: requirements/docs.txt $(VENV)/.runtime
 	@$(PIP) install -r requirements/docs.txt
 	@touch $@
 
-demo: $(VENV)/.runtime ## run the product on the example graphs
+demo: $(VENV)/.runtime ## run the whole product on an example graph
 	@$(BIN)/omnigraph demo
 
 check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generated docs
@@ -57,6 +57,7 @@ bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/compile.py
 	@$(BIN)/python benchmarks/writes.py
 	@$(BIN)/python benchmarks/queries.py
+	@$(BIN)/python benchmarks/load.py
 
 lock: ## resolve the ranges of pyproject.toml into requirements/*.txt
 	@$(PYTHON) requirements/lock.py

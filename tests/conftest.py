@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from omnigraph.schema import Catalog, compile_schema_file
+
+# Recording a class-data archive takes longer than all starts of a run save.
+os.environ.setdefault("OMNIGRAPH_SPARK_ARCHIVE", "off")
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"

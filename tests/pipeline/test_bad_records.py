@@ -74,6 +74,12 @@ def refused(graph: Graph, path: Path, mode: str = "append", **options: Any) -> A
     return caught.value
 
 
+def cut_small(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Make parts of files so small that there are several."""
+    monkeypatch.setattr(parts, "_SMALLEST_PART_BYTES", size)
+    monkeypatch.setattr(parts, "_LARGEST_PART_BYTES", size)
+
+
 def at(path: Path, line: int | None, **rest: Any) -> dict[str, Any]:
     return {"source": str(path), "line": line, **rest}
 
@@ -316,12 +322,12 @@ VALUES = [
     wrong("tags", ["a", None], "['a', None]", "item 2: null"),
     wrong("tags", ["a", 1], "['a', 1]", "item 2"),
     wrong("counts", [1, 2**63], "[1, 9223372036854775808]", "item 2"),
-    wrong("vec", [1, 2], "[1, 2]", "3"),
-    wrong("vec", [1, 2, 3, 4], "[1, 2, 3, 4]", "3"),
+    wrong("vec", [1.0, 2.0], "[1.0, 2.0]", "3"),
+    wrong("vec", [1.0, 2.0, 3.0, 4.0], "[1.0, 2.0, 3.0, 4.0]", "3"),
     wrong("vec", [1, None, 3], "[1, None, 3]", "null"),
     wrong("vec", [1, "2", 3], "[1, '2', 3]", '"2"'),
     wrong("vec", [1, True, 3], "[1, True, 3]", "true"),
-    wrong("vec", [1, 1e39, 3], "[1, 1e+39, 3]", "F32"),
+    wrong("vec", [1.0, 1e39, 3.0], "[1.0, 1e+39, 3.0]", "F32"),
     wrong("vec", "1,2,3", "1,2,3", "list"),
     wrong("data", "base64:a b", "base64:a b", "base64"),
     wrong("data", "base64:YQ", "base64:YQ", "base64"),
@@ -510,15 +516,21 @@ def test_every_bad_record_in_100_000_lines_of_several_parts_is_found_and_the_men
     monkeypatch: pytest.MonkeyPatch,
     spark: Any,
 ):
-    monkeypatch.setattr(parts, "_SMALLEST_PART_BYTES", 1024 * 1024)
+    cut_small(monkeypatch, 1024 * 1024)
     graph = new_graph(tmp_path / "g.omni")
-    lines, places = spread(many, EVERY)
+    # In the second part and in the last one: the others are read the fast way, which is much of the time.
+    first, second = EVERY[::2], EVERY[1::2]
+    some, places = spread(many[15_000:25_000], first)
+    more, more_places = spread(many[95_000:], second)
+    lines = [*many[:15_000], *some, *many[25_000:95_000], *more]
     path = write_lines(tmp_path / "in.jsonl", lines)
-    assert len(parts.cut_graph_files(str(path), 2, is_strict=True)) > 3
+    assert len(parts.cut_graph_files(str(path), 2, is_strict=True)) > 5
     error = refused(graph, path, engine="spark", spark=spark)
     assert type(error) is LoadRejectedError
-    expected = [item.expected(path, line) for item, line in zip(EVERY, places, strict=True)]
-    assert by_place(error.report) == expected
+    assert by_place(error.report) == [
+        *(bad.expected(path, 15_000 + line) for bad, line in zip(first, places, strict=True)),
+        *(bad.expected(path, 95_000 + line) for bad, line in zip(second, more_places, strict=True)),
+    ]
     assert error.report.total == len(EVERY)
 
     write_lines(path, many)
@@ -622,7 +634,7 @@ def test_totals_count_all_violations_and_the_first_100_of_each_rule_are_shown(
     request: pytest.FixtureRequest,
 ):
     spark = request.getfixturevalue("spark") if engine == "spark" else None
-    monkeypatch.setattr(parts, "_SMALLEST_PART_BYTES", 64 * 1024)
+    cut_small(monkeypatch, 64 * 1024)
     lines = good_lines(5000)
     years, numbers = range(10, 2510, 10), range(5, 1205, 10)
     for line in years:
@@ -673,6 +685,20 @@ def test_a_report_reads_well_and_survives_json(graph: Graph, tmp_path: Path):
         value="1",
         rule="@range violation on Thing.year",
         message="@range violation on Thing.year: 1 is outside 1600..2100",
+    )
+
+
+def test_a_report_of_text_that_is_no_text_can_be_written_to_a_file(graph: Graph, tmp_path: Path):
+    lines = [
+        thing("x", text="a\ud800b").encode(),
+        b'{"type": "a\\ud800b"}',
+        b'{"type": "Thing", "data": {"name": "x", "must": 1, "a\\ud800b": 1}}',
+    ]
+    error = refused(graph, write_lines(tmp_path / "in.jsonl", lines))
+    assert error.report.total == 3
+    (tmp_path / "out.txt").write_text(str(error), encoding="utf-8")
+    (tmp_path / "out.json").write_text(
+        json.dumps(error.to_json(), ensure_ascii=False), encoding="utf-8"
     )
 
 
@@ -969,7 +995,7 @@ def test_rules_between_records_of_100_000_lines_are_checked_by_spark_in_the_same
     spark: Any,
     mode: str,
 ):
-    monkeypatch.setattr(parts, "_SMALLEST_PART_BYTES", 1024 * 1024)
+    cut_small(monkeypatch, 1024 * 1024)
     graph = new_graph(tmp_path / "g.omni")
     broken = [
         thing("x1", isbn="q"),

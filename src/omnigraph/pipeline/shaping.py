@@ -183,6 +183,9 @@ def _apply_rule(rule: Any, column: Any, judge: _Judge) -> None:
     name = rule_name(rule)
     for position in _positions(bad):
         value = stored_values(pa.chunked_array([column.slice(position, 1)]))[0]
+        if pa.types.is_float32(column.type):
+            # As few digits as the person wrote who gave it.
+            value = float(str(np.float32(value)))
         text = f"{name}: {value!r} {complaint(rule)}"
         judge.complain(position, name, rule.property, value, text)
 

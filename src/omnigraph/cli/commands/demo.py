@@ -1,113 +1,144 @@
-"""`omnigraph demo`: the product on its example graphs."""
+"""`omnigraph demo`: the whole product on an example graph, step by step."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.commands.commit import commit_line
-from omnigraph.cli.commands.lint import lint_files, report_lines
+from omnigraph.cli.commands.load import load_text
 from omnigraph.cli.commands.mutate import result_line
 from omnigraph.cli.output import print_text
+from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.tables import RowFormat, render_rows
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Result
+    from collections.abc import Iterator
 
-_EXAMPLES = ("bibliography", "dependencies")
+    from omnigraph.graph import Graph, Result
 
-_TOPICS = """
-query topics() {
-  insert Topic { slug: "trees", label: "Trees" }
-  insert Topic { slug: "heaps", label: "Heaps" }
-  insert PartOf { from: "heaps", to: "trees" }
+_EXAMPLE = "bibliography"
+_BRANCH = "review"
+#: A vector near papers about storage, as an embedding model would give it for a text.
+_LIKE = [-0.32, -0.2, -0.3, 0.58, 0.35, -0.36, 0.42, -0.04]
+_DANGLING = 'query dangling() { insert PartOf { from: "storage", to: "nowhere" } }'
+_RETRACT = """
+query retract($doi: String) { update Paper set { stage: "retracted" } where doi = $doi }
+"""
+_STAGES = """
+query stages() {
+  match { $p: Paper }
+  return { $p.stage as stage, count($p) as papers }
+  order { papers desc, stage }
 }
 """
-_SUBTOPICS = """
-query subtopics() {
-  match { $broad: Topic  $narrow partOf $broad }
-  return { $broad.label as topic, count($narrow) as subtopics }
-  order { subtopics desc }
-}
-"""
-_SEARCH = """
-query find($text: String) {
-  match { $t: Topic }
-  return { $t.slug as slug, bm25($t.label, $text) as score }
-  order { bm25($t.label, $text) }
-  limit 3
-}
-"""
-_DANGLING = 'query dangling() { insert PartOf { from: "heaps", to: "nowhere" } }'
 
 
-def demo() -> None:
-    """Run the product on its two example graphs."""
-    root = example_directory()
-    failed = [name for name in _EXAMPLES if not _lint_example(root / name)]
-    _explain_example(root / _EXAMPLES[0])
-    _change_example(root / _EXAMPLES[0])
-    if failed:
-        raise typer.Exit(1)
+@dataclass(slots=True)
+class _Story:
+    """Numbered steps with their times."""
+
+    steps: int = 0
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        self.steps += 1
+        print_text(f"\n── {self.steps}. {title}")
+        # Progress goes to another stream: what was said before should stand before it.
+        sys.stdout.flush()
+        begin = time.monotonic()
+        yield
+        print_text(f"   {time.monotonic() - begin:.1f} s")
 
 
-def _lint_example(folder: Path) -> bool:
-    """Check the queries of an example; whether all of them are right."""
-    from omnigraph.schema import compile_schema_file
-
-    catalog = compile_schema_file(folder / "schema.pg").catalog
-    print_text(
-        f"== {folder.name}: {len(catalog.nodes)} node types, {len(catalog.edges)} edge types"
-    )
-    reports = [
-        lint_files(folder / "schema.pg", folder / f"{n}.gq") for n in ("queries", "mutations")
-    ]
-    for report in reports:
-        print_text("\n".join(f"   {line}" for line in report_lines(report)))
-    return not any(report.errors for report in reports)
-
-
-def _explain_example(folder: Path) -> None:
-    from omnigraph.query import compile_query, explain_ir, read_queries
-    from omnigraph.schema import compile_schema_file
-
-    catalog = compile_schema_file(folder / "schema.pg").catalog
-    source = read_queries(folder / "queries.gq")
-    compiled = compile_query(source, catalog, "influential_without_venue")
-    print_text(f"\n== the plan of one query of the {folder.name}\n")
-    print_text(explain_ir(compiled.ir))
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="keep the graph in this directory", show_default=False),
+    ] = None,
+) -> None:
+    """Create a graph, load it through Spark, index, query, branch and change it."""
+    begin = time.monotonic()
+    folder = example_directory() / _EXAMPLE
+    if directory is not None:
+        _tell(directory / "demo.omni", folder)
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            _tell(Path(scratch) / "demo.omni", folder)
+    print_text(f"\nall of it took {time.monotonic() - begin:.0f} s")
 
 
-def _change_example(folder: Path) -> None:
-    """Create a graph, change two tables in one commit, and try to leave a dangling edge."""
+def _tell(root: Path, folder: Path) -> None:
     from omnigraph.graph import Graph
 
-    print_text(f"== a graph with the schema of the {folder.name}, in a temporary directory\n")
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        Graph.init(Path(scratch) / "demo.omni", folder / "schema.pg") as graph,
-    ):
-        print_text(f"mutate topics   → {result_line(graph.mutate(_TOPICS, actor='demo'))}")
+    story = _Story()
+    with story.step(f"init: a graph with the schema of the {_EXAMPLE}"):
+        graph = Graph.init(root, folder / "schema.pg", actor="demo")
+        pins = graph.snapshot().pins
+        print_text(f"   {len(pins)} types, each its own Lance dataset: {', '.join(sorted(pins))}")
+    with graph:
+        _load(story, graph, folder)
+        _ask(story, graph, folder)
+        _branch(story, graph)
+
+
+def _load(story: _Story, graph: Graph, folder: Path) -> None:
+    with story.step("load: JSON lines through Spark, validated, one commit"):
+        receipt = graph.load(
+            folder / "data.jsonl", mode="append", actor="demo", progress=terminal_progress()
+        )
+        print_text(_indented(load_text(receipt)))
+    with story.step("refused: an edge to a node that does not exist; nothing is written"):
         try:
             graph.mutate(_DANGLING)
         except BadRequestError as refusal:
-            print_text(f"mutate dangling → refused, nothing written: {refusal}")
-        _show(graph.query(_SUBTOPICS))
-        _show(graph.query(_SEARCH, {"text": "heap"}))
-        pins = graph.snapshot().pins.values()
-        counts = ", ".join(f"{pin.table_key} {pin.row_count}" for pin in pins if pin.row_count)
-        print_text(f"snapshot        → {counts}")
-        for commit in graph.commits():
-            print_text(f"commit          → {commit_line(commit)}")
+            print_text(f"   {refusal}")
+    with story.step("indexes: everything that the schema declares"):
+        report = graph.ensure_indices(actor="demo")
+        names = [name for item in report.built for name in item.names]
+        print_text(f"   built {len(names)} indexes: {', '.join(names)}")
+
+
+def _ask(story: _Story, graph: Graph, folder: Path) -> None:
+    from omnigraph.query import read_queries
+
+    queries = read_queries(folder / "queries.gq")
+    with story.step("query: two or three citations away, on one topic (traversal)"):
+        params = {"doi": "10.0000/corax.2023.01", "topic": "storage"}
+        _show(graph.query(queries, params, name="background_reading"))
+    with story.step("query: text and vector ranked together (hybrid search)"):
+        wanted = {"text": "compaction cost", "like": _LIKE, "keyword": "compaction"}
+        _show(graph.query(queries, wanted, name="hybrid"))
+
+
+def _branch(story: _Story, graph: Graph) -> None:
+    with story.step(f"branch: a change on `{_BRANCH}` that main does not see"):
+        graph.create_branch(_BRANCH)
+        changed = graph.mutate(
+            _RETRACT, {"doi": "10.0000/inkpress.2014.01"}, branch=_BRANCH, actor="reviewer"
+        )
+        print_text(f"   {result_line(changed)}")
+        _show(graph.query(_STAGES, branch=_BRANCH))
+        _show(graph.query(_STAGES))
+    with story.step("history: who did what"):
+        for commit in graph.commits(_BRANCH):
+            actor = commit.actor or "nobody in particular"
+            print_text(f"   {commit.commit_id} {commit.kind} on {commit.branch} by {actor}")
 
 
 def _show(result: Result) -> None:
-    lines = "\n".join(f"  {line}" for line in render_rows(result, RowFormat.TABLE))
-    print_text(f"query {result.query_name}:\n{lines}")
+    print_text(_indented("\n".join(render_rows(result, RowFormat.TABLE))))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"   {line}" for line in text.splitlines())
 
 
 def example_directory() -> Path:

@@ -68,7 +68,7 @@ def export(
                 types=type,
                 format=format,
                 parts=parts,
-                progress=terminal_progress(),
+                progress=terminal_progress(quiet=out is None),
             )
             sys.stdout.flush()
         except BrokenPipeError:

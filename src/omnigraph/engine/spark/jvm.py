@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import warnings
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ _END_TIMEOUT_S = 20
 #: A JVM that records an archive writes it when it ends: about ten seconds on a small machine.
 _RECORD_TIMEOUT_S = 120
 _SHOWN_CHARACTERS = 400
+_LOGGED_ERROR = re.compile(r"^[0-9/]+ [0-9:]+ ERROR [^:\s]+: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,16 @@ def telling_line(text: str) -> str:
     words = ("error", "exception", "invalid", "cannot", "could not", "unrecognized", "conflict")
     strong = [line for line in telling if any(word in line.lower() for word in words)]
     return next(iter(strong or telling or spoken), "")[:_SHOWN_CHARACTERS]
+
+
+def last_error(log: str) -> str:
+    r"""What the last line of Spark's log that reports an error says; empty when there is none.
+
+    >>> last_error("26/11/16 06:48:15 ERROR Master: gone\n26/11/16 06:48:16 ERROR Backend: Reason: giving up.\n\tat x.y")
+    'Reason: giving up.'
+    """
+    found = _LOGGED_ERROR.findall(log)
+    return str(found[-1])[:_SHOWN_CHARACTERS].strip() if found else ""
 
 
 def _python_error(text: str) -> str:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 from omnigraph.engine.spark.archive import Archive, discard_archive, plan_archive
 from omnigraph.engine.spark.java import Java, find_java, launcher_home
-from omnigraph.engine.spark.jvm import Jvm, launch_jvm, telling_line, variables
+from omnigraph.engine.spark.jvm import (
+    Jvm,
+    last_error,
+    launch_jvm,
+    read_log,
+    telling_line,
+    variables,
+)
+from omnigraph.engine.spark.masters import check_master
 from omnigraph.engine.spark.settings import JAVA_OPTIONS, SparkSettings, session_conf
 from omnigraph.environ import cache_folder
 from omnigraph.errors import SparkError
@@ -53,13 +61,17 @@ class _Owner:
         self._process_id = os.getpid()
 
     def session(self, input_bytes: int | None) -> SparkSession:
+        from py4j.protocol import Py4JError
         from pyspark.sql import SparkSession
 
         with self._lock:
             if _active_context() is None:
                 self._start(input_bytes)
-            # The first knows sessions with settings of their own, but only those of this thread.
-            return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+            try:
+                # The first knows sessions with settings of their own, but only those of this thread.
+                return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+            except Py4JError as error:
+                raise self._ended(error) from error
 
     def _start(self, input_bytes: int | None) -> None:
         settings = SparkSettings.from_environment()
@@ -67,6 +79,7 @@ class _Owner:
             self._scratch = Path(tempfile.mkdtemp(prefix="omnigraph-spark-"))
             self._process_id = os.getpid()
             atexit.register(self.close)
+        check_master(settings.master)
         environ = _worker_variables(settings)
         if _gateway() is None:
             self._jvm, conf = _launch(settings, self._scratch, input_bytes, environ)
@@ -85,11 +98,28 @@ class _Owner:
             with variables(environ):
                 return SparkContext(conf=conf, gateway=gateway)
         except (Py4JError, PySparkException, OSError) as error:
+            said = telling_line(str(error))  # the JVM is asked for this text
             self._end_jvm()
             raise SparkError(
-                f"Spark did not start: {telling_line(str(error))}; check OMNIGRAPH_SPARK_MASTER and "
+                f"Spark did not start: {said}; check OMNIGRAPH_SPARK_MASTER and "
                 "OMNIGRAPH_SPARK_CONF"
             ) from error
+
+    def _ended(self, error: Exception) -> SparkError:
+        """What to say about a context that Spark stopped by itself; ours is let go of, so that the next call starts.
+
+        A master that does not register the application, or throws it out, ends the context without an exception.
+        """
+        if _active_context() is not self._context:
+            return SparkError(
+                f"the Spark session of this process has ended: {telling_line(str(error))}; stop it and make another"
+            )
+        said = last_error(read_log(self._scratch)) or telling_line(str(error))
+        self._stop_context()
+        self._end_jvm()
+        return SparkError(
+            f"Spark has ended: {said}; check OMNIGRAPH_SPARK_MASTER and the log of the cluster"
+        )
 
     def close(self) -> None:
         """Stop the session, end its JVM and remove its scratch directory. Leaves sessions of others alone."""
@@ -180,7 +210,11 @@ def _worker_variables(settings: SparkSettings) -> dict[str, str]:
     chosen = {name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
     if settings.is_local:
         return chosen
-    return {name: os.environ.get(name) or python for name, python in chosen.items()}
+    found = {name: os.environ.get(name) or python for name, python in chosen.items()}
+    # pyspark reads the variable only: the setting counts in jobs that spark-submit starts.
+    if python := settings.conf.get("spark.pyspark.python"):
+        found["PYSPARK_PYTHON"] = python
+    return found
 
 
 # The three questions below have no public answer in pyspark 4.3: whether the process has a context (the public one

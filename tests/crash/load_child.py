@@ -1,0 +1,36 @@
+"""As `child.py`, with one more kind of job: a process that loads files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import child
+
+import omnigraph.graph.loading  # noqa: F401  # imported once, before any fork
+from omnigraph.graph import Graph
+
+work_as_before = child.work
+
+
+def work(job: dict[str, Any]) -> None:
+    if job["action"] != "load":
+        work_as_before(job)
+        return
+    os.environ.update(job["environment"])
+    with Graph.open(job["root"]) as graph:
+        result = graph.load(
+            job["source"],
+            mode=job["mode"],
+            branch=job["branch"],
+            base=job["base"],
+            actor=job["actor"],
+            engine=job["engine"],
+        )
+        assert result.commit is not None
+        print(result.commit.commit_id)
+
+
+if __name__ == "__main__":
+    child.work = work
+    child.main()
