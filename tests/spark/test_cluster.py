@@ -59,12 +59,16 @@ class Cluster:
         """Variables for every process of the cluster."""
         import pyspark
 
+        home = Path(pyspark.__file__).parent
+        (core,) = (home / "jars").glob("spark-core_*.jar")
         # Nothing of the test run goes to executors: they may be killed while they write.
         foreign = ("OMNIGRAPH_", "SPARK_", "PYSPARK_", "COVERAGE_", "PYTEST_")
         kept = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
         return kept | {
             "JAVA_HOME": str(self.java_home),
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_HOME": str(home),
+            # Spark's own scripts set it; a worker does not find the classes of executors without it.
+            "SPARK_SCALA_VERSION": core.name.split("_")[1].split("-")[0],
             "SPARK_LOCAL_IP": LOOPBACK,
             "OMNIGRAPH_DURABILITY": "process",
             "TMPDIR": str(self.folder),

@@ -14,6 +14,7 @@ from omnigraph.errors import (
     ExpectedVersionMismatchError,
     OmniError,
     ReadSetConflictError,
+    SparkError,
 )
 from omnigraph.graph.results import LoadResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
@@ -121,7 +122,7 @@ class _Run:
         self._forks: dict[TableKey, Table] = {}
         self._is_committed = False
         self._has_effect = False
-        self._has_failed = False
+        self._may_leave_files = False
 
     @property
     def _creates_branch(self) -> bool:
@@ -164,9 +165,11 @@ class _Run:
             snapshot = self._snapshot()
             job.stage(self._targets(job, snapshot))
             return self._until_won(job)
-        except BaseException:
-            # Also after an interrupt: what was staged is of no use to anybody.
-            self._has_failed = True
+        except BaseException as error:
+            # Data and files that are refused leave nothing behind; a task that died, or an interrupt, may.
+            self._may_leave_files = isinstance(error, SparkError) or not isinstance(
+                error, OmniError
+            )
             raise
         finally:
             if not self._has_effect:
@@ -246,7 +249,8 @@ class _Run:
             intent = Intent(kind=WriterKind.LOAD, expectations=expectations, actor=call.actor)
             attempt = Attempt(self._environment, intent)
             try:
-                commit = run_phases(attempt, writes)
+                with call.progress.stage("commit", 1):
+                    commit = run_phases(attempt, writes)
             finally:
                 # From the intent on, versions may refer to the fragments, even to those of a write that was undone.
                 self._has_effect = self._has_effect or attempt.is_declared
@@ -270,20 +274,14 @@ class _Run:
     def clean_up(self) -> None:
         """Remove forks that nothing refers to, and files of tasks that died; what stays is reclaimed by cleanup."""
         forks = {} if self._has_effect else self._forks
-        paths = [pin.location for pin in self._snapshot_pins().values()]
         try:
-            if self._has_failed:
+            if self._may_leave_files:
+                paths = [pin.location for pin in self._snapshot().pins.values()]
                 reclaim_staged_files(self._environment, paths, staged_max_age_s())
             if forks:
                 self._remove_forks(forks)
         except OmniError as error:
             _log.warning("staged files stay until cleanup: %s", error)
-
-    def _snapshot_pins(self) -> Mapping[TableKey, TablePin]:
-        try:
-            return self._snapshot().pins
-        except OmniError:
-            return {}
 
     def _remove_forks(self, forks: Mapping[TableKey, Table]) -> None:
         environment = self._environment

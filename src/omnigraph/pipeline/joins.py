@@ -13,7 +13,7 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.errors import MAX_EXAMPLES
-from omnigraph.pipeline.keys import scan_keys
+from omnigraph.pipeline.keys import find_keys, first_members, scan_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
 pc: Any = _compute
+
+_EMPTY = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,8 @@ class LocalJoins:
         """As `Joins.shared`."""
         mine = _keys(rows)
         wanted = mine["key"].combine_chunks()
-        pieces = []
-        for scan in others:
-            for table in scan_keys(scan):
-                pieces.append(table.filter(pc.is_in(table["key"], wanted)))
+        firsts = first_members(rows)
+        pieces = [t.select(["key", "address"]) for t in find_keys(others, wanted, firsts)]
         if not pieces:
             return Found()
         theirs = pa.concat_tables(pieces)
@@ -114,12 +114,11 @@ class LocalJoins:
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
         """As `Joins.missing`."""
         mine = _keys(references)
-        left = mine["key"].unique()
-        for scan in ids:
-            for table in scan_keys(scan):
-                if not len(left):
-                    return Found()
-                left = left.filter(pc.invert(pc.is_in(left, table["key"].combine_chunks())))
+        left = wanted = mine["key"].unique()
+        for table in find_keys(ids, wanted, wanted):
+            left = left.filter(pc.invert(pc.is_in(left, table["key"].combine_chunks())))
+            if not len(left):
+                return Found()
         if not len(left):
             return Found()
         bad = mine.filter(pc.is_in(mine["key"], left))
@@ -143,12 +142,9 @@ class LocalJoins:
         keys = pa.concat_arrays(
             [_keys(touched)["key"].combine_chunks(), pa.array(list(more), pa.utf8())]
         ).unique()
-        pieces = [pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})]
-        for scan in counted:
-            for table in scan_keys(scan):
-                pieces.append(table.filter(pc.is_in(table["key"], keys)).select(["key", "address"]))
+        pieces = [t.select(["key", "address"]) for t in find_keys(counted, keys, keys)]
         counts = (
-            pa.concat_tables(pieces)
+            pa.concat_tables([_EMPTY, *pieces])
             .group_by("key")
             .aggregate([("address", "count"), ("address", "max")])
         )
@@ -164,9 +160,8 @@ class LocalJoins:
 
 
 def _keys(scans: Sequence[KeyScan]) -> Any:
-    empty = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})
     pieces = [t.select(["key", "address"]) for scan in scans for t in scan_keys(scan)]
-    return pa.concat_tables([empty, *pieces])
+    return pa.concat_tables([_EMPTY, *pieces])
 
 
 def _first_keys(column: Any) -> list[str]:

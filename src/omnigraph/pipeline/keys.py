@@ -5,16 +5,19 @@ Texts are equal exactly when the typed values are. Rows with a null member have 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.ids import spelled
+from omnigraph.storage import OneOf
+from omnigraph.storage.filters import to_sql
 from omnigraph.storage.fragments import ROW_ADDRESS, fragment_sizes
 from omnigraph.storage.partitions import scan_fragments, table_address
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.types import EnumType, Scalar, ScalarType
+from omnigraph.writes.committed import PROBE_CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +35,9 @@ _TEXT = ScalarType(Scalar.STRING)
 _SCAN_ROWS = 2_000_000
 #: Large batches: looking keys up costs a table of the other side per batch.
 _BATCH_ROWS = 524_288
+#: Keys are looked up one by one when they are so few, and so many times fewer than the rows.
+_MAX_PROBED = 65_536
+_PROBE_SHARE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +93,55 @@ def text_key(column: str) -> list[tuple[str, BaseType]]:
     return [(column, _TEXT)]
 
 
-def scan_keys(scan: KeyScan) -> Iterator[Any]:
+def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Any]:
     """Tables `key, address` and the extra columns; rows without a key are left out."""
     names = [name for name, _ in scan.members]
     columns = list(dict.fromkeys([*names, *scan.extra, ROW_ADDRESS]))
-    for batch in scan_fragments(scan.address, scan.fragments, columns, batch_rows=_BATCH_ROWS):
+    for batch in scan_fragments(
+        scan.address, scan.fragments, columns, where, batch_rows=_BATCH_ROWS
+    ):
         spellings = [spelled(base, batch.column(name)) for name, base in scan.members]
         key = spellings[0] if len(spellings) == 1 else _joined(spellings)
         arrays = [key, pc.cast(batch.column(ROW_ADDRESS), pa.int64())]
         arrays += [batch.column(name) for name in scan.extra]
         table = pa.table(arrays, names=["key", "address", *scan.extra])
         yield table.filter(table["key"].is_valid()) if key.null_count else table
+
+
+def find_keys(scans: Sequence[KeyScan], keys: Any, firsts: Any) -> Iterator[Any]:
+    """As `scan_keys`, only rows with one of the keys.
+
+    A few keys are looked up through the index of the first member, whose values are `firsts`; otherwise all rows
+    stream by.
+    """
+    if not scans:
+        return
+    name, base = scans[0].members[0]
+    is_text = base == _TEXT or isinstance(base, EnumType)
+    if is_text and len(firsts) <= _MAX_PROBED and len(firsts) * _PROBE_SHARE < total_rows(scans):
+        texts = firsts.to_pylist()
+        for begin in range(0, len(texts), PROBE_CHUNK):
+            where = to_sql(OneOf(name, texts[begin : begin + PROBE_CHUNK]))
+            yield from (_only(t, keys) for scan in _widened(scans) for t in scan_keys(scan, where))
+        return
+    yield from (_only(table, keys) for scan in scans for table in scan_keys(scan))
+
+
+def _only(table: Any, keys: Any) -> Any:
+    return table.filter(pc.is_in(table["key"], keys))
+
+
+def _widened(scans: Sequence[KeyScan]) -> list[KeyScan]:
+    """One scan of all fragments: an index is asked once, not once per task."""
+    fragments = tuple(number for scan in scans for number in scan.fragments)
+    return [replace(scans[0], fragments=fragments, rows=total_rows(scans))]
+
+
+def first_members(scans: Sequence[KeyScan]) -> Any:
+    """The distinct values of the first member of a key."""
+    narrow = [replace(scan, members=scan.members[:1], extra=()) for scan in scans]
+    chunks = [chunk for scan in narrow for t in scan_keys(scan) for chunk in t["key"].chunks]
+    return pa.concat_arrays(chunks).unique() if chunks else pa.array([], pa.utf8())
 
 
 def _joined(spellings: list[Any]) -> Any:

@@ -25,12 +25,13 @@ from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.parts import by_file
 from omnigraph.pipeline.plan import LoadMode
 from omnigraph.pipeline.problems import Problems, at_line
+from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.provenance import Origin, Provenance
 from omnigraph.pipeline.relations import KEY_CONFLICT, Image, RelationChecker
 from omnigraph.pipeline.shaping import alias_conflicts
 from omnigraph.pipeline.sources import plan_work
 from omnigraph.pipeline.staging import FrameTask, StageItem, stage_part, types_in_part
-from omnigraph.pipeline.workers import LocalWorkers
+from omnigraph.pipeline.workers import LocalWorkers, raise_failure
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
     delete_fragment,
@@ -169,7 +170,13 @@ class LoadJob:
         problems = Problems()
         found: list[tuple[TableKey, dict[str, str]]] = []
         items = [StageItem(part, self._plan) for part in self._work.parts]
-        answers = self._engine.workers.run("write fragments", stage_part, items)
+        answers = self._engine.workers.run("write fragments", stage_part, items, keep_failures=True)
+        failed = [answer for answer in answers if "failure" in answer]
+        if failed:
+            # The others have written fragments, which are known only from their answers.
+            for answer in answers:
+                self._take_fragments(answer)
+            raise_failure(failed[0])
         self._shift_lines(answers)
         for part, answer in zip(self._work.parts, answers, strict=True):
             self._take(answer, problems, found, Origin(part=part))
@@ -198,6 +205,10 @@ class LoadJob:
             for part in parts:
                 self._provenance.set_first_line(part.number, part.first_record or before)
                 before += int(answers[part.number]["lines"])
+
+    def _take_fragments(self, answer: Message) -> None:
+        for key, body in answer.get("types", {}).items():
+            self._types.setdefault(TableKey(key), _Staged()).fragments.extend(body["fragments"])
 
     def _take(
         self,
@@ -251,14 +262,10 @@ class LoadJob:
         privates: list[PrivateVersion] = []
         read: set[TableKey] = set()
         try:
-            for key, staged in touched.items():
-                table = tables[key]
-                if self._mode is LoadMode.MERGE and staged.has_given_ids:
-                    merged[key] = self._merge(key, table, staged)
-                    writes[key] = _merge_write(table, merged[key])
-                else:
-                    is_overwrite = self._mode is LoadMode.OVERWRITE
-                    writes[key] = stage_fragments(table, staged.fragments, overwrite=is_overwrite)
+            is_merge = self._mode is LoadMode.MERGE
+            with (self._engine.progress if is_merge else Silent()).stage("identify", 1) as stage:
+                self._identify(touched, tables, merged, writes)
+                stage.update(1, sum(self._types[key].rows for key in merged))
             reach(Failpoint.LOAD_IDENTIFIED)
             images: dict[TableKey, Image] = {}
             for key, write in writes.items():
@@ -271,15 +278,17 @@ class LoadJob:
                 return Image(table=open_pinned(key))
 
             problems = Problems()
-            RelationChecker(
-                mode=self._mode,
-                images=images,
-                rules=self._rules,
-                joins=self._engine.joins,
-                untouched=untouched,
-                locate=lambda key, address: self._locate(images[key], key, address),
-                problems=problems,
-            ).check_all()
+            with self._engine.progress.stage("check relations", 1) as stage:
+                RelationChecker(
+                    mode=self._mode,
+                    images=images,
+                    rules=self._rules,
+                    joins=self._engine.joins,
+                    untouched=untouched,
+                    locate=lambda key, address: self._locate(images[key], key, address),
+                    problems=problems,
+                ).check_all()
+                stage.update(1, sum(staged.rows for staged in touched.values()))
             _raise_if_violated(problems)
             reach(Failpoint.LOAD_CHECKED)
         except BaseException:
@@ -296,13 +305,31 @@ class LoadJob:
             _merged=merged,
         )
 
+    def _identify(
+        self,
+        touched: Mapping[TableKey, _Staged],
+        tables: Mapping[TableKey, Table],
+        merged: dict[TableKey, Merged],
+        writes: dict[TableKey, StagedWrite],
+    ) -> None:
+        """Fill in what happens to every touched table; what a merge wrote is in `merged` also when it fails."""
+        for key, staged in touched.items():
+            if self._mode is LoadMode.MERGE and staged.has_given_ids:
+                merged[key] = self._merge(key, tables[key], staged)
+                writes[key] = _merge_write(tables[key], merged[key])
+            else:
+                is_overwrite = self._mode is LoadMode.OVERWRITE
+                writes[key] = stage_fragments(tables[key], staged.fragments, overwrite=is_overwrite)
+
     def _merge(self, key: TableKey, table: Table, staged: _Staged) -> Merged:
         appended = open_private(stage_fragments(table, staged.fragments))
         try:
             if not self._given.is_ordered:
                 self._refuse_duplicates(key, appended)
-            is_edge = key.startswith("edge:")
-            return self._engine.matcher.merge(table, appended, staged.fragments, is_edge=is_edge)
+            counts_edges = self._rules[key].per_source is not None
+            return self._engine.matcher.merge(
+                table, appended, staged.fragments, with_sources=counts_edges
+            )
         finally:
             self._quietly(close_private, appended, self._objects)
 

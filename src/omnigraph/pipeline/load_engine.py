@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.pipeline.joins import LocalJoins
 from omnigraph.pipeline.load import LoadEngine
 from omnigraph.pipeline.merging import LocalMatcher
+from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.worker_choice import choose_workers
 from omnigraph.pipeline.workers import LocalWorkers
 
@@ -28,8 +29,9 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
     else:
         workers = choose_workers(name, spark, progress, input_bytes)
     if isinstance(workers, LocalWorkers):
+        quiet = LocalWorkers(Silent())
         return LoadEngine(
-            workers=workers, joins=LocalJoins(), matcher=LocalMatcher(workers), progress=progress
+            workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
         )
     # Late: whoever works in process needs no Spark.
     from omnigraph.engine.spark.executors import check_executors
@@ -39,11 +41,13 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
 
     assert isinstance(workers, SparkWorkers), "there are two engines"
     check_executors(workers.spark)
-    joins = SparkJoins(workers)
+    # Their jobs belong to stages of the load, which show progress as a whole.
+    silent = SparkWorkers(workers.spark, Silent())
+    joins = SparkJoins(silent)
     return LoadEngine(
         workers=workers,
         joins=joins,
-        matcher=SparkMatcher(workers, joins, small_rows=SMALL_ROWS),
+        matcher=SparkMatcher(silent, joins, small_rows=SMALL_ROWS),
         progress=progress,
         spark=workers.spark,
     )

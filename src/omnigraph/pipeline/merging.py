@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.pipeline.keys import key_scans, scan_keys, text_key
+from omnigraph.pipeline.keys import find_keys, key_scans, scan_keys, text_key
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import ROW_ID
@@ -61,9 +61,12 @@ class Matcher(Protocol):
     """Finds out what a merge replaces."""
 
     def merge(
-        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, is_edge: bool
+        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, with_sources: bool
     ) -> Merged:
-        """Decide about all new rows; `fragments` are those of the staged version, in order."""
+        """Decide about all new rows; `fragments` are those of the staged version, in order.
+
+        `with_sources` also finds the sources of replaced edges, for a rule that counts edges per source.
+        """
         ...
 
 
@@ -125,7 +128,7 @@ class LocalMatcher:
         self._workers = workers
 
     def merge(
-        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, is_edge: bool
+        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, with_sources: bool
     ) -> Merged:
         """As `Matcher.merge`."""
         new = _concatenated(
@@ -141,7 +144,7 @@ class LocalMatcher:
             )
             for address in gone["address"].to_pylist():
                 decisions[address >> 32].dropped.append(address & _OFFSET_MASK)
-        old = self._matches(base, last["key"].combine_chunks(), is_edge=is_edge)
+        old = self._matches(base, last["key"].combine_chunks(), with_sources=with_sources)
         joined = last.join(old, "key", join_type="inner")
         for address, row_id in zip(
             joined["address_max"].to_pylist(), joined[ROW_ID].to_pylist(), strict=True
@@ -150,7 +153,7 @@ class LocalMatcher:
         target = table_address(base)
         kept, discarded = self._rewrite(staged, target, fragments, decisions)
         shrunk = self._shrink(target, joined["address"].to_pylist())
-        sources = joined["src"].unique().to_pylist() if is_edge else []
+        sources = joined["src"].unique().to_pylist() if with_sources else []
         return Merged(
             fragments=tuple(kept),
             shrunk=shrunk,
@@ -163,15 +166,13 @@ class LocalMatcher:
         """Little work is done here: handing it out would take longer."""
         return LocalWorkers(Silent()) if rows <= _IN_PROCESS_ROWS else self._workers
 
-    def _matches(self, base: Table, ids: Any, *, is_edge: bool) -> Any:
+    def _matches(self, base: Table, ids: Any, *, with_sources: bool) -> Any:
         """Old rows with one of the ids: key, address and row id, for edges their source too."""
-        extra = (ROW_ID, "src") if is_edge else (ROW_ID,)
+        extra = (ROW_ID, "src") if with_sources else (ROW_ID,)
         scans = key_scans(base, None, text_key("id"), extra=extra)
-        pieces = [
-            table.filter(pc.is_in(table["key"], ids)) for scan in scans for table in scan_keys(scan)
-        ]
+        pieces = list(find_keys(scans, ids, ids))
         fields = [("key", pa.utf8()), ("address", pa.int64()), (ROW_ID, pa.uint64())]
-        if is_edge:
+        if with_sources:
             fields.append(("src", pa.utf8()))
         return pa.concat_tables([pa.schema(fields).empty_table(), *pieces])
 

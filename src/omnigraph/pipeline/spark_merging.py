@@ -46,15 +46,15 @@ class SparkMatcher:
         self._small_rows = small_rows
 
     def merge(
-        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, is_edge: bool
+        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, with_sources: bool
     ) -> Merged:
         """As `Matcher.merge`."""
         scans = key_scans(staged.table, staged.new_fragments, text_key("id"))
         if total_rows(scans) <= self._small_rows:
-            return self._local.merge(base, staged, fragments, is_edge=is_edge)
-        extra = (ROW_ID, "src") if is_edge else (ROW_ID,)
+            return self._local.merge(base, staged, fragments, with_sources=with_sources)
+        extra = (ROW_ID, "src") if with_sources else (ROW_ID,)
         columns = f"key string, address long, {ROW_ID} decimal(20, 0)" + (
-            ", src string" if is_edge else ""
+            ", src string" if with_sources else ""
         )
         old = self._joins.keys(
             key_scans(base, None, text_key("id"), extra=extra), columns
@@ -63,7 +63,7 @@ class SparkMatcher:
         # Cut here: the join feeds both the fragments that are written again and those that shrink.
         joined = last.join(old, "key", "left").persist()
         try:
-            return self._apply(joined, base, staged, fragments, is_edge=is_edge)
+            return self._apply(joined, base, staged, fragments, with_sources=with_sources)
         finally:
             joined.unpersist()
 
@@ -74,7 +74,7 @@ class SparkMatcher:
         staged: PrivateVersion,
         fragments: Sequence[str],
         *,
-        is_edge: bool,
+        with_sources: bool,
     ) -> Merged:
         target = table_address(base)
         sizes = dict(zip(staged.new_fragments, fragments, strict=True))
@@ -109,7 +109,7 @@ class SparkMatcher:
                 kept += answer["fragments"]
                 discarded.append(text)
         sources: tuple[str, ...] = ()
-        if is_edge:
+        if with_sources:
             moved = joined.where("old_address is not null").select("src").distinct()
             sources = tuple(row["src"] for row in moved.toLocalIterator())
         return Merged(

@@ -35,7 +35,12 @@ class SparkWorkers:
         self.parallelism = max(2, spark.sparkContext.defaultParallelism)
 
     def run(
-        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item]
+        self,
+        stage: str,
+        task: Callable[[Item], Message],
+        items: Sequence[Item],
+        *,
+        keep_failures: bool = False,
     ) -> list[Message]:
         """As `Workers.run`."""
         if not items:
@@ -45,8 +50,9 @@ class SparkWorkers:
             numbers = self.spark.range(0, len(items), 1, len(items))
             answers = collect(numbers.mapInArrow(function, f"number long, {_MESSAGES}"))
         found = {int(row["number"]): json.loads(row["message"]) for row in answers}
-        for answer in found.values():
-            raise_failure(answer)
+        if not keep_failures:
+            for answer in found.values():
+                raise_failure(answer)
         return [found[number] for number in range(len(items))]
 
     def run_batches(

@@ -30,9 +30,16 @@ class Workers(Protocol):
     parallelism: int
 
     def run(
-        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item]
+        self,
+        stage: str,
+        task: Callable[[Item], Message],
+        items: Sequence[Item],
+        *,
+        keep_failures: bool = False,
     ) -> list[Message]:
         """The answers of a task to all items, in their order. A member `rows` of an answer counts for progress.
+
+        With `keep_failures` what a task raised on purpose is its answer, for `raise_failure`.
 
         Raises:
             OmniError: what a task raised on purpose; such a task is not tried again.
@@ -59,7 +66,12 @@ class LocalWorkers:
         self._progress = progress
 
     def run(
-        self, stage: str, task: Callable[[Item], Message], items: Sequence[Item]
+        self,
+        stage: str,
+        task: Callable[[Item], Message],
+        items: Sequence[Item],
+        *,
+        keep_failures: bool = False,
     ) -> list[Message]:
         """As `Workers.run`."""
         answers: list[Message] = []
@@ -68,7 +80,12 @@ class LocalWorkers:
         rows = 0
         with self._progress.stage(stage, len(items)) as progress:
             for item in items:
-                answers.append(task(item))
+                try:
+                    answers.append(task(item))
+                except OmniError as error:
+                    if not keep_failures:
+                        raise
+                    answers.append(failure_message(error))
                 rows += int(answers[-1].get("rows", 0))
                 progress.update(len(answers), rows)
         return answers

@@ -98,7 +98,7 @@ class _Owner:
             with variables(environ):
                 return SparkContext(conf=conf, gateway=gateway)
         except (Py4JError, PySparkException, OSError) as error:
-            said = telling_line(str(error))  # the JVM is asked for this text
+            said = self._reason(error)
             self._end_jvm()
             raise SparkError(
                 f"Spark did not start: {said}; check OMNIGRAPH_SPARK_MASTER and "
@@ -114,12 +114,19 @@ class _Owner:
             return SparkError(
                 f"the Spark session of this process has ended: {telling_line(str(error))}; stop it and make another"
             )
-        said = last_error(read_log(self._scratch)) or telling_line(str(error))
+        said = self._reason(error)
         self._stop_context()
         self._end_jvm()
         return SparkError(
             f"Spark has ended: {said}; check OMNIGRAPH_SPARK_MASTER and the log of the cluster"
         )
+
+    def _reason(self, error: Exception) -> str:
+        """Why Spark is not there. Asked before its JVM ends, which has the text of the error."""
+        said = telling_line(str(error))
+        # A context that was stopped from outside says only that; the log says by whom.
+        logged = last_error(read_log(self._scratch))
+        return f"{said} ({logged})" if logged else said
 
     def close(self) -> None:
         """Stop the session, end its JVM and remove its scratch directory. Leaves sessions of others alone."""
