@@ -529,6 +529,22 @@ def test_an_interrupted_load_of_a_new_branch_leaves_neither_branch_nor_files(
     assert len(ids_of(graph, "node:Thing", "dev")) == 44
 
 
+def test_an_interrupt_between_two_files_leaves_nothing_of_the_first(
+    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stage_part, parts = stages.stage_part, []
+
+    def interrupted(item: Any) -> Any:
+        parts.append(item)
+        if len(parts) > 1:
+            interrupt()
+        return stage_part(item)
+
+    monkeypatch.setattr(stages, "stage_part", interrupted)
+    failed(graph, KeyboardInterrupt, source)
+    assert len(parts) == 2
+
+
 def test_an_interrupt_of_a_load_on_spark_leaves_nothing(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
 ):

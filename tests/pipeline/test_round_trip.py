@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,8 @@ from omnigraph.pipeline import parts as parts_module
 from pipeline.export_worlds import LARGE, SCHEMA, insert_thing, world
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 EDGES_OF_VALUES: list[dict[str, Any]] = [
@@ -62,8 +63,9 @@ def test_the_world_has_what_is_hard_to_move(graph: Graph) -> None:
     }
 
 
-@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
-@pytest.mark.parametrize("grammar", ["strict", "compatible"])
+@pytest.mark.parametrize(
+    ("mode", "grammar"), [("merge", "strict"), ("overwrite", "strict"), ("append", "compatible")]
+)
 def test_one_file_of_lines(
     graph: Graph, fresh: Graph, tmp_path: Path, mode: str, grammar: str
 ) -> None:
@@ -103,7 +105,7 @@ def test_standard_output(graph: Graph, fresh: Graph, tmp_path: Path, capfdbinary
     assert rows(fresh) == rows(graph)
 
 
-@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+@pytest.mark.parametrize("mode", ["append", "merge"])
 def test_parquet_with_its_mapping(
     graph: Graph, fresh: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
@@ -121,10 +123,8 @@ def test_loading_an_export_again_changes_nothing_or_is_refused(
     path = tmp_path / "all.jsonl"
     graph.export(path, engine="local")
     fresh.load(path, mode="append", engine="local")
-    for mode in ("merge", "overwrite"):
-        result = fresh.load(path, mode=mode, engine="local")
-        assert result.superseded == 0
-        assert rows(fresh) == rows(graph)
+    assert fresh.load(path, mode="merge", engine="local").superseded == 0
+    assert rows(fresh) == rows(graph)
     with refused(fresh, LoadKeyConflictError):
         fresh.load(path, mode="append", engine="local")
     again = tmp_path / "again.jsonl"

@@ -827,6 +827,54 @@ def test_a_moment_beyond_the_calendar_beside_a_bad_one(values: Graph) -> None:
         load(values, frames={"Thing": frame})
 
 
+@pytest.mark.xfail(reason="a RecursionError comes out")
+@pytest.mark.parametrize("kind", ["csv", "json", "compatible"])
+def test_values_nested_too_deeply_are_refused(values: Graph, folder: Path, kind: str) -> None:
+    deep = "[" * 100_000
+    path = folder / f"x.{kind}"
+    content = {"csv": f'name,tags\na,"{deep}"', "json": deep, "compatible": f'{{"type":{deep}'}
+    path.write_text(content[kind], encoding="utf-8")
+    with refused(values, LoadRejectedError, "x."):
+        if kind == "compatible":
+            load(values, path, grammar=kind)
+        else:
+            load(values, mapping={"nodes": {"Thing": {"source": str(path)}}})
+
+
+@pytest.mark.xfail(reason="the mark is taken for the first character of a line")
+def test_a_list_of_json_may_begin_with_a_byte_order_mark(graph: Graph, folder: Path) -> None:
+    (folder / "x.json").write_bytes(b'\xef\xbb\xbf[\n{"name": "a"}]')
+    load(graph, mapping={"nodes": {"Person": {"source": str(folder / "x.json")}}})
+    assert ids_of(graph, "node:Person") == {"a"}
+
+
+@pytest.mark.xfail(reason="bad records are not counted, and their numbers count the header")
+def test_records_over_several_lines_are_counted_alike(graph: Graph, folder: Path) -> None:
+    path = write(folder / "x.csv", "name,age", "a,1", "b", "c,x")
+    body = {"source": str(path), "multiline": True}
+    found = rejected(graph, lambda: load(graph, mapping={"nodes": {"Person": body}}))
+    assert [(item.line, item.rule) for item in found] == [
+        (2, "invalid CSV"),
+        (3, "invalid value for Person.age"),
+    ]
+
+
+@pytest.mark.xfail(reason="a ValueError of Arrow comes out")
+def test_a_delimiter_that_csv_cannot_have(graph: Graph, folder: Path) -> None:
+    path = write(folder / "x.csv", "name", "a")
+    with refused(graph, BadRequestError, "delimiter"):
+        load(graph, mapping={"nodes": {"Person": {"source": str(path), "delimiter": "é"}}})
+
+
+@pytest.mark.xfail(
+    reason="the name of the type is a Boolean to YAML, and the refusal does not say so"
+)
+def test_a_type_called_like_a_word_of_yaml_is_explained(graph: Graph, folder: Path) -> None:
+    path = write(folder / "m.yaml", "edges:", "  On: {source: x.csv, from: a, to: b}")
+    with refused(graph, BadRequestError, "quote"):
+        load(graph, mapping=path)
+
+
 # ---- frames
 
 

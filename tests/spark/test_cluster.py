@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omnigraph.engine.spark.java import find_java, launcher_home
+from omnigraph.engine.spark.masters import check_master
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
@@ -156,12 +158,15 @@ def eventually(look: Callable[[], Any], timeout_s: float, what: str) -> Any:
     return answer
 
 
+def java_home(folder: Path) -> Path:
+    """The Java that the session factory would choose, also when it is the one of the package."""
+    return launcher_home(find_java(), folder / "java")
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    from omnigraph.engine.spark.java import find_java, launcher_home
-
     folder = tmp_path_factory.mktemp("cluster")
-    found = Cluster(folder=folder, java_home=launcher_home(find_java(), folder / "java"))
+    found = Cluster(folder=folder, java_home=java_home(folder))
     try:
         found.start()
         yield found
@@ -233,8 +238,7 @@ def test_executors_load_merge_export_and_read(cluster: Cluster, tmp_path: Path) 
         "edge:Wrote": 20,
     }
     assert report["merged"] == {"rows": {"node:Paper": 4}, "superseded": 1}
-    assert "edge:Cites" in report["refused"]
-    assert "bad.jsonl:2" in report["refused"]
+    assert "bad.jsonl:2: edge Cites: dst 'nobody' not found in Paper" in report["refused"]
     assert report["titles"] == {"d0": "last", "d1": "again", "d2": "title 2", "new": "new"}
     assert report["exported"] == {"Paper": PAPERS + 1, "Person": 20, "Cites": 59, "Wrote": 20}
     assert report["same_lines"]
@@ -271,15 +275,15 @@ def work(folder: Path) -> dict[str, object]:
     from omnigraph.errors import LoadRejectedError
     from omnigraph.pipeline import export, spark_joins
 
-    # Little data takes the ways of much data: joins on executors, many tasks.
-    spark_joins.SparkJoins = partial(spark_joins.SparkJoins, small_rows=0, small_ids=0)  # type: ignore[assignment,misc]
-    spark_joins.SMALL_ROWS = 0
-    export._MIN_TASK_ROWS = export._MAX_TASK_ROWS = 1
-
     write_inputs(folder)
     report: dict[str, Any] = {}
+    export._MIN_TASK_ROWS = export._MAX_TASK_ROWS = 1
     with Graph.init(folder / "papers.omni", SCHEMA) as graph:
-        appended = dict(graph.load(folder / "lines", mode="append").rows)
+        with pytest.MonkeyPatch.context() as patch:
+            # Little data goes the way of much data: relations are joined on executors.
+            joins = partial(spark_joins.SparkJoins, small_rows=0, small_ids=0)
+            patch.setattr(spark_joins, "SparkJoins", joins)
+            appended = dict(graph.load(folder / "lines", mode="append").rows)
         appended |= graph.load(mapping=folder / "people.yaml", mode="append").rows
         report["appended"] = appended
         merged = graph.load(folder / "changes.jsonl", mode="merge")
@@ -288,18 +292,13 @@ def work(folder: Path) -> dict[str, object]:
             graph.load(folder / "bad.jsonl", mode="append")
         except LoadRejectedError as error:
             report["refused"] = error.message
-        found = graph.query(
-            "query q($names: [String]) { match { $p: Paper  $p.doi in $names } return { $p.doi as doi, $p.title as title } }",
-            {"names": ["d0", "d1", "d2", "new"]},
-        )
-        report["titles"] = {row["doi"]: row["title"] for row in found.to_pylist()}
-
         out = folder / "out"
         out.mkdir()
         lines = graph.export(out / "all.jsonl")
         graph.export(out / "local.jsonl", engine="local")
         graph.export(out / "tables", format="parquet")
         report["exported"] = {**lines.nodes, **lines.edges}
+        report["titles"] = titles(out / "all.jsonl", ["d0", "d1", "d2", "new"])
         report["same_lines"] = (out / "all.jsonl").read_bytes() == (
             out / "local.jsonl"
         ).read_bytes()
@@ -307,11 +306,17 @@ def work(folder: Path) -> dict[str, object]:
 
         spark = spark_session()
         spark.dataSource.register(OmniGraphDataSource)
-        papers = spark.read.format("omnigraph").option("type", "Paper")
-        report["frame_papers"] = papers.load(graph.uri).count()
-        report["frame_late"] = papers.option("where", "year >= 2050").load(graph.uri).count()
+        papers = spark.read.format("omnigraph").option("type", "Paper").load(graph.uri)
+        report["frame_papers"] = papers.count()
+        report["frame_late"] = papers.where("year >= 2050").count()
         report["master"] = spark.sparkContext.master
     return report
+
+
+def titles(lines: Path, names: list[str]) -> dict[str, str]:
+    """The titles of some papers in an export."""
+    data = [json.loads(line).get("data", {}) for line in lines.read_text("utf-8").splitlines()]
+    return {paper["doi"]: paper["title"] for paper in data if paper.get("doi") in names}
 
 
 def write_inputs(folder: Path) -> None:
@@ -354,6 +359,65 @@ def write_lines(path: Path, records: list[dict[str, object]]) -> None:
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
 
 
+# ---- what the guide shows
+
+
+@pytest.mark.slow
+def test_an_environment_travels_with_the_job(cluster: Cluster, tmp_path: Path) -> None:
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "environment", arcname=".")
+    conf = {
+        "spark.archives": "env.tar.gz#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
+    report = report_of(drive(cluster, "travel", tmp_path, conf))
+    assert report["rows"] == 1
+    assert all(place.startswith(str(cluster.folder / "work")) for place in report["places"])
+
+
+def travel(folder: Path) -> dict[str, object]:
+    """Load one record and read it back as a frame; where do tasks run?"""
+    from omnigraph import Graph, OmniGraphDataSource
+    from omnigraph.engine.spark import spark_session
+
+    write_lines(folder / "one.jsonl", [{"type": "Paper", "data": {"doi": "d", "title": "t"}}])
+    with Graph.init(folder / "papers.omni", SCHEMA) as graph:
+        graph.load(folder / "one.jsonl", mode="append")
+        spark = spark_session()
+        spark.dataSource.register(OmniGraphDataSource)
+        frame = spark.read.format("omnigraph").option("type", "Paper").load(graph.uri)
+        places = spark.sparkContext.parallelize(range(2), 2).map(lambda _: os.getcwd())
+        return {"rows": frame.count(), "places": places.collect()}
+
+
+@pytest.mark.slow
+def test_the_cluster_of_the_guide_starts_works_and_stops(cluster: Cluster, tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "spark-cluster.md"
+    section = guide.read_text("utf-8").partition("## A cluster on one machine")[2]
+    script = re.findall(r"^```bash\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[0]
+    folder = Path(sys.executable).parent
+    environ = cluster.environ() | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script.replace("7077", str(free_port()))],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '{"type":"Paper","data":{"id":"10.1/a"' in done.stdout
+    assert len(list(tmp_path.glob("work-*/app-*"))) == 4, "both workers ran both applications"
+    # The script ended its processes; their logs grow no more.
+    for number in (1, 2):
+        assert "RECEIVED SIGNAL TERM" in (tmp_path / f"worker-{number}.log").read_text("utf-8")
+
+
 # ---- executors that cannot work, and masters that do not answer
 
 
@@ -375,19 +439,29 @@ def bare_python(folder: Path, *, has_packages: bool) -> Path:
     return script
 
 
-@pytest.mark.parametrize("has_packages", [True, False], ids=["without us", "without anything"])
-def test_executors_without_the_package_are_told_apart(
-    cluster: Cluster, tmp_path: Path, has_packages: bool
+@pytest.mark.parametrize(
+    ("has_packages", "lacking"),
+    [
+        pytest.param(True, "omnigraph", id="without_us"),
+        pytest.param(False, "pyspark", id="without_anything", marks=pytest.mark.slow),
+    ],
+)
+def test_executors_without_the_package_are_named(
+    cluster: Cluster, tmp_path: Path, has_packages: bool, lacking: str
 ) -> None:
     python = bare_python(tmp_path / "bare", has_packages=has_packages)
-    done = drive(cluster, "fail", tmp_path, {"spark.pyspark.python": str(python)})
+    conf = {
+        "spark.cores.max": 1,  # one executor is enough, and starts sooner
+        "spark.pyspark.python": str(python),
+        "spark.task.maxFailures": 1,
+    }
+    report = report_of(drive(cluster, "fail", tmp_path, conf))
 
-    report = report_of(done)
-    for message in report["messages"]:
-        lacking = "omnigraph" if has_packages else "pyspark"
-        assert f"No module named '{lacking}'" in message, report
-        assert "spark.archives" in message
+    assert f"No module named '{lacking}'" in report["load"]
+    assert "spark.archives" in report["load"]
+    assert ("the executors lack the package" in report["export"]) == has_packages
     assert report["papers"] == 0
+    assert list(tmp_path.glob(".export-*")) == []
 
 
 def fail(folder: Path) -> dict[str, object]:
@@ -395,20 +469,73 @@ def fail(folder: Path) -> dict[str, object]:
     from omnigraph import Graph
 
     write_lines(folder / "one.jsonl", [{"type": "Paper", "data": {"doi": "d", "title": "t"}}])
-    messages = []
+    report: dict[str, object] = {}
     with Graph.init(folder / "papers.omni", SCHEMA) as graph:
-        for call in (
-            lambda: graph.load(folder / "one.jsonl", mode="append"),
-            lambda: graph.export(folder / "out.jsonl"),
-        ):
-            try:
+        calls: dict[str, Callable[[], object]] = {
+            "load": lambda: graph.load(folder / "one.jsonl", mode="append"),
+            "export": lambda: graph.export(folder / "out.jsonl"),
+        }
+        for name, call in calls.items():
+            with pytest.raises(SparkError) as caught:
                 call()
-            except SparkError as error:
-                messages.append(error.message)
+            report[name] = caught.value.message
         found = graph.query("query q() { match { $p: Paper } return { $p.doi } }").to_pylist()
-    assert len(messages) == 2
-    return {"messages": messages, "papers": len(found)}
+    return report | {"papers": len(found)}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_master_that_nobody_runs_is_reported_at_once() -> None:
+    nowhere = f"spark://{LOOPBACK}:{free_port()},{LOOPBACK}:{free_port()}"
+    begin = time.monotonic()
+    with pytest.raises(SparkError) as caught:
+        check_master(nowhere)
+    assert time.monotonic() - begin < 20
+    assert nowhere in caught.value.message
+    assert caught.value.message.count("Connection refused") == 2
+    assert "OMNIGRAPH_SPARK_MASTER" in caught.value.message
+
+
+def test_one_of_several_masters_is_enough(cluster: Cluster) -> None:
+    address = cluster.master.removeprefix("spark://")
+    check_master(f"spark://{LOOPBACK}:{free_port()},{address}")
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://none.invalid", "local[2]", "spark://:x"])
+def test_masters_of_other_kinds_are_not_asked(master: str) -> None:
+    check_master(master)
+
+
+@pytest.mark.slow  # Spark tries for a minute
+def test_a_master_that_listens_and_never_answers_ends_with_an_error(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        port = silent.getsockname()[1]
+        cluster = Cluster(folder=tmp_path, java_home=java_home(tmp_path))
+        cluster.master = f"spark://{LOOPBACK}:{port}"
+        report = report_of(drive(cluster, "start", tmp_path, {}))
+    assert "Spark has ended" in report["first"]
+    assert "All masters are unresponsive" in report["first"]
+    # The next call begins anew instead of meeting the remains of the first.
+    assert "no Spark master answers" in report["second"]
+
+
+def start(folder: Path) -> dict[str, object]:
+    """Two tries to get a session; the second one with a master that is gone."""
+    from omnigraph.engine.spark import spark_session
+
+    with pytest.raises(SparkError) as first:
+        spark_session(0)
+    os.environ["OMNIGRAPH_SPARK_MASTER"] = f"spark://{LOOPBACK}:{free_port()}"
+    with pytest.raises(SparkError) as second:
+        spark_session(0)
+    return {"first": first.value.message, "second": second.value.message}
 
 
 if __name__ == "__main__":
-    print(json.dumps({"work": work, "fail": fail}[sys.argv[1]](Path(sys.argv[2]))))
+    program = {"work": work, "travel": travel, "fail": fail, "start": start}[sys.argv[1]]
+    print(json.dumps(program(Path(sys.argv[2]))))

@@ -103,9 +103,14 @@ def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Any]:
         spellings = [spelled(base, batch.column(name)) for name, base in scan.members]
         key = spellings[0] if len(spellings) == 1 else _joined(spellings)
         arrays = [key, pc.cast(batch.column(ROW_ADDRESS), pa.int64())]
-        arrays += [batch.column(name) for name in scan.extra]
+        arrays += [_signed(batch.column(name)) for name in scan.extra]
         table = pa.table(arrays, names=["key", "address", *scan.extra])
         yield table.filter(table["key"].is_valid()) if key.null_count else table
+
+
+def _signed(column: Any) -> Any:
+    """Spark has no unsigned types, and row ids never need the last bit."""
+    return column.cast(pa.int64()) if pa.types.is_uint64(column.type) else column
 
 
 def find_keys(scans: Sequence[KeyScan], keys: Any, firsts: Any) -> Iterator[Any]:

@@ -171,7 +171,7 @@ class LocalMatcher:
         extra = (ROW_ID, "src") if with_sources else (ROW_ID,)
         scans = key_scans(base, None, text_key("id"), extra=extra)
         pieces = list(find_keys(scans, ids, ids))
-        fields = [("key", pa.utf8()), ("address", pa.int64()), (ROW_ID, pa.uint64())]
+        fields = [("key", pa.utf8()), ("address", pa.int64()), (ROW_ID, pa.int64())]
         if with_sources:
             fields.append(("src", pa.utf8()))
         return pa.concat_tables([pa.schema(fields).empty_table(), *pieces])

@@ -32,7 +32,7 @@ pa: Any = _arrow
 pc: Any = _compute
 
 #: Rows of a load up to which this process answers.
-SMALL_ROWS = 1_000_000
+SMALL_ROWS = 2_000_000
 #: Ids up to which every task holds all of them.
 SMALL_IDS = 4_000_000
 _KEYS = "key string, address long"
@@ -55,8 +55,14 @@ class SparkJoins:
         """As `Joins.duplicated`."""
         if total_rows(rows) <= self._small_rows:
             return self._local.duplicated(rows)
+        keys = self.keys(rows)
+        # Hashes first: they are small, equal keys have equal ones, and usually no two are equal.
+        suspects = keys.groupBy(_hash().alias("hash")).count().where("count > 1")
+        if suspects.isEmpty():
+            return Found()
         several = (
-            self.keys(rows)
+            keys.withColumn("hash", _hash())
+            .join(suspects.select("hash"), "hash", "left_semi")
             .groupBy("key")
             .agg(
                 sql.count("address").alias("count"),
@@ -73,9 +79,13 @@ class SparkJoins:
         """As `Joins.shared`."""
         if total_rows(rows) <= self._small_rows:
             return self._local.shared(rows, others)
-        theirs = self.keys(others).groupBy("key").agg(sql.min("address").alias("other"))
-        both = self.keys(rows).join(theirs, "key")
-        total, shown = _total_and_first(both, sql.lit(1))
+        mine, theirs = self.keys(rows), self.keys(others)
+        hashes = theirs.select(_hash().alias("hash"))
+        # As above: rows without a common hash have no common key.
+        if mine.select(_hash().alias("hash")).join(hashes, "hash", "left_semi").isEmpty():
+            return Found()
+        first = theirs.groupBy("key").agg(sql.min("address").alias("other"))
+        total, shown = _total_and_first(mine.join(first, "key"), sql.lit(1))
         return Found(total, [Example(row["key"], (row["address"], row["other"])) for row in shown])
 
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
@@ -124,6 +134,10 @@ class SparkJoins:
             return spark.createDataFrame([], columns)
         numbers = spark.range(0, len(scans), 1, len(scans))
         return numbers.mapInArrow(_scan_function(list(scans)), columns)
+
+
+def _hash() -> Any:
+    return sql.xxhash64("key")
 
 
 def _scan_function(scans: list[KeyScan]) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -53,7 +53,7 @@ class SparkMatcher:
         if total_rows(scans) <= self._small_rows:
             return self._local.merge(base, staged, fragments, with_sources=with_sources)
         extra = (ROW_ID, "src") if with_sources else (ROW_ID,)
-        columns = f"key string, address long, {ROW_ID} decimal(20, 0)" + (
+        columns = f"key string, address long, {ROW_ID} long" + (
             ", src string" if with_sources else ""
         )
         old = self._joins.keys(
@@ -82,7 +82,7 @@ class SparkMatcher:
         rewrite = _rewrite_function(table_address(staged.table), target, physical)
         answers = _answers(
             joined.withColumn("fragment", sql.shiftright("address", 32))
-            .select("fragment", "address", sql.col(ROW_ID).cast("string").alias("row_id"))
+            .select("fragment", "address", sql.col(ROW_ID).alias("row_id"))
             .groupBy("fragment")
             .applyInArrow(rewrite, _MESSAGES)
         )
@@ -130,7 +130,7 @@ def _rewrite_function(
             zip(group["address"].to_pylist(), group["row_id"].to_pylist(), strict=True),
             key=lambda pair: pair[0],
         )
-        matched = [(a & _OFFSET_MASK, int(row)) for a, row in pairs if row is not None]
+        matched = [(a & _OFFSET_MASK, row) for a, row in pairs if row is not None]
         kept = {address & _OFFSET_MASK for address, _ in pairs}
         answer: dict[str, Any] = {"kept": len(kept), "fragments": None}
         if matched or len(kept) < physical[number]:

@@ -98,7 +98,7 @@ def _probe_function(
                     answer[name] = getattr(loaded, "__version__", "") or metadata.version(name)
                 except ImportError as error:  # includes a distribution that is not installed
                     answer[name] = None
-                    answer["reason"] = str(error)
+                    answer.setdefault("reason", str(error))  # the first is the one that is reported
             yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
 
     return probe

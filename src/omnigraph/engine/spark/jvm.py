@@ -127,7 +127,12 @@ def telling_line(text: str) -> str:
     'Invalid maximum heap size: -Xmx9999t'
     """
     lines = [line.strip().removeprefix(": ") for line in text.splitlines()]
-    spoken = [line for line in lines if line and not line.startswith(("at ", "...", "WARNING:"))]
+    # A line that ends with a colon only announces what the next one says.
+    spoken = [
+        line
+        for line in lines
+        if line and not line.startswith(("at ", "...", "WARNING:")) and not line.endswith(":")
+    ]
     if python := _python_error(text):
         return python[:_SHOWN_CHARACTERS]
     causes = [line for line in spoken if line.startswith("Caused by: ")]
@@ -149,8 +154,8 @@ def telling_line(text: str) -> str:
 def last_error(log: str) -> str:
     r"""What the last line of Spark's log that reports an error says; empty when there is none.
 
-    >>> last_error("26/11/16 06:48:15 ERROR Master: gone\n26/11/16 06:48:16 ERROR Backend: Reason: giving up.\n\tat x.y")
-    'Reason: giving up.'
+    >>> last_error("26/11/16 06:48:15 ERROR Client: lost\n26/11/16 06:48:16 ERROR Backend: giving up.\n\tat x.y")
+    'giving up.'
     """
     found = _LOGGED_ERROR.findall(log)
     return str(found[-1])[:_SHOWN_CHARACTERS].strip() if found else ""

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SCHEME = "spark://"
-_DEFAULT_PORT = 7077
 _TIMEOUT_S = 5.0
 
 
@@ -42,12 +41,10 @@ def check_master(master: str) -> None:
 def addresses(master: str) -> Iterator[tuple[str, int]]:
     """The hosts and ports of a standalone master. What is no address is left to Spark to refuse.
 
-    >>> list(addresses("spark://one:7077,two"))
-    [('one', 7077), ('two', 7077)]
+    >>> list(addresses("spark://one:7077,two:7078,three"))
+    [('one', 7077), ('two', 7078)]
     """
     for part in master.removeprefix(_SCHEME).split(","):
         host, _, port = part.strip().rpartition(":")
-        if not host:
-            host, port = port, str(_DEFAULT_PORT)
         if host and port.isascii() and port.isdigit() and int(port) < 65536:
             yield host.strip("[]"), int(port)
