@@ -603,9 +603,9 @@ def test_a_file_that_cannot_be_removed_does_not_hide_how_the_load_ended(
             graph.load(path, mode="append", engine="local")
     assert graph.snapshot().commit_id == commit
     assert leftovers(graph), "what stays is known to be left over"
-    with pytest.raises(LoadRejectedError):
-        graph.load(path, mode="append", engine="local")
-    assert leftovers(graph) == [], "the next failure takes it along"
+    paths = [pin.location for pin in graph.snapshot().pins.values()]
+    reclaim_staged_files(graph._environment, paths, 0.0)
+    assert leftovers(graph) == []
 
 
 def test_a_dry_run_leaves_nothing_in_any_mode(graph: Graph, source: Path):

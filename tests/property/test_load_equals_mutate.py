@@ -234,7 +234,7 @@ def words(error: OmniError) -> set[str]:
 
 
 @pytest.mark.parametrize("start", ["empty", "full"])
-@settings(max_examples=24)
+@settings(max_examples=20)
 @given(batch=_BATCHES, ids=st.booleans(), grounded=st.integers(0, 3))
 def test_a_merge_load_does_what_a_mutation_does(
     templates: dict[str, Path], start: str, batch: list[Row], ids: bool, grounded: int
@@ -295,7 +295,7 @@ _CHANGES = [
 _ENGINE_BATCHES: list[tuple[list[Row], str, str, bool]] = [
     ([*_CHANGES, Row("Leads", {"kind": "a"}, ("p1", "p1"))], "merge", "full", True),
     # An edge moves away from its source, which then has too few.
-    ([*_CHANGES, Row("Leads", {}, ("p2", "p1"))], "merge", "full", True),
+    ([*_CHANGES, Row("Leads", {}, ("p2", "p1"))], "merge", "full", False),
     (
         [*_GROUND, Row("Cites", {}, ("p1", "p2")), Row("Remark", {"text": "x"})],
         "append",

@@ -15,6 +15,7 @@ from omnigraph.errors import (
     OmniError,
     ReadSetConflictError,
     SparkError,
+    StorageError,
 )
 from omnigraph.graph.results import LoadResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
@@ -167,9 +168,8 @@ class _Run:
             return self._until_won(job)
         except BaseException as error:
             # Data and files that are refused leave nothing behind; a task that died, or an interrupt, may.
-            self._may_leave_files = isinstance(error, SparkError) or not isinstance(
-                error, OmniError
-            )
+            died = isinstance(error, SparkError | StorageError) or not isinstance(error, OmniError)
+            self._may_leave_files = died
             raise
         finally:
             if not self._has_effect:

@@ -33,8 +33,8 @@ pc: Any = _compute
 pj: Any = _json
 
 _KIND = pa.schema([("type", pa.utf8()), ("edge", pa.utf8())])
-#: An integer minus zero: C++ keeps the sign, Python does not.
-_MINUS_ZERO = re.compile(rb"-0[\s,}\]]")
+#: What C++ and Python read differently: an integer minus zero keeps its sign there, and NaN is a number.
+_ODD_NUMBERS = re.compile(rb"-0[\s,}\]]|[:,\[]\s*-?(?:NaN|Inf)")
 
 
 def read_lines(
@@ -132,7 +132,7 @@ def _parse(blob: bytes, schema: Any, unexpected: str) -> Any:
 
 def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> RawRecords | None:
     blob = b"\n".join(lines)
-    if _MINUS_ZERO.search(blob):
+    if _ODD_NUMBERS.search(blob):
         return None
     try:
         blob.decode()

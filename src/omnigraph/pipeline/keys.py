@@ -157,6 +157,16 @@ def _joined(spellings: list[Any]) -> Any:
     return pc.binary_join_element_wise(*pieces, "\x1f")
 
 
+def joined_text(key: str) -> str:
+    """The members of a key of several, as people read them."""
+    members, rest = [], key.encode()
+    while rest:
+        size, _, rest = rest.partition(b"\x1f")
+        members.append(rest[: int(size)].decode())
+        rest = rest[int(size) + 1 :]
+    return f"({', '.join(members)})"
+
+
 def total_rows(scans: Sequence[KeyScan]) -> int:
     """How many rows the scans look at."""
     return sum(scan.rows for scan in scans)

@@ -29,7 +29,13 @@ class Problems:
         self.count(record.rule, 1)
         kept = self.examples.setdefault(record.rule, [])
         if len(kept) < MAX_EXAMPLES:
-            kept.append(record)
+            kept.append(_printable(record))
+
+    def add_found(self, rule: str, total: int, records: list[BadRecord]) -> None:
+        """Count violations of one rule, with some of them as examples."""
+        self.count(rule, total)
+        kept = self.examples.setdefault(rule, [])
+        kept.extend(map(_printable, records[: MAX_EXAMPLES - len(kept)]))
 
     def count(self, rule: str, number: int) -> None:
         """Count violations whose examples are added elsewhere."""
@@ -92,3 +98,17 @@ def _plain(value: object) -> str:
 def at_line(record: BadRecord, source: str, line: int | None) -> BadRecord:
     """The same violation at another place."""
     return replace(record, source=source, line=line)
+
+
+def _printable(record: BadRecord) -> BadRecord:
+    """Half a surrogate pair, which no output takes, is shown as its number."""
+
+    def clean(text: str | None) -> str | None:
+        return None if text is None else text.encode("utf-8", "backslashreplace").decode()
+
+    return replace(
+        record,
+        field=clean(record.field),
+        value=clean(record.value),
+        message=clean(record.message) or "",
+    )

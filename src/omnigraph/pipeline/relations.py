@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRecord
-from omnigraph.pipeline.keys import key_scans, text_key
+from omnigraph.pipeline.keys import joined_text, key_scans, text_key
 from omnigraph.pipeline.plan import LoadMode
 from omnigraph.pipeline.problems import Problems, shown
 
@@ -120,7 +120,7 @@ class RelationChecker:
 
         def message(item: Example) -> str:
             ids = _ids_at(image.table, item.addresses[:2])
-            value = item.key if len(rule.members) == 1 else _tuple_text(item.key)
+            value = item.key if len(rule.members) == 1 else joined_text(item.key)
             return f"{name}: {value!r} belongs to {ids[0]!r} and to {ids[1]!r}"
 
         self._report(self.joins.duplicated(new), key, field, name, message, place=-1)
@@ -189,14 +189,13 @@ class RelationChecker:
                 line=line,
                 type_key=key,
                 field=field,
-                value=shown(item.key),
+                value=shown(joined_text(item.key) if ", " in field else item.key),
                 rule=rule,
                 message=message(item),
             )
             records.append(record)
         records.sort(key=lambda record: (record.source, record.line or 0))
-        self.problems.examples.setdefault(rule, []).extend(records)
-        self.problems.count(rule, found.total)
+        self.problems.add_found(rule, found.total, records)
 
     def _place(self, key: TableKey, addresses: Sequence[int], place: int) -> tuple[str, int | None]:
         """Where the row of an example came from; rows that the graph had before are in the graph."""
@@ -212,8 +211,3 @@ def _ids_at(table: Table, addresses: Sequence[int]) -> list[str]:
     from omnigraph.storage.fragments import read_addresses
 
     return read_addresses(table, "id", addresses)
-
-
-def _tuple_text(key: str) -> str:
-    """The members of a joined key, without their lengths."""
-    return f"({', '.join(key.split(chr(31))[1::2])})"

@@ -152,13 +152,14 @@ def telling_line(text: str) -> str:
 
 
 def last_error(log: str) -> str:
-    r"""What the last line of Spark's log that reports an error says; empty when there is none.
+    r"""The last error in Spark's log, one that gives a reason before others; empty when there is none.
 
-    >>> last_error("26/11/16 06:48:15 ERROR Client: lost\n26/11/16 06:48:16 ERROR Backend: giving up.\n\tat x.y")
-    'giving up.'
+    >>> last_error("26/11/16 06:48:15 ERROR Backend: Killed. Reason: giving up.\n26/11/16 06:48:16 ERROR Client: lost")
+    'Killed. Reason: giving up.'
     """
-    found = _LOGGED_ERROR.findall(log)
-    return str(found[-1])[:_SHOWN_CHARACTERS].strip() if found else ""
+    found: list[str] = _LOGGED_ERROR.findall(log)
+    reasons = [line for line in found if "Reason: " in line]
+    return next(reversed(reasons or found), "")[:_SHOWN_CHARACTERS].strip()
 
 
 def _python_error(text: str) -> str:
