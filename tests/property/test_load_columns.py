@@ -332,13 +332,11 @@ def test_good_columns_of_every_type_take_the_fast_way(base: Any) -> None:
     _check_column(base, column)
 
 
-@pytest.mark.xfail(reason="Arrow rounds long decimals twice on their way to a float")
 @pytest.mark.parametrize("text", ["-28768807345010842.735", "509278713146260256.253"])
 def test_a_decimal_becomes_the_nearest_float(text: str) -> None:
     _check_column(ScalarType(Scalar.F64), pa.array([Decimal(text)], pa.decimal128(38, 3)))
 
 
-@pytest.mark.xfail(reason="nanoseconds of a pandas timestamp are cut")
 def test_a_moment_finer_than_milliseconds_is_refused_in_every_unit() -> None:
     type_ = PropertyType(base=ScalarType(Scalar.DATETIME), nullable=True)
     for unit, number in (("us", 1), ("us", 1_000_001), ("ns", 1_000), ("ns", 1)):
@@ -540,7 +538,6 @@ def _first(values: Any) -> str:
     return str(values.elements[0])
 
 
-@pytest.mark.xfail(reason="every spelling of an edge type is a group of its own")
 def test_edges_named_in_different_case_keep_their_order(plan: LoadPlan) -> None:
     texts = [
         f'{{"edge":"{name}","from":"a","to":"b","data":{{"id":"e"}}}}'
@@ -551,7 +548,6 @@ def test_edges_named_in_different_case_keep_their_order(plan: LoadPlan) -> None:
     assert [line for raw in groups for line in raw.lines.tolist()] == [1, 2, 3]
 
 
-@pytest.mark.xfail(reason="only the plain spelling of `data` is looked for")
 def test_a_null_for_data_is_refused_however_its_name_is_written(plan: LoadPlan) -> None:
     for name in ("data", "d\\u0061ta"):
         problems = Problems()

@@ -32,7 +32,7 @@ LOOPBACK = "127.0.0.1"
 #: JVMs that live for seconds; the heap of a master or worker holds next to nothing.
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 START_TIMEOUT_S = 60
-RUN_TIMEOUT_S = 150
+RUN_TIMEOUT_S = 200
 END_TIMEOUT_S = 30
 FILES = 6
 PAPERS = 60

@@ -32,6 +32,8 @@ _DATE_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _MOMENT_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z?$"
 _INTEGER_TEXT = r"^-?[0-9]{1,19}$"
 _FLOAT_TEXT = r"^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
+#: How many parts of a millisecond, times a million, a unit has.
+_NANOSECONDS_PER_MILLISECOND = {"s": 1_000, "ms": 1_000_000, "us": 1_000_000_000, "ns": 10**12}
 _INTEGERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
 
 
@@ -61,6 +63,37 @@ def slow_column(
             stored.append(None)
             complaints[position] = str(problem)
     return column_array(arrow_field("column", type_), stored), complaints
+
+
+def python_values(type_: PropertyType, column: Column) -> list[Any]:
+    """The values of a column for `slow_column`, also those that Python has no object for."""
+    if isinstance(column, list):
+        return column
+    if type_.base == ScalarType(Scalar.DATETIME) and pa.types.is_timestamp(column.type):
+        return [
+            _milliseconds(value, column.type.unit) for value in column.cast(pa.int64()).to_pylist()
+        ]
+    try:
+        return list(column.to_pylist())
+    except (UnicodeDecodeError, OverflowError, ValueError):
+        return [_python_value(item) for item in column]
+
+
+def _milliseconds(value: int | None, unit: str) -> int | str | None:
+    """A moment in milliseconds; the bare number with its unit when it is finer."""
+    if value is None:
+        return None
+    number, rest = divmod(value * 1_000_000, _NANOSECONDS_PER_MILLISECOND[unit])
+    return f"{value} {unit} since 1970" if rest else number
+
+
+def _python_value(item: Any) -> Any:
+    try:
+        return item.as_py()
+    except UnicodeDecodeError:
+        return item.cast(pa.binary()).as_py()
+    except (OverflowError, ValueError):
+        return f"{item.value} of type {item.type}"
 
 
 def _fast(base: BaseType, column: Column, *, is_text: bool) -> Column | None:
@@ -108,6 +141,9 @@ def _fast_scalar(scalar: Scalar, column: Column, *, is_text: bool = False) -> Co
 
 
 def _finite(column: Column, scalar: Scalar) -> Column | None:
+    if pa.types.is_decimal(column.type):
+        # Arrow does not always find the nearest float.
+        return None
     # Rounded twice where a single value is: first to 64 bits, then to 32.
     column = column.cast(pa.float64())
     if scalar is Scalar.F32:

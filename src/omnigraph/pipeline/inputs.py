@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as _arrow
 import pyarrow.fs as _fs
@@ -58,17 +59,18 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
         InputFileError: there is none.
     """
     system, path = _system(source)
-    prefix = source.removesuffix(path) if _SCHEME.match(source) else ""
+    prefix = source.removesuffix(path) if source.startswith("s3://") else ""
     try:
-        if _PATTERN.search(path):
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.Directory:
+            found = _below(system, path, endings)
+        elif info.type != fs.FileType.NotFound:
+            found = [info]
+        elif _PATTERN.search(path):
             found = _matching(system, path)
         else:
-            info = system.get_file_info(path)
-            if info.type == fs.FileType.NotFound:
-                raise InputFileError(source, "there is no such file or directory")
-            is_directory = info.type == fs.FileType.Directory
-            found = _below(system, path, endings) if is_directory else [info]
-    except OSError as error:
+            raise InputFileError(source, "there is no such file or directory")
+    except (OSError, ValueError) as error:
         raise InputFileError(source, _reason(error)) from error
     if not found:
         wanted = "" if endings is None else f" ({', '.join(f'.{item}' for item in endings)})"
@@ -148,7 +150,7 @@ def _system(source: str) -> tuple[Any, str]:
     if not _SCHEME.match(source):
         return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(source))
     if source.startswith("file://"):
-        return fs.LocalFileSystem(), fs.FileSystem.from_uri(source)[1]
+        return fs.LocalFileSystem(), unquote(urlsplit(source).path)
     if source.startswith("s3://"):
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         options: dict[str, Any] = {}

@@ -94,6 +94,7 @@ def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShap
     nodes, edges = (kinds[name].combine_chunks() for name in ("type", "edge"))
     both = pc.and_(nodes.is_valid(), edges.is_valid()).to_numpy(zero_copy_only=False)
     left = np.ones(len(lines), dtype=bool)
+    found: dict[str, tuple[EntityShape, Any]] = {}
     for column, is_edge in ((nodes, False), (edges, True)):
         for name in column.unique().to_pylist():
             shape = None if name is None else _shape(name, is_edge, plan)
@@ -101,9 +102,13 @@ def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShap
                 continue
             mask = pc.fill_null(pc.equal(column, name), False).to_numpy(zero_copy_only=False)
             mask = mask & ~both
-            if mask.any():
-                left &= ~mask
-                yield shape, np.flatnonzero(mask)
+            left &= ~mask
+            # One group per type: edge types have several spellings, and their records one order.
+            _, known = found.get(shape.key, (shape, np.zeros(len(lines), dtype=bool)))
+            found[shape.key] = (shape, known | mask)
+    for shape, mask in found.values():
+        if mask.any():
+            yield shape, np.flatnonzero(mask)
     if left.any():
         yield None, np.flatnonzero(left)
 
@@ -151,7 +156,7 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
     if data.null_count:
         # Left out, or null? A null is an error that the closer look finds.
         empty = np.flatnonzero(data.is_null().to_numpy(zero_copy_only=False)).tolist()
-        if any(b'"data"' in lines[position] for position in empty):
+        if any(b'"data"' in lines[p] or b"\\u" in lines[p] for p in empty):
             return None
     columns = {
         name: _member(data, name)

@@ -121,6 +121,7 @@ def find_keys(scans: Sequence[KeyScan], keys: Any, firsts: Any) -> Iterator[Any]
     """
     if not scans:
         return
+    assert len({scan.address for scan in scans}) == 1, "an index belongs to one table"
     name, base = scans[0].members[0]
     is_text = base == _TEXT or isinstance(base, EnumType)
     if is_text and len(firsts) <= _MAX_PROBED and len(firsts) * _PROBE_SHARE < total_rows(scans):

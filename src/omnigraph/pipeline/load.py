@@ -231,8 +231,8 @@ class LoadJob:
             some = Problems.from_message(answer["problems"])
             some.relocate(lambda record: self._in_file(record, int(answer["part"])))
             problems.merge(some)
-        for key, found in answer["aliases"].items():
-            aliases.append((TableKey(key), found))
+        for key, pairs in answer["aliases"].items():
+            aliases += [(TableKey(key), {old: canonical}) for old, canonical in pairs]
 
     def _in_file(self, record: BadRecord, part: int) -> BadRecord:
         if record.line is None or self._provenance.first_line(part) is None:

@@ -159,8 +159,8 @@ def _mapped(key: str, body: _TypeBody, base: Path, where: str) -> MappedType:
     ends = None
     if body.source_end is not None and body.target_end is not None:
         ends = (body.source_end, body.target_end)
-    if body.delimiter is not None and len(body.delimiter) != 1:
-        raise BadRequestError(f"{where}: `delimiter` is one character")
+    if body.delimiter is not None and (len(body.delimiter) != 1 or not body.delimiter.isascii()):
+        raise BadRequestError(f"{where}: `delimiter` is one ASCII character")
     source = str(body.source if body.source is not None else body.table)
     if body.source is not None and not _ABSOLUTE.match(source):
         source = os.path.join(base, source)
@@ -251,6 +251,10 @@ def map_columns(
         special |= set(end.values())
     if mapped.columns is not None:
         chosen = {name: column for column, name in mapped.columns.items()}
+        if len(chosen) < len(mapped.columns):
+            names = list(mapped.columns.values())
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadRequestError(f"{where}: two columns feed the property `{twice}`")
         for name in chosen:
             if name not in properties:
                 hint = did_you_mean(name, list(properties))
@@ -270,6 +274,9 @@ def map_columns(
     if explicit is None and "id" in present and "id" not in properties:
         explicit = "id" if mapped.columns is None else None
     found = ColumnMap(properties=chosen, id=explicit, ends=mapped.ends)
+    repeated = [column for column in found.columns if present.count(column) > 1]
+    if repeated:
+        raise BadRequestError(f"{where}: there are two columns `{repeated[0]}`")
     missing = [column for column in found.columns if column not in present]
     if missing:
         hint = did_you_mean(missing[0], present)
@@ -314,5 +321,10 @@ def _problems(error: ValidationError) -> str:
     found = []
     for item in error.errors():
         place = ".".join(str(part) for part in item["loc"] if not str(part).startswith("_Type"))
+        if place.endswith("[key]"):
+            found.append(
+                f"{place}: a name is a text; quote it, YAML reads On, Yes and No as true or false"
+            )
+            continue
         found.append(f"{place}: {item['msg'].lower()}" if place else item["msg"].lower())
     return "; ".join(dict.fromkeys(found))

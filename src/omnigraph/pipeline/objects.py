@@ -33,9 +33,12 @@ def read_objects(file: InputFile, decoder: json.JSONDecoder) -> Iterator[object]
             if position < len(text) and not _COMMENT_AT_END.match(text, position):
                 try:
                     body, position = decoder.raw_decode(text, position)
+                except RecursionError:
+                    yield _broken("the values are nested too deeply")
+                    return
                 except ValueError as error:
                     if is_done or len(text) - position > MAX_LINE_BYTES:
-                        yield _broken(error)
+                        yield _broken(str(error))
                         return
                 else:
                     yield body
@@ -49,9 +52,9 @@ def read_objects(file: InputFile, decoder: json.JSONDecoder) -> Iterator[object]
                 text, position, pending = text[position:] + pending.decode(), 0, b""
             except UnicodeDecodeError as error:
                 if is_done or error.start < len(pending) - 4:
-                    yield _broken(error)
+                    yield _broken(str(error))
                     return
 
 
-def _broken(error: ValueError) -> BadRecordError:
-    return BadRecordError(Complaint(rule="invalid JSON", message=str(error)))
+def _broken(message: str) -> BadRecordError:
+    return BadRecordError(Complaint(rule="invalid JSON", message=message))

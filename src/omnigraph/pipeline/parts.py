@@ -139,7 +139,7 @@ def _cut_text(
     is_whole = file.compression is not None or (kind is PartKind.CSV and mapped.csv.multiline)
     if kind is PartKind.JSON and not is_whole:
         with open_bytes(file) as stream, readable(file):
-            is_whole = stream.read(64).lstrip()[:1] == b"["
+            is_whole = stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
     if is_whole:
         cutter.add(kind, file, mapped=mapped)
     else:

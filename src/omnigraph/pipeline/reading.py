@@ -155,7 +155,7 @@ class PartReader:
                 self._complain(
                     int(numbers[position]),
                     "invalid CSV",
-                    f"the line does not have {len(names)} values",
+                    f"the line does not have {len(names)} values (with `multiline` they may hold line breaks)",
                     lines[position].decode(errors="replace"),
                 )
 
@@ -163,7 +163,14 @@ class PartReader:
         self, lines: list[bytes], positions: Any, names: list[str], mapped: MappedType
     ) -> Iterator[tuple[Any, Any]]:
         """Tables of the good lines with their positions; halves on failure until the bad lines stand alone."""
-        self._bad_lines: list[int] = []
+        # A quote that a line does not close would silently take a part of the next one.
+        is_open = [line.count(b'"') % 2 == 1 for line in lines]
+        self._bad_lines: list[int] = [
+            int(p) for p, odd in zip(positions, is_open, strict=True) if odd
+        ]
+        if self._bad_lines:
+            lines = [line for line, odd in zip(lines, is_open, strict=True) if not odd]
+            positions = positions[~np.array(is_open)]
         stack = [(lines, positions)]
         while stack:
             some, where = stack.pop()
@@ -182,15 +189,29 @@ class PartReader:
     def _csv_stream(
         self, mapped: MappedType, names: list[str], chosen: ColumnMap
     ) -> Iterator[RawRecords]:
+        refused: set[int] = set()
+
         def refuse(row: Any) -> str:
             text = f"a record has {row.actual_columns} values instead of {row.expected_columns}"
-            self._complain(int(row.number or 0), "invalid CSV", text, row.text)
+            # Arrow counts the line of names too.
+            refused.add(int(row.number) - 1)
+            self._complain(int(row.number) - 1, "invalid CSV", text, row.text)
             return "skip"
 
         with open_text(self._part.file) as stream:
             options = _csv_options(names, mapped, skip_rows=1, on_bad=refuse)
             for batch in csv.open_csv(stream, **options):
-                yield self.mapped_records(batch, chosen, is_text=True)
+                numbers = self._numbers_without(refused, batch.num_rows)
+                yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
+
+    def _numbers_without(self, refused: set[int], count: int) -> Any:
+        """The numbers of the next good records; refused ones have theirs in between."""
+        numbers: list[int] = []
+        while len(numbers) < count:
+            self.lines += 1
+            if self.lines not in refused:
+                numbers.append(self.lines)
+        return np.array(numbers, dtype=np.int64)
 
     def _csv_header(self, mapped: MappedType) -> list[str]:
         with open_text(self._part.file) as stream:
@@ -221,15 +242,21 @@ class PartReader:
     def _json_rows(self) -> Iterator[tuple[list[dict[str, Any]], Any]]:
         strict = decoder(self._plan)
         with open_text(self._part.file) as stream:
-            is_list = self._part.begin == 0 and stream.read(64).lstrip()[:1] == b"["
+            first = stream.read(64).removeprefix(_BYTE_ORDER_MARK)
+            is_list = self._part.begin == 0 and first.lstrip()[:1] == b"["
         if is_list:
             with open_text(self._part.file) as stream:
                 try:
-                    rows = strict.decode(stream.read().decode())
-                except ValueError as error:
+                    rows = strict.decode(stream.read().decode().removeprefix("\ufeff"))
+                except (ValueError, RecursionError) as error:
                     self._complain(1, "invalid JSON", str(error), None)
                     return
-            good = [(n, row) for n, row in enumerate(rows, start=1) if isinstance(row, dict)]
+            good = []
+            for number, row in enumerate(rows, start=1):
+                if isinstance(row, dict):
+                    good.append((number, row))
+                else:
+                    self._complain(number, "invalid JSON", "a record is a JSON object", None)
             self.lines = len(rows)
             for begin in range(0, len(good), _BATCH_ROWS):
                 some = good[begin : begin + _BATCH_ROWS]
@@ -308,10 +335,17 @@ def raw_records(
         found = batch[name]
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
+    def ids(name: str) -> Any:
+        found = column(name)
+        if not isinstance(found, list):
+            return found
+        # Numbers are ids in tables, whatever format they are written in.
+        return [str(item) if type(item) is int else item for item in found]
+
     ends: Any = None
     if chosen.ends is not None:
         ends = tuple(
-            column(end)
+            ids(end)
             if isinstance(end, str)
             else {member: column(name) for member, name in end.items()}
             for end in chosen.ends
@@ -319,7 +353,7 @@ def raw_records(
     return RawRecords(
         shape=shape,
         columns={name: column(source) for name, source in chosen.properties.items()},
-        ids=None if chosen.id is None else column(chosen.id),
+        ids=None if chosen.id is None else ids(chosen.id),
         ends=ends,
         lines=numbers,
         is_text=is_text,

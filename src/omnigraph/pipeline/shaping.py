@@ -13,7 +13,8 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.errors import BadRecord
-from omnigraph.pipeline.columns import fast_column, slow_column
+from omnigraph.ids import split_id
+from omnigraph.pipeline.columns import fast_column, python_values, slow_column
 from omnigraph.pipeline.ids import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.problems import Problems, shown
 from omnigraph.types import PropertyType, Scalar, ScalarType
@@ -71,8 +72,8 @@ class Shaped:
     rows: Any
     lines: Any
     problems: Problems
-    #: Old spellings of ids that were accepted → canonical ids.
-    aliases: dict[str, str] = field(default_factory=dict)
+    #: Old spellings of ids that were accepted, with the canonical ids.
+    aliases: set[tuple[str, str]] = field(default_factory=set)
 
 
 class _Judge:
@@ -84,7 +85,7 @@ class _Judge:
         self.problems = Problems()
         self.bad = np.zeros(raw.count, dtype=bool)
         #: Old spellings of ids that were accepted.
-        self.aliases: dict[str, str] = {}
+        self.aliases: set[tuple[str, str]] = set()
         self._source = source
 
     def complain(
@@ -143,7 +144,7 @@ def _property_column(name: str, judge: _Judge) -> Any:
         stored, complaints = _stored(type_, given, judge)
         values = None
         for position, text in complaints.items():
-            values = values if values is not None else _python_values(given)
+            values = values if values is not None else python_values(type_, given)
             value = values[position]
             rule = f"invalid value for {owner}"
             judge.complain(position, rule, name, value, f"{rule}: {text}")
@@ -162,7 +163,7 @@ def _stored(type_: PropertyType, given: Any, judge: _Judge) -> tuple[Any, dict[i
         if fast is not None:
             return fast, {}
     return slow_column(
-        type_, _python_values(given), is_text=is_text, is_strict=judge.plan.is_strict
+        type_, python_values(type_, given), is_text=is_text, is_strict=judge.plan.is_strict
     )
 
 
@@ -170,10 +171,6 @@ def _positions(mask: Any) -> list[int]:
     """Where a mask holds."""
     found: list[int] = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
     return found
-
-
-def _python_values(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else given.to_pylist()
 
 
 def _apply_rule(rule: Any, column: Any, judge: _Judge) -> None:
@@ -237,7 +234,7 @@ def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
             return spelled(key[0], typed)
     if pa.types.is_integer(given.type):
         return given.cast(pa.utf8())
-    for position, value in enumerate(given.to_pylist()):
+    for position, value in enumerate(python_values(_STRING, given)):
         if value is not None:
             judge.complain(position, rule, name, value, f"{rule}: {shown(value)} is not an id")
     return pa.nulls(len(given), pa.utf8())
@@ -267,7 +264,7 @@ def _compare_ids(given: Any, derived: Any, judge: _Judge) -> None:
     for position in _positions(pc.fill_null(pc.not_equal(given, derived), False)):
         old, canonical = given[position].as_py(), derived[position].as_py()
         if not judge.plan.is_strict and _means_same(shape, old, canonical):
-            judge.aliases[old] = canonical
+            judge.aliases.add((old, canonical))
             continue
         rule = f"id of {shape.name} is not its key"
         text = f"{rule}: the id is {old!r}, the key makes {canonical!r}"
@@ -275,18 +272,16 @@ def _compare_ids(given: Any, derived: Any, judge: _Judge) -> None:
 
 
 def _means_same(shape: EntityShape, old: str, canonical: str) -> bool:
-    """Whether an old spelling stands for the typed value of a one-member key."""
-    if len(shape.key_members) != 1:
-        return False
-    type_ = PropertyType(
-        base=shape.definition.properties[shape.key_members[0]].type.base, nullable=True
-    )
-    stored, complaints = slow_column(type_, [old], is_text=True)
-    if complaints:
-        return False
-    return bool(
-        stored_values(pa.chunked_array([stored]))[0] == parse_spelling(type_.base, canonical)
-    )
+    """Whether an old spelling stands for the typed value of a key member."""
+    parts = split_id(canonical, len(shape.key_members))
+    for name, part in zip(shape.key_members, parts, strict=True):
+        type_ = PropertyType(base=shape.definition.properties[name].type.base, nullable=True)
+        stored, complaints = slow_column(type_, [old], is_text=True)
+        if not complaints:
+            value = stored_values(pa.chunked_array([stored]))[0]
+            if value == parse_spelling(type_.base, part):
+                return True
+    return False
 
 
 def alias_conflicts(found: list[tuple[TableKey, dict[str, str]]]) -> dict[str, dict[str, str]]:

@@ -88,7 +88,7 @@ class _Stage:
         self._part = part
         self._problems = problems
         self._types: dict[TableKey, _Pending] = {}
-        self._aliases: dict[str, dict[str, str]] = {}
+        self._aliases: dict[str, set[tuple[str, str]]] = {}
 
     def put(self, raw: RawRecords) -> None:
         pending = self._types.setdefault(raw.shape.key, _Pending())
@@ -99,7 +99,7 @@ class _Stage:
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
         self._problems.merge(shaped.problems)
         if shaped.aliases:
-            self._aliases.setdefault(raw.shape.key, {}).update(shaped.aliases)
+            self._aliases.setdefault(raw.shape.key, set()).update(shaped.aliases)
         if self._problems:
             # The load will be refused: counting goes on, writing would be wasted.
             pending.waiting.clear()
@@ -133,7 +133,7 @@ class _Stage:
                 for key, pending in self._types.items()
             },
             "problems": self._problems.to_message() if self._problems else None,
-            "aliases": self._aliases,
+            "aliases": {key: sorted(pairs) for key, pairs in self._aliases.items()},
         }
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from omnigraph.types import (
     EnumType,
@@ -27,10 +27,8 @@ from omnigraph.types import (
 )
 from omnigraph.types.values import parse_decimal_integer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 MANAGED_BLOB = "base64:"
+_FLOAT = re.compile(r"-?[0-9]+(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAYS = integer_range(Scalar.I32)
 _MILLISECONDS = integer_range(Scalar.I64)
@@ -100,7 +98,7 @@ def _bounded(number: int, bounds: tuple[int, int], what: str) -> int:
 def _moment(moment: datetime) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    if moment.microsecond % 1000:
+    if moment.microsecond % 1000 or getattr(moment, "nanosecond", 0):
         raise ValueError(f"{moment} is finer than milliseconds, the precision of DateTime")
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     delta = moment - epoch
@@ -197,20 +195,18 @@ def text_value(type_: PropertyType, text: str) -> object:
         case ScalarType(Scalar.DATE | Scalar.DATETIME) if text.lstrip("-").isdecimal():
             return parse_decimal_integer(text)
         case ScalarType(scalar) if scalar in (Scalar.F32, Scalar.F64):
-            return _number(text, float)
+            if not _FLOAT.fullmatch(text):
+                raise ValueError(f"{text!r} is not a number")
+            return float(text)
         case ScalarType(scalar) if scalar in (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64):
-            return _number(text, parse_decimal_integer)
+            try:
+                return parse_decimal_integer(text)
+            except ValueError:
+                raise ValueError(f"{text!r} is not a whole number") from None
         case ListType() | VectorType():
             try:
                 return json.loads(text)
-            except ValueError as problem:
-                raise ValueError(f"{text!r} is not a JSON list") from problem
+            except (ValueError, RecursionError) as problem:
+                raise ValueError(f"{text[:80]!r} is not a JSON list") from problem
         case _:
             return text
-
-
-def _number(text: str, parse: Callable[[str], float]) -> float:
-    try:
-        return parse(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
