@@ -34,13 +34,11 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
             workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
         )
     # Late: whoever works in process needs no Spark.
-    from omnigraph.engine.spark.executors import check_executors
     from omnigraph.pipeline.spark_joins import SMALL_ROWS, SparkJoins
     from omnigraph.pipeline.spark_merging import SparkMatcher
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
     assert isinstance(workers, SparkWorkers), "there are two engines"
-    check_executors(workers.spark)
     # Their jobs belong to stages of the load, which show progress as a whole.
     silent = SparkWorkers(workers.spark, Silent())
     joins = SparkJoins(silent)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from omnigraph.errors import OmniError, SparkError
+from omnigraph.errors import BadRequestError, OmniError, SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.pipeline.workers import failure_message, raise_failure
 
@@ -32,7 +32,17 @@ class SparkWorkers:
     def __init__(self, spark: SparkSession, progress: Progress) -> None:
         self.spark = spark
         self._progress = progress
-        self.parallelism = max(2, spark.sparkContext.defaultParallelism)
+        try:
+            self._context = spark.sparkContext
+        except PySparkException as error:
+            raise BadRequestError(
+                "the session is one of Spark Connect: give a classic one, or leave it out"
+            ) from error
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once; executors of a cluster arrive after the session."""
+        return max(2, self._context.defaultParallelism)
 
     def run(
         self,
@@ -74,7 +84,7 @@ class SparkWorkers:
     @contextmanager
     def _watched(self, stage: str, tasks: int) -> Iterator[Callable[[int, int], None]]:
         """Show progress while the block runs a job; gives the function by which tasks report."""
-        context = self.spark.sparkContext
+        context = self._context
         done, rows = context.accumulator(0), context.accumulator(0)
 
         def count(more_tasks: int, more_rows: int) -> None:

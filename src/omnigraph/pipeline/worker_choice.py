@@ -36,16 +36,19 @@ def choose_workers(
 
     Raises:
         BadRequestError: there is no such engine.
-        SparkError: Spark does not start.
+        SparkError: Spark does not start, or its executors lack this package.
     """
     check_engine(engine)
     if engine == "local":
         return LocalWorkers(progress)
     # Late: whoever works in process needs no Spark.
+    from omnigraph.engine.spark.executors import check_executors
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
     if session is None:
         from omnigraph.engine.spark.session import spark_session
 
         session = spark_session(input_bytes)
-    return SparkWorkers(session, progress)
+    workers = SparkWorkers(session, progress)
+    check_executors(session)
+    return workers

@@ -26,8 +26,10 @@ Message = dict[str, Any]
 class Workers(Protocol):
     """Runs tasks."""
 
-    #: How many tasks run at once; stages are cut into at least so many.
-    parallelism: int
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once; stages are cut into at least so many."""
+        ...
 
     def run(
         self,
