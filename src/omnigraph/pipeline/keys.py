@@ -12,10 +12,12 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.ids import spelled
+from omnigraph.pipeline.sieve import Sieve
 from omnigraph.storage import OneOf
 from omnigraph.storage.filters import to_sql
 from omnigraph.storage.fragments import ROW_ADDRESS, fragment_sizes
-from omnigraph.storage.partitions import scan_fragments, table_address
+from omnigraph.storage.indexes import has_index
+from omnigraph.storage.partitions import open_address, scan_fragments, table_address
 from omnigraph.types import EnumType, Scalar, ScalarType
 from omnigraph.writes.committed import PROBE_CHUNK
 
@@ -35,9 +37,10 @@ _TEXT = ScalarType(Scalar.STRING)
 _SCAN_ROWS = 2_000_000
 #: Large batches: looking keys up costs a table of the other side per batch.
 _BATCH_ROWS = 524_288
-#: Keys are looked up one by one when they are so few, and so many times fewer than the rows.
-_MAX_PROBED = 65_536
-_PROBE_SHARE = 100
+#: Keys are looked up one by one when they are so few, and so many times fewer than the rows. Without an index a
+#: look-up is a scan, so they have to fit into one.
+_MAX_PROBED = 500_000
+_PROBE_SHARE = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +127,31 @@ def find_keys(scans: Sequence[KeyScan], keys: Any, firsts: Any) -> Iterator[Any]
     assert len({scan.address for scan in scans}) == 1, "an index belongs to one table"
     name, base = scans[0].members[0]
     is_text = base == _TEXT or isinstance(base, EnumType)
-    if is_text and len(firsts) <= _MAX_PROBED and len(firsts) * _PROBE_SHARE < total_rows(scans):
+    is_few = len(firsts) * _PROBE_SHARE < total_rows(scans)
+    limit = _MAX_PROBED if has_index(open_address(scans[0].address), name) else PROBE_CHUNK
+    if is_text and is_few and len(firsts) <= limit:
         texts = firsts.to_pylist()
         for begin in range(0, len(texts), PROBE_CHUNK):
             where = to_sql(OneOf(name, texts[begin : begin + PROBE_CHUNK]))
             yield from (_only(t, keys) for scan in _widened(scans) for t in scan_keys(scan, where))
         return
-    yield from (_only(table, keys) for scan in scans for table in scan_keys(scan))
+    yield from _sifted((table for scan in scans for table in scan_keys(scan)), keys)
+
+
+def _sifted(tables: Iterator[Any], keys: Any) -> Iterator[Any]:
+    """Rows with one of the keys. Those that may have one are gathered: every look-up begins by hashing all keys."""
+    sieve = Sieve(keys)
+    waiting: list[Any] = []
+    rows = 0
+    for table in tables:
+        mask = sieve.passes(table["key"])
+        waiting.append(table if mask is None else table.filter(pa.array(mask)))
+        rows += waiting[-1].num_rows
+        if rows >= _BATCH_ROWS:
+            yield _only(pa.concat_tables(waiting), keys)
+            waiting, rows = [], 0
+    if waiting:
+        yield _only(pa.concat_tables(waiting), keys)
 
 
 def _only(table: Any, keys: Any) -> Any:

@@ -6,7 +6,7 @@ fragment that held it gets a deletion mark. Fragments without either stay as the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -38,7 +38,7 @@ pa: Any = _arrow
 pc: Any = _compute
 
 _OFFSET_MASK = 0xFFFFFFFF
-_IN_PROCESS_ROWS = 100_000
+_IN_PROCESS_ROWS = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +115,21 @@ def shrink_fragment(item: ShrinkItem) -> Message:
     return {"fragment": item.fragment, "left": left, "rows": len(item.offsets)}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of one fragment in their order, with a value each where there is one."""
+
+    offsets: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()
+
+
+_NONE = _Rows()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Decisions:
-    matched: list[tuple[int, int]] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
+    matched: _Rows
+    dropped: _Rows
 
 
 class LocalMatcher:
@@ -136,23 +147,24 @@ class LocalMatcher:
             for scan in key_scans(staged.table, staged.new_fragments, text_key("id"))
         )
         last = new.group_by("key").aggregate([("address", "max")])
-        decisions: dict[int, _Decisions] = {number: _Decisions() for number in staged.new_fragments}
         superseded = new.num_rows - last.num_rows
+        dropped: dict[int, _Rows] = {}
         if superseded:
-            gone = new.filter(
-                pc.invert(pc.is_in(new["address"], last["address_max"].combine_chunks()))
-            )
-            for address in gone["address"].to_pylist():
-                decisions[address >> 32].dropped.append(address & _OFFSET_MASK)
+            is_last = pc.is_in(new["address"], last["address_max"].combine_chunks())
+            dropped = _by_fragment(new.filter(pc.invert(is_last))["address"])
         old = self._matches(base, last["key"].combine_chunks(), with_sources=with_sources)
         joined = last.join(old, "key", join_type="inner")
-        for address, row_id in zip(
-            joined["address_max"].to_pylist(), joined[ROW_ID].to_pylist(), strict=True
-        ):
-            decisions[address >> 32].matched.append((address & _OFFSET_MASK, row_id))
+        matched = _by_fragment(joined["address_max"], joined[ROW_ID])
+        decisions = {
+            number: _Decisions(
+                matched=matched.get(number, _NONE), dropped=dropped.get(number, _NONE)
+            )
+            for number in staged.new_fragments
+            if number in matched or number in dropped
+        }
         target = table_address(base)
         kept, discarded = self._rewrite(staged, target, fragments, decisions)
-        shrunk = self._shrink(target, joined["address"].to_pylist())
+        shrunk = self._shrink(target, joined["address"])
         sources = joined["src"].unique().to_pylist() if with_sources else []
         return Merged(
             fragments=tuple(kept),
@@ -184,20 +196,17 @@ class LocalMatcher:
         decisions: dict[int, _Decisions],
     ) -> tuple[list[str], list[str]]:
         source = table_address(staged.table)
-        items = []
-        for number, decision in decisions.items():
-            if decision.matched or decision.dropped:
-                decision.matched.sort()
-                items.append(
-                    RewriteItem(
-                        staged=source,
-                        target=target,
-                        fragment=number,
-                        matched=tuple(offset for offset, _ in decision.matched),
-                        row_ids=tuple(row_id for _, row_id in decision.matched),
-                        dropped=tuple(decision.dropped),
-                    )
-                )
+        items = [
+            RewriteItem(
+                staged=source,
+                target=target,
+                fragment=number,
+                matched=decision.matched.offsets,
+                row_ids=decision.matched.values,
+                dropped=decision.dropped.offsets,
+            )
+            for number, decision in decisions.items()
+        ]
         rows = sum(fragment_rows(text) for text in fragments)
         answers = self._choose(rows).run("replace rows", rewrite_fragment, items)
         again = {item.fragment: a["fragments"] for item, a in zip(items, answers, strict=True)}
@@ -211,17 +220,30 @@ class LocalMatcher:
                 kept.append(text)
         return kept, discarded
 
-    def _shrink(self, target: TableAddress, addresses: list[int]) -> dict[int, str | None]:
-        offsets: dict[int, list[int]] = {}
-        for address in addresses:
-            offsets.setdefault(address >> 32, []).append(address & _OFFSET_MASK)
+    def _shrink(self, target: TableAddress, addresses: Any) -> dict[int, str | None]:
         items = [
-            ShrinkItem(target=target, fragment=number, offsets=tuple(sorted(rows)))
-            for number, rows in sorted(offsets.items())
+            ShrinkItem(target=target, fragment=number, offsets=rows.offsets)
+            for number, rows in _by_fragment(addresses).items()
         ]
         workers = self._choose(len(addresses))
         answers = workers.run("mark replaced rows", shrink_fragment, items)
         return {answer["fragment"]: answer["left"] for answer in answers}
+
+
+def _by_fragment(addresses: Any, values: Any = None) -> dict[int, _Rows]:
+    """Addresses of rows as positions within their fragments."""
+    numbers = addresses.to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    given = None if values is None else values.to_numpy()[order]
+    cuts = np.flatnonzero(np.diff(numbers >> 32)) + 1
+    found: dict[int, _Rows] = {}
+    for places in np.split(np.arange(len(numbers)), cuts):
+        if len(places):
+            offsets = tuple((numbers[places] & _OFFSET_MASK).tolist())
+            some = () if given is None else tuple(given[places].tolist())
+            found[int(numbers[places[0]] >> 32)] = _Rows(offsets, some)
+    return found
 
 
 def _concatenated(streams: Any) -> Any:

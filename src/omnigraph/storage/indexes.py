@@ -76,6 +76,18 @@ def list_indexes(table: Table) -> dict[str, IndexCoverage]:
         return found
 
 
+def has_index(table: Table, column: str) -> bool:
+    """Whether values of a column are found without a scan, in most rows of the table."""
+    with translated(f"looking at the indexes of {table.path}"):
+        rows = {item.fragment_id: item.metadata.num_rows for item in table._dataset.get_fragments()}
+        for index in table._dataset.describe_indices():
+            if index.index_type.upper() == PhysicalIndex.BTREE and index.field_names == [column]:
+                covered = {number for segment in index.segments for number in segment.fragment_ids}
+                outside = sum(count for number, count in rows.items() if number not in covered)
+                return 2 * outside < sum(rows.values())
+    return False
+
+
 def needs_work(spec: IndexSpec, coverage: IndexCoverage | None, rows: int) -> bool:
     """Whether an index is missing, or lacks so much that it is worth being extended.
 
