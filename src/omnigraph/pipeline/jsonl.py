@@ -34,20 +34,20 @@ pj: Any = _json
 
 _KIND = pa.schema([("type", pa.utf8()), ("edge", pa.utf8())])
 #: What C++ and Python read differently: an integer minus zero keeps its sign there, and NaN is a number.
-_ODD_NUMBERS = re.compile(rb"-0[\s,}\]]|[:,\[]\s*-?(?:NaN|Inf)")
+_MINUS_ZERO = re.compile(rb"-0[\s,}\]]")
+_CONSTANT = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
+#: How dates of a type were written last: nearly always as before.
+_moments_seen: dict[str, int] = {}
 
 
 def read_lines(
     lines: Sequence[bytes], numbers: Any, plan: LoadPlan, problems: Problems, source: str
 ) -> Iterator[RawRecords]:
     """The records of some lines, one group per type; lines that are no record are counted in `problems`."""
-    keep = [
-        position
-        for position, line in enumerate(lines)
-        if (text := line.strip()) and not text.startswith(b"//")
-    ]
-    if len(keep) < len(lines):
-        lines, numbers = [lines[position] for position in keep], numbers[keep]
+    if not _are_plain(lines):
+        keep = [position for position, line in enumerate(lines) if _is_record(line)]
+        if len(keep) < len(lines):
+            lines, numbers = [lines[position] for position in keep], numbers[keep]
     if not lines:
         return
     slow: list[int] = []
@@ -67,7 +67,7 @@ def read_lines(
 
 def types_of(lines: Sequence[bytes], plan: LoadPlan) -> set[str]:
     """The table keys that appear in some lines; lines that are no record are passed over."""
-    lines = [line for line in lines if (text := line.strip()) and not text.startswith(b"//")]
+    lines = [line for line in lines if _is_record(line)]
     found: set[str] = set()
     for shape, positions in _groups(lines, plan) if lines else ():
         if shape is not None:
@@ -81,10 +81,25 @@ def types_of(lines: Sequence[bytes], plan: LoadPlan) -> set[str]:
     return found
 
 
+def _is_record(line: bytes) -> bool:
+    text = line.strip()
+    return bool(text) and not text.startswith(b"//")
+
+
+def _are_plain(lines: Sequence[bytes]) -> bool:
+    """Whether every line is one object as far as its first and last character tell. Counts instead of looking."""
+    blob = b"\n".join(lines)
+    begins = blob.count(b"\n{") + blob.startswith(b"{")
+    ends = blob.count(b"}\n") + blob.endswith(b"}")
+    return begins == ends == len(lines)
+
+
 def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShape | None, Any]]:
     """Positions of lines by type; None for lines that need a closer look."""
     everything = np.arange(len(lines))
-    plain = all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines)
+    plain = _are_plain(lines) or all(
+        line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines
+    )
     longest = max(map(len, lines))
     blob = b"\n".join(lines)
     kinds = _parse(blob, _KIND, "ignore") if plain and longest <= MAX_STRUCTURAL_TOKENS else None
@@ -137,19 +152,21 @@ def _parse(blob: bytes, schema: Any, unexpected: str) -> Any:
 
 def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> RawRecords | None:
     blob = b"\n".join(lines)
-    if _ODD_NUMBERS.search(blob):
+    if _has_odd_numbers(blob):
         return None
     try:
         blob.decode()
     except UnicodeDecodeError:
         return None
-    for moments in (pa.int64(), pa.utf8()):
-        schema = _line_schema(shape, moments)
+    forms = (pa.int64(), pa.utf8())
+    first = _moments_seen.get(shape.key, 0)
+    table = None
+    for form in (first, 1 - first)[: 2 if _has_moments(shape) else 1]:
+        schema = _line_schema(shape, forms[form])
         table = _parse(blob, schema, "error")
         if table is not None:
+            _moments_seen[shape.key] = form
             break
-        if not _has_moments(shape):
-            return None
     if table is None or table.num_rows != len(lines):
         return None
     data = table["data"].combine_chunks()
@@ -172,6 +189,14 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
     if "id" not in shape.definition.properties:
         ids = _member(data, "id")
     return RawRecords(shape=shape, columns=columns, ids=ids, ends=ends, lines=numbers)
+
+
+def _has_odd_numbers(blob: bytes) -> bool:
+    # Substrings first: they are found many times faster, and mostly there are none.
+    if b"-0" in blob and _MINUS_ZERO.search(blob):
+        return True
+    has_constant = b"NaN" in blob or b"Inf" in blob
+    return has_constant and _CONSTANT.search(blob) is not None
 
 
 def _member(data: Any, name: str) -> Any:
