@@ -109,12 +109,11 @@ def compare_loads(run: Run, files: Files, options: argparse.Namespace) -> None:
     label = f"{files.edges:,} edges"
     name = lambda what: f"{label}: {what}"  # noqa: E731  # a prefix, used a dozen times
 
-    def plain_parquet() -> None:
+    def plain_parquet(files: Files = files) -> None:
         out = run.folder("plain")
-        spark.read.parquet(str(files.folder / "persons.parquet")).write.parquet(
-            str(out / "persons")
-        )
-        spark.read.parquet(str(files.folder / "knows")).write.parquet(str(out / "knows"))
+        for source in ("persons.parquet", "knows"):
+            frame = spark.read.parquet(str(files.folder / source))
+            frame.write.parquet(str(out / source.removesuffix(".parquet")))
 
     store = run.folder(f"graph-{files.edges}.omni")
     graph = Graph.init(store, SCHEMA)
