@@ -378,10 +378,11 @@ def test_a_load_that_lost_a_race_checks_again_and_both_writes_are_there(
     assert len(graph.commits()) == len({item.commit_id for item in graph.commits()})
 
 
+@pytest.mark.parametrize("place", [F.LOAD_FRAGMENTS_WRITTEN, F.LOAD_CHECKED])
 def test_an_overwrite_that_lost_a_race_reports_the_conflict(
-    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, place: F
 ):
-    hook(monkeypatch, F.LOAD_CHECKED, Rival(root_of(graph), NEW))
+    hook(monkeypatch, place, Rival(root_of(graph), NEW))
     with pytest.raises(ExpectedVersionMismatchError, match="node:Thing"):
         graph.load(for_mode(source, "overwrite"), mode="overwrite", engine="local")
     assert ids_of(graph, "node:Thing") == ["ann", "bob", "cid", "rival"]

@@ -84,7 +84,7 @@ def load_call(mode: str, grammar: str, **rest: Any) -> LoadCall:
 
 
 class GraphLoader:
-    """Runs loads. `open_for_writing` gives a table where its branch writes, and whether it was forked for that."""
+    """Runs loads. `open_for_writing` gives a table where its branch writes, forked at the first write to the type."""
 
     def __init__(
         self,
@@ -119,9 +119,9 @@ class _Run:
         self._call = call
         self._schema_hash = self._snapshot().schema_hash
         self._schema = schema_of(self._schema_hash)
-        #: Forks that this run made, and whether a commit refers to them.
+        #: Forks that this run made.
         self._forks: dict[TableKey, Table] = {}
-        self._is_committed = False
+        #: Whether versions may refer to what was staged.
         self._has_effect = False
         self._may_leave_files = False
 
@@ -165,7 +165,7 @@ class _Run:
             job.plan_parts()
             snapshot = self._snapshot()
             job.stage(self._targets(job, snapshot))
-            return self._until_won(job)
+            return self._until_won(job, snapshot)
         except BaseException as error:
             # Data and files that are refused leave nothing behind; a task that died, or an interrupt, may.
             died = isinstance(error, SparkError | StorageError) or not isinstance(error, OmniError)
@@ -199,10 +199,14 @@ class _Run:
 
     # ---- commit
 
-    def _until_won(self, job: LoadJob) -> LoadResult:
-        """Prepare and commit; again when the branch moved before any effect. An overwrite reports that instead."""
+    def _until_won(self, job: LoadJob, first: Snapshot) -> LoadResult:
+        """Prepare and commit; again when the branch moved before any effect.
+
+        An overwrite reports that instead, also when it moved while the input was read: it would replace rows that
+        nobody has seen.
+        """
         for number in range(REPREPARATION_BUDGET + 1):
-            snapshot = self._snapshot()
+            snapshot = first if self._call.mode is LoadMode.OVERWRITE else self._snapshot()
             if snapshot.schema_hash != self._schema_hash:
                 raise ReadSetConflictError("the schema", self._schema_hash, snapshot.schema_hash)
             prepared = self._prepare(job, snapshot)
@@ -254,7 +258,6 @@ class _Run:
             finally:
                 # From the intent on, versions may refer to the fragments, even to those of a write that was undone.
                 self._has_effect = self._has_effect or attempt.is_declared
-            self._is_committed = True
             job.finish(prepared)
         return LoadResult(
             uri=self._environment.location.uri,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
-    BadRecord,
     BadRequestError,
     LoadKeyConflictError,
     LoadRejectedError,
@@ -24,7 +23,7 @@ from omnigraph.pipeline.frames import frame_source
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.parts import by_file
 from omnigraph.pipeline.plan import LoadMode
-from omnigraph.pipeline.problems import Problems, at_line
+from omnigraph.pipeline.problems import Problems, in_file
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.provenance import Origin, Provenance
 from omnigraph.pipeline.relations import KEY_CONFLICT, Image, RelationChecker
@@ -229,17 +228,12 @@ class LoadJob:
                 row += fragment_rows(fragment)
         if answer["problems"] is not None:
             some = Problems.from_message(answer["problems"])
-            some.relocate(lambda record: self._in_file(record, int(answer["part"])))
+            if origin.part is not None:
+                before = self._provenance.first_line(origin.part.number)
+                some.relocate(lambda record: in_file(record, before))
             problems.merge(some)
         for key, pairs in answer["aliases"].items():
             aliases += [(TableKey(key), {old: canonical}) for old, canonical in pairs]
-
-    def _in_file(self, record: BadRecord, part: int) -> BadRecord:
-        if record.line is None or self._provenance.first_line(part) is None:
-            return record
-        return at_line(
-            record, record.source, record.line + (self._provenance.first_line(part) or 0)
-        )
 
     # ---- identify, check relations
 

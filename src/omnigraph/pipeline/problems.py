@@ -95,9 +95,9 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def at_line(record: BadRecord, source: str, line: int | None) -> BadRecord:
-    """The same violation at another place."""
-    return replace(record, source=source, line=line)
+def in_file(record: BadRecord, lines_before: int) -> BadRecord:
+    """The same violation, its line counted from the beginning of the file instead of its part."""
+    return record if record.line is None else replace(record, line=record.line + lines_before)
 
 
 def _printable(record: BadRecord) -> BadRecord:

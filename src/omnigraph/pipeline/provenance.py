@@ -43,9 +43,9 @@ class Provenance:
         """So many lines of the file come before a part."""
         self._first_lines[part] = lines_before
 
-    def first_line(self, part: int) -> int | None:
-        """How many lines of the file come before a part; None when it is no part of a file."""
-        return self._first_lines.get(part)
+    def first_line(self, part: int) -> int:
+        """How many lines of the file come before a part."""
+        return self._first_lines.get(part, 0)
 
     def place(self, origin: Origin, key: TableKey, offset: int) -> tuple[str, int | None]:
         """Source and line of a row, counted from the first row of its fragment."""
