@@ -206,9 +206,10 @@ class _Run:
         nobody has seen.
         """
         for number in range(REPREPARATION_BUDGET + 1):
-            snapshot = first if self._call.mode is LoadMode.OVERWRITE else self._snapshot()
-            if snapshot.schema_hash != self._schema_hash:
-                raise ReadSetConflictError("the schema", self._schema_hash, snapshot.schema_hash)
+            current = self._snapshot()
+            if current.schema_hash != self._schema_hash:
+                raise ReadSetConflictError("the schema", self._schema_hash, current.schema_hash)
+            snapshot = first if self._call.mode is LoadMode.OVERWRITE else current
             prepared = self._prepare(job, snapshot)
             try:
                 return self._finish(job, prepared, snapshot)
