@@ -402,7 +402,7 @@ def test_a_run_that_fails_half_way_reports_what_it_built_and_no_more(
 
 def test_the_matrix_names_every_place_of_a_write():
     covered = {place.partition("@")[0] for place, _ in places()}
-    elsewhere = {place for place in F if place.startswith("init_")}
+    elsewhere = {place for place in F if place.startswith(("init_", "load_"))} | {F.IN_TASK}
     elsewhere |= {F.IN_FOLD, F.RECOVERY_LIST, F.BEFORE_RESTORE, F.AFTER_RESTORE}
     elsewhere |= {F.BEFORE_RECOVERY_PUBLISH, F.AFTER_RECOVERY_PUBLISH, F.AUDIT_WRITE, F.AFTER_AUDIT}
     assert covered | elsewhere == set(F)

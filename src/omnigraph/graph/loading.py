@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.results import LoadResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
-from omnigraph.manifest import Expectations, snapshot_of
+from omnigraph.manifest import Expectations, check_new_branch, snapshot_of
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Snapshot, TablePin
+    from omnigraph.manifest import Head, Snapshot, TablePin
     from omnigraph.pipeline.load import PreparedLoad
     from omnigraph.pipeline.progress import Progress
     from omnigraph.recovery import GraphEnvironment
@@ -98,12 +99,14 @@ class GraphLoader:
 
     def load(self, call: LoadCall) -> LoadResult:
         """Run one load; everything becomes visible at once, or nothing does."""
-        run = _Run(self._environment, self._schema_of, self._open_for_writing, call)
-        try:
-            with self._environment.staging.shared():
-                return run.execute()
-        finally:
-            run.clean_up()
+        environment = self._environment
+        run = _Run(environment, self._schema_of, self._open_for_writing, call)
+        with environment.claim_branch(call.branch) if run.creates_branch else nullcontext():
+            try:
+                with environment.staging.shared():
+                    return run.execute()
+            finally:
+                run.clean_up()
 
 
 class _Run:
@@ -117,6 +120,8 @@ class _Run:
         self._environment = environment
         self._open_for_writing = open_for_writing
         self._call = call
+        #: Where a new branch begins: fixed for the whole load, whatever its base does meanwhile.
+        self._origin = self._find_origin()
         self._schema_hash = self._snapshot().schema_hash
         self._schema = schema_of(self._schema_hash)
         #: Forks that this run made.
@@ -126,18 +131,28 @@ class _Run:
         self._may_leave_files = False
 
     @property
-    def _creates_branch(self) -> bool:
-        return self._call.branch not in self._environment.manifest.state().heads
+    def creates_branch(self) -> bool:
+        """Whether the load makes its branch."""
+        return self._origin is not None
 
-    def _snapshot(self) -> Snapshot:
-        """The branch as it is now, or the base that it will begin at."""
+    def _find_origin(self) -> Head | None:
         state, call = self._environment.manifest.state(), self._call
         if call.branch in state.heads:
-            return snapshot_of(state.heads[call.branch])
+            return None
         if call.base is None:
             hint = "give the branch that it should begin at (`--from`, base=) to create it"
             raise BranchNotFoundError(call.branch, hint)
-        return snapshot_of(state.head(call.base))
+        check_new_branch(state, call.branch)
+        return state.head(call.base)
+
+    def _snapshot(self) -> Snapshot:
+        """The branch as it is now, or the position that it will begin at."""
+        state, name = self._environment.manifest.state(), self._call.branch
+        if self._origin is None:
+            return snapshot_of(state.head(name))
+        if name in state.heads:
+            raise ReadSetConflictError(f"branch {name}", None, "it exists by now")
+        return snapshot_of(self._origin)
 
     def execute(self) -> LoadResult:
         call = self._call
@@ -163,8 +178,8 @@ class _Run:
         )
         try:
             job.plan_parts()
-            snapshot = self._snapshot()
-            job.stage(self._targets(job, snapshot))
+            snapshot, tables = self._targets(job)
+            job.stage(tables)
             return self._until_won(job, snapshot)
         except BaseException as error:
             # Data and files that are refused leave nothing behind; a task that died, or an interrupt, may.
@@ -175,13 +190,22 @@ class _Run:
             if not self._has_effect:
                 job.discard()
 
-    def _targets(self, job: LoadJob, snapshot: Snapshot) -> dict[TableKey, Table]:
+    def _targets(self, job: LoadJob) -> tuple[Snapshot, dict[TableKey, Table]]:
         """The tables that may be written; forks are made only for types that are present."""
-        pins = snapshot.pins
-        if self._writes_directly(snapshot):
-            return {key: self._open(pin) for key, pin in pins.items()}
-        present = job.present_types()
-        return {key: self._writable(snapshot, pins[key]) for key in present}
+        present: set[TableKey] | None = None
+        for number in range(REPREPARATION_BUDGET + 1):
+            snapshot = self._snapshot()
+            pins = snapshot.pins
+            if self._writes_directly(snapshot):
+                return snapshot, {key: self._open(pin) for key, pin in pins.items()}
+            present = job.present_types() if present is None else present
+            try:
+                return snapshot, {key: self._writable(snapshot, pins[key]) for key in present}
+            except ExpectedVersionMismatchError:
+                # Another writer made the fork of a type first.
+                if number == REPREPARATION_BUDGET:
+                    raise
+        raise ConflictError("the branch kept moving; try again")
 
     def _writes_directly(self, snapshot: Snapshot) -> bool:
         """Whether the branch owns all of its tables already."""
@@ -210,12 +234,14 @@ class _Run:
             if current.schema_hash != self._schema_hash:
                 raise ReadSetConflictError("the schema", self._schema_hash, current.schema_hash)
             snapshot = first if self._call.mode is LoadMode.OVERWRITE else current
-            prepared = self._prepare(job, snapshot)
+            prepared = None
             try:
+                prepared = self._prepare(job, snapshot)
                 return self._finish(job, prepared, snapshot)
             except (ExpectedVersionMismatchError, ReadSetConflictError):
                 self._abandon(job, prepared)
-                if self._call.mode is LoadMode.OVERWRITE or number == REPREPARATION_BUDGET:
+                is_final = self._call.mode is LoadMode.OVERWRITE or self.creates_branch
+                if is_final or number == REPREPARATION_BUDGET:
                     raise
             except BaseException:
                 # Also after an interrupt: the replaced rows were marked for nothing.
@@ -223,8 +249,8 @@ class _Run:
                 raise
         raise ConflictError("the branch kept moving; try again")
 
-    def _abandon(self, job: LoadJob, prepared: PreparedLoad) -> None:
-        if not self._has_effect:
+    def _abandon(self, job: LoadJob, prepared: PreparedLoad | None) -> None:
+        if prepared is not None and not self._has_effect:
             job.abandon(prepared)
 
     def _prepare(self, job: LoadJob, snapshot: Snapshot) -> PreparedLoad:
@@ -233,7 +259,6 @@ class _Run:
 
     def _finish(self, job: LoadJob, prepared: PreparedLoad, snapshot: Snapshot) -> LoadResult:
         call = self._call
-        creates = self._creates_branch
         commit = None
         if call.dry_run:
             job.abandon(prepared)
@@ -245,7 +270,7 @@ class _Run:
                 schema_hash=snapshot.schema_hash,
                 touched={key: pins[key].version for key in prepared.writes},
                 read={key: pins[key].version for key in prepared.read},
-                fork_of=call.base if creates else None,
+                fork_of=self._origin,
             )
             writes = [
                 StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)
@@ -264,7 +289,7 @@ class _Run:
             uri=self._environment.location.uri,
             branch=call.branch,
             base=call.base,
-            branch_created=creates and commit is not None,
+            branch_created=self.creates_branch and commit is not None,
             mode=str(call.mode),
             rows=job.row_counts,
             superseded=prepared.superseded,
@@ -280,8 +305,11 @@ class _Run:
         forks = {} if self._has_effect else self._forks
         try:
             if self._may_leave_files:
-                paths = [pin.location for pin in self._snapshot().pins.values()]
-                reclaim_staged_files(self._environment, paths, staged_max_age_s())
+                state = self._environment.manifest.state()
+                paths = {
+                    pin.location for head in state.heads.values() for pin in head.pins.values()
+                }
+                reclaim_staged_files(self._environment, sorted(paths), staged_max_age_s())
             if forks:
                 self._remove_forks(forks)
         except OmniError as error:

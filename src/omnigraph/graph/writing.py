@@ -250,13 +250,17 @@ class GraphWriter:
             return self._open(pin)
         with environment.window():
             settle_all(environment)
-            current = environment.manifest.state().heads.get(snapshot.branch)
-            if current is None:
-                raise BranchNotFoundError(snapshot.branch)
-            actual = current.pins.get(pin.table_key)
-            if actual != pin:
-                version = None if actual is None else actual.version
-                raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
+            heads = environment.manifest.state().heads
+            if name == snapshot.branch:
+                current = heads.get(name)
+                if current is None:
+                    raise BranchNotFoundError(name)
+                actual = current.pins.get(pin.table_key)
+                if actual != pin:
+                    version = None if actual is None else actual.version
+                    raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
+            elif name in heads:
+                raise ReadSetConflictError(f"branch {name}", None, "it exists by now")
             return create_fork(environment.location, self._open(pin), name)
 
 

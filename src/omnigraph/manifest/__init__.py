@@ -15,6 +15,7 @@ from omnigraph.manifest.publisher import (
     Expectations,
     Manifest,
     ManifestState,
+    check_new_branch,
     new_branch_head,
 )
 from omnigraph.manifest.rows import MAIN, GraphCommit, Head, TablePin, Tombstone
@@ -40,6 +41,7 @@ __all__ = [
     "Target",
     "Tombstone",
     "check_branch_name",
+    "check_new_branch",
     "new_branch_head",
     "resolve_target",
     "snapshot_at",

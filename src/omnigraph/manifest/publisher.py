@@ -97,8 +97,9 @@ class Expectations:
     read: Mapping[TableKey, int] = field(default_factory=dict)
     #: The caller's own precondition on the branch head.
     head_commit: str | None = None
-    #: The branch that a new one begins at: `branch` must not exist, and everything else is expected of its base.
-    fork_of: str | None = None
+    #: The position that a new branch begins at, as it was read: later commits of its base do not matter to it. The
+    #: branch must not exist yet.
+    fork_of: Head | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +183,7 @@ class Manifest:
             head = self.check(expectations, state)
             graph_version = state.graph_version + 1
             if expectations.fork_of is not None:
-                origin = expectations.fork_of
-                head = new_branch_head(state, expectations.branch, origin, graph_version)
+                head = branch_from(head, expectations.branch, graph_version)
             commit = make_commit(head, graph_version)
             moved = _advance(head, changes, commit, graph_version)
             pins = changes.pins
@@ -214,12 +214,12 @@ class Manifest:
             ConflictError: as `publish`.
         """
         state = state or self.state()
-        name = expectations.branch if expectations.fork_of is None else expectations.fork_of
+        if expectations.fork_of is not None:
+            return self._check_fork(expectations, expectations.fork_of, state)
+        name = expectations.branch
         head = state.heads.get(name)
         if head is None:
             raise BranchNotFoundError(name)
-        if expectations.fork_of is not None and expectations.branch in state.heads:
-            raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists by now")
         if head.incarnation != expectations.incarnation:
             member = f"branch {name}"
             raise ReadSetConflictError(member, expectations.incarnation, head.incarnation)
@@ -236,6 +236,19 @@ class Manifest:
             if actual != version:
                 raise ReadSetConflictError(key, version, actual)
         return head
+
+    def _check_fork(self, expectations: Expectations, origin: Head, state: ManifestState) -> Head:
+        """The position that a new branch begins at, if it may still begin there."""
+        if expectations.branch in state.heads:
+            raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists by now")
+        check_new_branch(state, expectations.branch)
+        base = state.head(origin.branch)
+        if base.incarnation != origin.incarnation:
+            member = f"branch {origin.branch}"
+            raise ReadSetConflictError(member, origin.incarnation, base.incarnation)
+        if base.schema_hash != expectations.schema_hash:
+            raise ReadSetConflictError("the schema", expectations.schema_hash, base.schema_hash)
+        return origin
 
     def history(self) -> History:
         """Every row that past states follow from; one scan of the whole catalog when it moved."""
@@ -328,18 +341,31 @@ def _advance(head: Head, changes: Changes, commit: GraphCommit, graph_version: i
 
 
 def new_branch_head(state: ManifestState, name: str, base: str, graph_version: int) -> Head:
-    """The head row of a new branch.
+    """The head row of a new branch at the head of another one.
 
     Raises:
         BadRequestError: the name, or a prefix of it, is taken.
         BranchNotFoundError: there is no such base.
+    """
+    check_new_branch(state, name)
+    return branch_from(state.head(base), name, graph_version)
+
+
+def check_new_branch(state: ManifestState, name: str) -> None:
+    """Make sure that a branch of this name can be created.
+
+    Raises:
+        BadRequestError: the name, or a prefix of it, is taken: both would share a directory.
     """
     if name == MAIN or name in state.heads:
         raise BadRequestError(f"branch {name!r} exists already")
     for other in state.heads:
         if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
             raise BadRequestError(f"branch {name!r} cannot stand beside branch {other!r}")
-    origin = state.head(base)
+
+
+def branch_from(origin: Head, name: str, graph_version: int) -> Head:
+    """The first position of a branch that begins at another position."""
     return Head(
         branch=name,
         incarnation=graph_version,

@@ -59,7 +59,8 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
         InputFileError: there is none.
     """
     system, path = _system(source)
-    prefix = source.removesuffix(path) if source.startswith("s3://") else ""
+    is_remote = bool(_SCHEME.match(source)) and not source.startswith("file://")
+    prefix = source.removesuffix(path) if is_remote else ""
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.Directory:

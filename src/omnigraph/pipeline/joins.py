@@ -87,7 +87,9 @@ class LocalJoins:
             shown["key"].to_pylist(), shown["address"].to_pylist(), strict=True
         ):
             rows_of[key].append(address)
-        return Found(total, [Example(key, tuple(found)) for key, found in rows_of.items()])
+        return Found(
+            total, [Example(key, tuple(found), len(found)) for key, found in rows_of.items()]
+        )
 
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
         """As `Joins.shared`."""

@@ -21,7 +21,7 @@ from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.frames import frame_source
 from omnigraph.pipeline.ids import new_id_prefix
-from omnigraph.pipeline.parts import by_file
+from omnigraph.pipeline.parts import by_source
 from omnigraph.pipeline.plan import LoadMode
 from omnigraph.pipeline.problems import Problems, in_file
 from omnigraph.pipeline.progress import Silent
@@ -199,10 +199,12 @@ class LoadJob:
     def _shift_lines(self, answers: Sequence[Message]) -> None:
         """Lines are counted within a part: make them lines of their file."""
         assert self._work is not None, "planned before"
-        for _, parts in by_file(self._work.parts):
+        for parts in by_source(self._work.parts):
             before = 0
             for part in parts:
-                self._provenance.set_first_line(part.number, part.first_record or before)
+                is_columnar = bool(part.groups)
+                first = part.first_record if is_columnar else before
+                self._provenance.set_first_line(part.number, first)
                 before += int(answers[part.number]["lines"])
 
     def _take_fragments(self, answer: Message) -> None:
@@ -337,9 +339,7 @@ class LoadJob:
             rules={},
             joins=self._engine.joins,
             untouched=lambda _: Image(table=appended.table),
-            locate=lambda _, address: self._locate(
-                Image(table=appended.table, new=appended.new_fragments), key, address
-            ),
+            locate=lambda _, address: self._place(appended.new_fragments, key, address),
             problems=problems,
         ).check_ids()
         _raise_if_violated(problems)
@@ -368,13 +368,18 @@ class LoadJob:
 
     def _locate(self, image: Image, key: TableKey, address: int) -> tuple[str, int | None]:
         """The record that a new row came from."""
-        staged = self._types[key]
         if self._mode is LoadMode.MERGE and self._work is not None:
             # Rows of fragments that were written again have another order: their id tells.
             entity_id = read_addresses(image.table, "id", [address])[0]
             return self._provenance.place_of_id(self._work.parts, key, entity_id)
-        position = image.new.index(address >> 32)
-        return self._provenance.place(staged.origins[position], key, address & 0xFFFFFFFF)
+        return self._place(image.new, key, address)
+
+    def _place(
+        self, fragments: Sequence[int], key: TableKey, address: int
+    ) -> tuple[str, int | None]:
+        """The record behind a row of a fragment as it was first written."""
+        origin = self._types[key].origins[fragments.index(address >> 32)]
+        return self._provenance.place(origin, key, address & 0xFFFFFFFF)
 
     # ---- leaving nothing behind
 

@@ -188,9 +188,9 @@ def input_bytes(parts: Sequence[Part]) -> int:
     return sum({part.file.path: part.file.size for part in parts}.values())
 
 
-def by_file(parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
-    """The parts of each file, in order."""
-    files: dict[str, list[Part]] = {}
+def by_source(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """The parts of each file, in order; a file that feeds several types counts for each of them."""
+    sources: dict[tuple[str, int], list[Part]] = {}
     for part in parts:
-        files.setdefault(part.file.path, []).append(part)
-    yield from files.items()
+        sources.setdefault((part.file.path, id(part.mapped)), []).append(part)
+    yield from sources.values()

@@ -79,7 +79,7 @@ class Provenance:
                         raw, self._plan, source=part.file.path, part=part.number, first_row=row
                     )
                     row += raw.count
-                    ids = shaped.rows.column("id").to_pylist()
+                    ids = shaped.rows["id"].to_pylist()
                     lines = (shaped.lines + before).tolist()
                     found.update(
                         (name, (part.file.path, line))

@@ -145,7 +145,9 @@ class PartReader:
             yield from self._csv_stream(mapped, names, chosen)
             return
         for block, all_numbers in self._line_blocks():
-            keep = [position for position, line in enumerate(block) if line.strip()]
+            # A line of nothing but separators is a record.
+            blank = b"\r" if mapped.csv.delimiter == " " else b" \r"
+            keep = [position for position, line in enumerate(block) if line.strip(blank)]
             lines, numbers = [block[position] for position in keep], all_numbers[keep]
             if self._part.begin == 0 and len(numbers) and numbers[0] == 1:
                 lines, numbers = lines[1:], numbers[1:]
@@ -285,18 +287,15 @@ class PartReader:
 
     def plain_lines(self) -> Iterator[list[bytes]]:
         """The lines of the part as they are; every object of it where lines do not count."""
-        if self._part.kind is PartKind.GRAPH_LINES:
-            with readable(self._part.file):
+        with readable(self._part.file):
+            if self._part.kind is PartKind.GRAPH_LINES:
                 for lines, _ in self._line_blocks():
                     yield lines
-            return
-        for body in read_objects(self._part.file, decoder(self._plan)):
-            if isinstance(body, dict):
-                yield [
-                    json.dumps(
-                        {name: body[name] for name in ("type", "edge") if name in body}
-                    ).encode()
-                ]
+                return
+            for body in read_objects(self._part.file, decoder(self._plan)):
+                if isinstance(body, dict):
+                    kept = {name: body[name] for name in ("type", "edge") if name in body}
+                    yield [json.dumps(kept).encode()]
 
     def _line_blocks(self) -> Iterator[tuple[list[bytes], Any]]:
         """The lines that begin in the part, with their numbers from 1."""

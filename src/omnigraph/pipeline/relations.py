@@ -91,7 +91,7 @@ class RelationChecker:
         found = self.joins.duplicated(new)
 
         def twice(item: Example) -> str:
-            return f"the id {item.key!r} of {name} is given {len(item.addresses)} times"
+            return f"the id {item.key!r} of {name} is given {item.count:,} times"
 
         self._report(found, key, "id", f"duplicate id of {name}", twice)
         old = image.scans("id", is_new=False) if self.mode is LoadMode.APPEND else []

@@ -127,9 +127,9 @@ def shape_records(
     lines = raw.lines
     if judge.bad.any():
         rows, lines = rows.filter(pa.array(~judge.bad)), lines[~judge.bad]
-    rows = rows.cast(schema).combine_chunks()
-    batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
-    return Shaped(rows=batches[0], lines=lines, problems=judge.problems, aliases=judge.aliases)
+    return Shaped(
+        rows=rows.cast(schema), lines=lines, problems=judge.problems, aliases=judge.aliases
+    )
 
 
 def _property_column(name: str, judge: _Judge) -> Any:

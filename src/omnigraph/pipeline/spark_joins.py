@@ -17,6 +17,7 @@ from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.joins import Example, Found, LocalJoins
 from omnigraph.pipeline.keys import scan_keys, total_rows
+from omnigraph.pipeline.spark_workers import collect, spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +59,7 @@ class SparkJoins:
         keys = self.keys(rows)
         # Hashes first: they are small, equal keys have equal ones, and usually no two are equal.
         suspects = keys.groupBy(_hash().alias("hash")).count().where("count > 1")
-        if suspects.isEmpty():
+        if _is_empty(suspects):
             return Found()
         several = (
             keys.withColumn("hash", _hash())
@@ -73,7 +74,9 @@ class SparkJoins:
             .where("count > 1")
         )
         total, shown = _total_and_first(several, sql.col("count") - 1)
-        return Found(total, [Example(row["key"], tuple(row["addresses"])) for row in shown])
+        return Found(
+            total, [Example(row["key"], tuple(row["addresses"]), row["count"]) for row in shown]
+        )
 
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
         """As `Joins.shared`."""
@@ -82,7 +85,7 @@ class SparkJoins:
         mine, theirs = self.keys(rows), self.keys(others)
         hashes = theirs.select(_hash().alias("hash"))
         # As above: rows without a common hash have no common key.
-        if mine.select(_hash().alias("hash")).join(hashes, "hash", "left_semi").isEmpty():
+        if _is_empty(mine.select(_hash().alias("hash")).join(hashes, "hash", "left_semi")):
             return Found()
         first = theirs.groupBy("key").agg(sql.min("address").alias("other"))
         total, shown = _total_and_first(mine.join(first, "key"), sql.lit(1))
@@ -136,6 +139,11 @@ class SparkJoins:
         return numbers.mapInArrow(_scan_function(list(scans)), columns)
 
 
+def _is_empty(frame: DataFrame) -> bool:
+    with spark_errors():
+        return frame.isEmpty()
+
+
 def _hash() -> Any:
     return sql.xxhash64("key")
 
@@ -167,7 +175,7 @@ def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...], str]) -> Message:
     return {"total": total, "examples": examples, "rows": scan.rows}
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
 def _ids(scans: tuple[KeyScan, ...], token: str) -> Any:
     """The ids that references are looked up in; a worker process keeps them from one task of a load to the next."""
     del token
@@ -190,8 +198,8 @@ def _total_and_first(frame: DataFrame, weight: Any) -> tuple[int, list[Any]]:
     # Cut here: both answers come from one evaluation of the join.
     frame = frame.withColumn("weight", weight).persist()
     try:
-        total = frame.agg(sql.sum("weight").alias("total")).collect()[0]["total"] or 0
-        shown = frame.orderBy("key").limit(MAX_EXAMPLES).collect() if total else []
+        total = collect(frame.agg(sql.sum("weight").alias("total")))[0]["total"] or 0
+        shown = collect(frame.orderBy("key").limit(MAX_EXAMPLES)) if total else []
     finally:
         frame.unpersist()
     return int(total), shown

@@ -17,6 +17,7 @@ from omnigraph.pipeline.merging import (
     rewrite_fragment,
     shrink_fragment,
 )
+from omnigraph.pipeline.spark_workers import collect, spark_errors
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.partitions import table_address
 
@@ -111,7 +112,8 @@ class SparkMatcher:
         sources: tuple[str, ...] = ()
         if with_sources:
             moved = joined.where("old_address is not null").select("src").distinct()
-            sources = tuple(row["src"] for row in moved.toLocalIterator())
+            with spark_errors():
+                sources = tuple(row["src"] for row in moved.toLocalIterator())
         return Merged(
             fragments=tuple(kept),
             shrunk={number: answer["left"] for number, answer in marked.items()},
@@ -159,6 +161,4 @@ def _shrink_function(target: TableAddress) -> Callable[[Any], Any]:
 
 
 def _answers(frame: Any) -> dict[int, dict[str, Any]]:
-    from omnigraph.pipeline.spark_workers import collect
-
     return {int(row["number"]): json.loads(row["message"]) for row in collect(frame)}

@@ -170,8 +170,19 @@ def collect(frame: DataFrame) -> list[Any]:
     Raises:
         SparkError: a task failed on every try, or the executors cannot run tasks.
     """
-    try:
+    with spark_errors():
         return frame.collect()
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Failures of Spark become one that says what happened.
+
+    Raises:
+        SparkError: a job failed.
+    """
+    try:
+        yield
     except PySparkException as error:
         raise SparkError(f"a Spark job failed, nothing was written: {_cause(error)}") from error
     except Exception as error:

@@ -6,6 +6,7 @@ twice writes twice, and the copy that is not named in the answer stays unreferen
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from omnigraph.pipeline.frames import frame_records
 from omnigraph.pipeline.problems import Problems
 from omnigraph.pipeline.reading import PartReader
 from omnigraph.pipeline.shaping import shape_records
-from omnigraph.storage.fragments import write_rows
+from omnigraph.storage.fragments import remove_written, write_rows
 from omnigraph.storage.partitions import open_address
 
 if TYPE_CHECKING:
@@ -47,9 +48,10 @@ def stage_part(item: StageItem) -> Message:
     problems = Problems()
     reader = PartReader(item.part, item.plan, problems)
     stage = _Stage(item.plan, item.part.file.path, item.part.number, problems)
-    for raw in reader.records():
-        stage.put(raw)
-    return stage.finish(item.part.number, reader.lines)
+    with stage.removed_on_failure():
+        for raw in reader.records():
+            stage.put(raw)
+        return stage.finish(item.part.number, reader.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,12 @@ class FrameTask:
         """The answer for one partition."""
         stage = _Stage(self.plan, self.source.name, partition, Problems())
         lines = 0
-        for raw in frame_records(self.source, self.plan, batches):
-            lines += raw.count
-            stage.put(raw)
-        yield stage.finish(partition, lines)
+        with stage.removed_on_failure():
+            for raw in frame_records(self.source, self.plan, batches):
+                lines += raw.count
+                stage.put(raw)
+            answer = stage.finish(partition, lines)
+        yield answer
 
 
 @dataclass(slots=True)
@@ -90,6 +94,18 @@ class _Stage:
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
 
+    @contextmanager
+    def removed_on_failure(self) -> Iterator[None]:
+        """Fragments of a part that cannot be finished are of no use to anybody."""
+        try:
+            yield
+        except BaseException:
+            # Also when the task is cancelled: nobody else knows their names.
+            for key, pending in self._types.items():
+                if pending.fragments:
+                    remove_written(open_address(self._plan.targets[key]), pending.fragments)
+            raise
+
     def put(self, raw: RawRecords) -> None:
         pending = self._types.setdefault(raw.shape.key, _Pending())
         shaped = shape_records(
@@ -104,7 +120,7 @@ class _Stage:
             # The load will be refused: counting goes on, writing would be wasted.
             pending.waiting.clear()
             return
-        pending.waiting.append(shaped.rows)
+        pending.waiting += shaped.rows.to_batches()
         pending.waiting_bytes += shaped.rows.nbytes
         pending.waiting_rows += shaped.rows.num_rows
         total = sum(item.waiting_bytes for item in self._types.values())

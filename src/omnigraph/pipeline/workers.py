@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Message = dict[str, Any]
+#: Rows of a frame in this process that are handled at once.
+_BATCH_ROWS = 131_072
 
 
 class Workers(Protocol):
@@ -100,7 +102,7 @@ class LocalWorkers:
     ) -> list[Message]:
         """As `Workers.run_batches`, for an Arrow table: it is one partition."""
         with self._progress.stage(stage, 1) as progress:
-            answers = list(task(0, frame.to_batches()))
+            answers = list(task(0, frame.to_batches(max_chunksize=_BATCH_ROWS)))
             progress.update(1, sum(int(answer.get("rows", 0)) for answer in answers))
         return answers
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         self._sidecar: Sidecar | None = None
         self._staged: Sequence[StagedTable] = ()
         self._pins: list[TablePin] = []
+        self._committed: list[Table] = []
         #: The head that the write follows; set while the lock is held.
         self.head: Head | None = None
         #: The published commit, once there is one.
@@ -138,7 +140,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         for item in self._staged:
             reach(Failpoint.BEFORE_TABLE_COMMIT)
             table = commit_staged(item.staged)
-            environment.tables.remember(table)
+            self._committed.append(table)
             if environment.durable:
                 sync_commit(environment.location, table, item.staged)
             self._pins.append(
@@ -177,6 +179,9 @@ class Attempt(AbstractContextManager["Attempt"]):
         reach(Failpoint.BEFORE_PUBLISH)
         changes = Changes(pins=tuple(self._pins))
         self.receipt = self._environment.manifest.publish(intent.expectations, changes, make_commit)
+        for table in self._committed:
+            # Not before: a version that is undone may come again with other rows.
+            self._environment.tables.remember(table)
         reach(Failpoint.AFTER_PUBLISH)
         return self.receipt
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from omnigraph.errors import RetryableCommitConflictError
+from omnigraph.ids import fnv1a64
 from omnigraph.manifest import Manifest
 from omnigraph.recovery.audit import RecoveryAudit
 from omnigraph.recovery.lock import (
@@ -16,6 +18,7 @@ from omnigraph.recovery.lock import (
     LeaseCommitLock,
     StagingLock,
 )
+from omnigraph.storage.location import BRANCH_CLAIMS
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.tables import TableStore
 
@@ -56,6 +59,29 @@ class GraphEnvironment:
         """
         with self.lock.held(self.lock_timeout_s):
             yield replace(self, lock=HeldLock())
+
+    @contextmanager
+    def claim_branch(self, name: str) -> Iterator[None]:
+        """Be the only writer that makes a branch together with its data: their forks would share directories.
+
+        Raises:
+            RetryableCommitConflictError: somebody else is making it now.
+        """
+        lock_name = f"{BRANCH_CLAIMS}/{fnv1a64(name.encode()):016x}"
+        lock: CommitLock
+        if self.location.is_local:
+            (self.location.path / BRANCH_CLAIMS).mkdir(exist_ok=True)
+            lock = FileCommitLock(self.location.path, lock_name)
+        else:
+            lock = LeaseCommitLock(self.objects, lock_name)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(lock.held(0))
+            except RetryableCommitConflictError as error:
+                raise RetryableCommitConflictError(
+                    f"another writer is making branch {name!r} now; nothing happened, try again"
+                ) from error
+            yield
 
 
 def open_environment(

@@ -122,16 +122,22 @@ class LeaseCommitLock:
     can_be_lost = True
 
     def __init__(
-        self, objects: ControlObjects, *, lease_s: float = LEASE_S, renewal_s: float = RENEWAL_S
+        self,
+        objects: ControlObjects,
+        name: str = COMMIT_LOCK,
+        *,
+        lease_s: float = LEASE_S,
+        renewal_s: float = RENEWAL_S,
     ) -> None:
         self._objects = objects
+        self._name = name
         self._lease_s = lease_s
         self._renewal_s = renewal_s
 
     @contextmanager
     def held(self, timeout_s: float) -> Iterator[None]:
         """Hold the lease and keep renewing it until the block ends."""
-        lease = _Lease(self._objects, new_ulid(), self._lease_s)
+        lease = _Lease(self._objects, self._name, new_ulid(), self._lease_s)
         _wait(lease.try_take, timeout_s)
         stop = Event()
         keeper = Thread(target=lease.keep, args=(stop, self._renewal_s), daemon=True)
@@ -159,28 +165,29 @@ class HeldLock:
 class _Lease:
     """One holder's view of the lease object."""
 
-    def __init__(self, objects: ControlObjects, owner: str, lease_s: float) -> None:
+    def __init__(self, objects: ControlObjects, name: str, owner: str, lease_s: float) -> None:
         self._objects = objects
+        self._name = name
         self._owner = owner
         self._lease_s = lease_s
         self._tag: str | None = None
 
     def try_take(self) -> bool:
-        self._tag = self._objects.create(COMMIT_LOCK, self._body(self._lease_s))
+        self._tag = self._objects.create(self._name, self._body(self._lease_s))
         if self._tag is not None:
             return True
         current = self._objects.read(COMMIT_LOCK)
         if current is None or _expiry(current.data) > time.time():
             return False
-        self._tag = self._objects.replace(COMMIT_LOCK, self._body(self._lease_s), current.tag)
+        self._tag = self._objects.replace(self._name, self._body(self._lease_s), current.tag)
         return self._tag is not None
 
     def keep(self, stop: Event, renewal_s: float) -> None:
         while not stop.wait(renewal_s):
             try:
-                tag = self._objects.replace(COMMIT_LOCK, self._body(self._lease_s), self._tag)
+                tag = self._objects.replace(self._name, self._body(self._lease_s), self._tag)
             except StorageError as error:
-                _log.warning("the commit lease was not renewed: %s", error)
+                _log.warning("a lease was not renewed: %s", error)
                 continue
             if tag is None:
                 return
@@ -189,9 +196,9 @@ class _Lease:
     def give_back(self) -> None:
         # An expired lease instead of a delete: deleting could hit the lease of a successor.
         try:
-            self._objects.replace(COMMIT_LOCK, self._body(-1.0), self._tag)
+            self._objects.replace(self._name, self._body(-1.0), self._tag)
         except StorageError as error:
-            _log.warning("the commit lease stays until it expires: %s", error)
+            _log.warning("a lease stays until it expires: %s", error)
 
     def _body(self, lease_s: float) -> bytes:
         return json.dumps({"owner": self._owner, "expires_at": time.time() + lease_s}).encode()

@@ -13,6 +13,8 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import InternalError
 from omnigraph.storage.failures import translated
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import Table, branch_uri
 
@@ -65,9 +67,18 @@ def delete_fragment(fragment: str, table: Table, objects: ControlObjects) -> Non
     """Remove the files of a fragment that nothing refers to: its data, and its large blobs in a folder beside."""
     folder = branch_uri(table.path, table.branch)
     for file in json.loads(fragment)["files"]:
-        name = f"{folder}/data/{file['path']}"
+        name = f"{folder}/data/{file['path']}".removeprefix("/")
         objects.delete(name)
         objects.delete_folder(name.removesuffix(".lance"))
+
+
+def remove_written(table: Table, fragments: Sequence[str]) -> None:
+    """Remove fragments where they were written, without knowing the graph they belong to."""
+    location = parse_location(table._dataset.uri)
+    here = Table(table._dataset, "", None)
+    objects = ObstoreObjects(location, durable=False)
+    for fragment in fragments:
+        delete_fragment(fragment, here, objects)
 
 
 # ---- replacing rows

@@ -19,7 +19,7 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
-from omnigraph.errors import DriftError, InternalError
+from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
 from omnigraph.storage.tables import Table, branch_uri, dataset_exists, session
@@ -262,7 +262,15 @@ def _is_fork_of(root: LanceDataset, branch: str, base: Table) -> bool:
 
 
 def _remove_fork(root: LanceDataset, location: GraphLocation, path: str, branch: str) -> None:
-    if branch in root.branches.list():
+    known = root.branches.list()
+    nested = [name for name in known if name.startswith(f"{branch}/")]
+    if nested:
+        # Its directory holds theirs, and goes as a whole.
+        raise StorageError(
+            f"the fork {branch} of {path} cannot be removed: {nested[0]} lies inside of it",
+            StorageFailure.PRECONDITION,
+        )
+    if branch in known:
         root.branches.delete(branch)
         return
     if dataset_exists(location, path, branch):

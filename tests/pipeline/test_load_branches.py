@@ -1,0 +1,195 @@
+"""Loads that make their branch, beside other writers, and what they may never destroy."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import (
+    BadRequestError,
+    InputFileError,
+    LoadRejectedError,
+    ReadSetConflictError,
+    RetryableCommitConflictError,
+)
+from omnigraph.failpoints import VARIABLE, reset
+from omnigraph.pipeline import lines as lines_of_files
+from omnigraph.pipeline import load as stages
+from omnigraph.pipeline import staging
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SCHEMA = "node Note { text: String }  node Tag { slug: String @key }"
+ALL = "query all() { match { $n: Note } return { $n.text as text } order { text } }"
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
+    return Graph.init(tmp_path / "g.omni", SCHEMA)
+
+
+def notes(folder: Path, name: str, *texts: str) -> Path:
+    path = folder / name
+    path.write_text("".join(f'{{"type": "Note", "data": {{"text": "{t}"}}}}\n' for t in texts))
+    return path
+
+
+def texts_of(graph: Graph, branch: str) -> list[str]:
+    with Graph.open(graph.uri, read_only=True) as fresh:
+        return [row["text"] for row in fresh.query(ALL, branch=branch).to_pylist()]
+
+
+def once_staged(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Do something after the next load has written its fragments, once."""
+    original, left = stages.LoadJob.stage, [action]
+
+    def stage(job: stages.LoadJob, tables: object) -> None:
+        original(job, tables)  # type: ignore[arg-type]  # handed on as it is
+        if left:
+            left.pop()()
+
+    monkeypatch.setattr(stages.LoadJob, "stage", stage)
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+def test_a_new_branch_begins_where_the_load_began_whatever_its_base_does(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    graph.load(notes(tmp_path, "a.jsonl", "old"), mode="append", engine="local")
+    rival = notes(tmp_path, "b.jsonl", "rival")
+    once_staged(monkeypatch, lambda: graph.load(rival, mode="append", engine="local"))
+    source = notes(tmp_path, "c.jsonl", "one", "two")
+    receipt = graph.load(source, mode=mode, branch="x", base="main", engine="local")
+    kept = [] if mode == "overwrite" else ["old"]
+    assert receipt.branch_created
+    assert texts_of(graph, "x") == [*kept, "one", "two"]
+    assert texts_of(graph, "main") == ["old", "rival"]
+    graph.load(notes(tmp_path, "d.jsonl", "more"), mode="append", branch="x", engine="local")
+    assert "more" in texts_of(graph, "x")
+
+
+def test_only_one_load_at_a_time_makes_a_branch(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = notes(tmp_path, "a.jsonl", "one")
+
+    def second() -> None:
+        with pytest.raises(RetryableCommitConflictError, match="another writer is making branch"):
+            graph.load(source, mode="append", branch="x", base="main", engine="local")
+        graph.load(source, mode="append", branch="y", base="main", engine="local")
+
+    once_staged(monkeypatch, second)
+    graph.load(source, mode="append", branch="x", base="main", engine="local")
+    assert texts_of(graph, "x") == texts_of(graph, "y") == ["one"]
+
+
+def test_a_branch_that_appears_meanwhile_is_a_conflict_and_stays_whole(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def appear() -> None:
+        graph.create_branch("x")
+        graph.mutate('query add() { insert Note { text: "theirs" } }', branch="x")
+
+    once_staged(monkeypatch, appear)
+    source = notes(tmp_path, "a.jsonl", "mine")
+    with pytest.raises(ReadSetConflictError, match="branch x"):
+        graph.load(source, mode="append", branch="x", base="main", engine="local")
+    assert texts_of(graph, "x") == ["theirs"]
+    graph.load(source, mode="append", branch="x", engine="local")
+    assert texts_of(graph, "x") == ["mine", "theirs"]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_branch_inside_of_another_is_refused_before_anything_is_touched(
+    graph: Graph, tmp_path: Path, dry_run: bool
+) -> None:
+    source = notes(tmp_path, "a.jsonl", "one")
+    graph.load(source, mode="append", branch="x/y", base="main", engine="local")
+    for name in ("x", "x/y/z"):
+        with pytest.raises(BadRequestError, match="cannot stand beside"):
+            graph.load(
+                source, mode="append", branch=name, base="main", engine="local", dry_run=dry_run
+            )
+    assert texts_of(graph, "x/y") == ["one"]
+
+
+def test_a_branch_that_was_undone_is_read_as_it_is_made_again(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "before_publish=raise")
+    reset()
+    with pytest.raises(RuntimeError):
+        graph.load(
+            notes(tmp_path, "a.jsonl", "lost"),
+            mode="append",
+            branch="x",
+            base="main",
+            engine="local",
+        )
+    monkeypatch.delenv(VARIABLE)
+    with Graph.open(graph.uri) as other:
+        again = notes(tmp_path, "b.jsonl", "kept")
+        other.load(again, mode="append", branch="x", base="main", engine="local")
+    assert [row["text"] for row in graph.query(ALL, branch="x").to_pylist()] == ["kept"]
+
+
+def test_lines_of_a_file_that_feeds_two_types(graph: Graph, tmp_path: Path) -> None:
+    people = Graph.init(
+        tmp_path / "p.omni", "node P { name: String @key  age: I32? }  edge Boss: P -> P"
+    )
+    path = tmp_path / "p.csv"
+    path.write_text("name,age,boss\na,1,a\nb,2,a\nc,old,a\n")
+    mapping = {
+        "nodes": {"P": {"source": str(path), "columns": {"name": "name", "age": "age"}}},
+        "edges": {"Boss": {"source": str(path), "columns": {}, "from": "name", "to": "boss"}},
+    }
+    with pytest.raises(LoadRejectedError) as caught:
+        people.load(mapping=mapping, mode="append", engine="local")
+    assert [item.location for item in caught.value.report.examples] == [f"{path}:4"]
+    path.write_text("name,age,boss\na,1,a\nb,2,a\nc,3,nobody\n")
+    with pytest.raises(LoadRejectedError) as caught:
+        people.load(mapping=mapping, mode="append", engine="local")
+    assert [item.location for item in caught.value.report.examples] == [f"{path}:4"]
+
+
+def test_a_line_of_separators_is_a_record(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "tags.tsv"
+    path.write_text("slug\tnote\nx\ty\n\t\n   \nz\t\n")
+    mapping = {"nodes": {"Tag": {"source": str(path), "columns": {"slug": "slug"}}}}
+    with pytest.raises(LoadRejectedError) as caught:
+        graph.load(mapping=mapping, mode="append", engine="local")
+    report = caught.value.report
+    assert ("missing value for Tag.slug", 3) in [(i.rule, i.line) for i in report.examples]
+
+
+@pytest.mark.parametrize("grammar", ["strict", "compatible"])
+def test_a_file_that_breaks_off_leaves_no_fragment(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: str
+) -> None:
+    monkeypatch.setattr(staging, "_BUFFER_BYTES", 100)
+    monkeypatch.setattr(lines_of_files, "_BLOCK_BYTES", 64 * 1024)
+    packed = tmp_path / "a.jsonl.gz"
+    lines = "".join(f'{{"type": "Note", "data": {{"text": "{n}"}}}}\n' for n in range(20_000))
+    data = gzip.compress(lines.encode(), compresslevel=1)
+    packed.write_bytes(data[: len(data) * 9 // 10])
+    before = {path for path in (tmp_path / "g.omni").rglob("*") if path.is_file()}
+    for branch in ("main", "x"):
+        with pytest.raises(InputFileError, match=r"a\.jsonl\.gz"):
+            graph.load(
+                packed,
+                mode="append",
+                branch=branch,
+                base="main",
+                engine="local",
+                grammar=grammar,
+            )
+    after = {path for path in (tmp_path / "g.omni").rglob("*") if path.is_file()}
+    assert {
+        path for path in after - before if "lock" not in path.name and "__claims" not in str(path)
+    } == set()
