@@ -441,6 +441,7 @@ with Graph.open(sys.argv[1]) as graph:
 """
 
 
+@pytest.mark.slow
 def test_the_jvm_ends_with_a_killed_driver_and_the_load_did_not_happen(
     before: Before, tmp_path: Path, sources: dict[str, Path], after: dict
 ):

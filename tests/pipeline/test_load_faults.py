@@ -477,6 +477,8 @@ def test_a_load_into_a_branch_that_somebody_else_creates_meanwhile_does_not_lose
                 other.mutate(f"query w() {{ {NEW} }}", branch="dev")
 
     hook(monkeypatch, F.LOAD_CHECKED, create)
+    with pytest.raises(ReadSetConflictError, match="branch dev"):
+        graph.load(source, mode="append", engine="local", branch="dev", base="main")
     graph.load(source, mode="append", engine="local", branch="dev", base="main")
     ids = ids_of(graph, "node:Thing", "dev")
     assert {"rival", "x", "t0", "ann"} <= set(ids)

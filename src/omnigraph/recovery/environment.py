@@ -17,8 +17,9 @@ from omnigraph.recovery.lock import (
     HeldLock,
     LeaseCommitLock,
     StagingLock,
+    held_file,
 )
-from omnigraph.storage.location import BRANCH_CLAIMS
+from omnigraph.storage.location import BRANCH_CLAIM
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.tables import TableStore
 
@@ -67,16 +68,13 @@ class GraphEnvironment:
         Raises:
             RetryableCommitConflictError: somebody else is making it now.
         """
-        lock_name = f"{BRANCH_CLAIMS}/{fnv1a64(name.encode()):016x}"
-        lock: CommitLock
-        if self.location.is_local:
-            (self.location.path / BRANCH_CLAIMS).mkdir(exist_ok=True)
-            lock = FileCommitLock(self.location.path, lock_name)
-        else:
-            lock = LeaseCommitLock(self.objects, lock_name)
+        name_on_disk = f"{BRANCH_CLAIM}{fnv1a64(name.encode()):016x}"
         with ExitStack() as stack:
             try:
-                stack.enter_context(lock.held(0))
+                if self.location.is_local:
+                    stack.enter_context(held_file(self.location.path / name_on_disk))
+                else:
+                    stack.enter_context(LeaseCommitLock(self.objects, name_on_disk).held(0))
             except RetryableCommitConflictError as error:
                 raise RetryableCommitConflictError(
                     f"another writer is making branch {name!r} now; nothing happened, try again"

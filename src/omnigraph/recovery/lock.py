@@ -74,6 +74,34 @@ class FileCommitLock:
             os.close(descriptor)
 
 
+@contextmanager
+def held_file(path: Path) -> Iterator[None]:
+    """Hold a file that exists only while it is held. Never waits.
+
+    Raises:
+        RetryableCommitConflictError: somebody else holds it.
+    """
+    with translated(f"locking {path}"):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        # A file that its last holder removed in this moment is not the one that others see.
+        if not _try_lock(descriptor) or not _is_same_file(descriptor, path):
+            raise RetryableCommitConflictError(f"{path.name} is held by another writer; try again")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
 class StagingLock:
     """Held shared by writers while files of theirs are staged, so that cleanup knows which files may be in use.
 

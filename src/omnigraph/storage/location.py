@@ -20,7 +20,7 @@ SCHEMA_STATE = "__schema_state.json"
 SCHEMA_FILES = (SCHEMA_SOURCE, SCHEMA_CONTRACT, SCHEMA_STATE)
 COMMIT_LOCK = "__lock"
 STAGING_LOCK = "__staging.lock"
-BRANCH_CLAIMS = "__claims"
+BRANCH_CLAIM = "__claim-"
 INIT_CLAIM = "__init_claim.json"
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
