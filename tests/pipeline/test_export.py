@@ -379,7 +379,7 @@ def test_places_where_nothing_can_be_written_are_refused(graph: Graph, tmp_path:
         with pytest.raises(BadRequestError, match=message):
             graph.export(target, engine="local")
     with pytest.raises(BadRequestError, match="neither a path nor a stream"):
-        graph.export(17, engine="local")  # type: ignore[arg-type]
+        graph.export(17, engine="local")  # type: ignore[arg-type]  # what is refused
     for options in ({"parts": True}, {"format": "parquet"}):
         with pytest.raises(BadRequestError, match="a stream takes JSON lines"):
             graph.export("-", **options)

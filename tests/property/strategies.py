@@ -653,7 +653,7 @@ def _member_lists(draw: st.DrawFn, kind: str, candidates: list[str]) -> list[pg.
     if not candidates or draw(st.integers(0, 2)):
         return []
     chosen = draw(st.lists(st.sampled_from(candidates), min_size=1, max_size=3, unique=True))
-    return [pg.MemberConstraint(kind, tuple(map(bare, chosen)))]  # type: ignore[arg-type]
+    return [pg.MemberConstraint(kind, tuple(map(bare, chosen)))]  # type: ignore[arg-type]  # drawn from the words of the enum
 
 
 _PROPERTY_NAMES = ("alpha", "beta", "gammaRay", "delta_1", "node", "enum", "match", "implements")

@@ -156,7 +156,7 @@ class WatchedReplace:
 
 def test_a_held_lease_is_renewed(objects: ObstoreObjects) -> None:
     watched = WatchedReplace(objects)
-    with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]
+    with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]  # a stand-in
         first = lease(objects)
         assert watched.next_replacement(), "the lease was never renewed"
         now = lease(objects)
@@ -208,8 +208,8 @@ class FailingReplace:
 
 def test_a_renewal_that_fails_once_is_tried_again(objects: ObstoreObjects) -> None:
     flaky = FailingReplace(objects, 1)
-    watched = WatchedReplace(flaky)  # type: ignore[arg-type]
-    with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]
+    watched = WatchedReplace(flaky)  # type: ignore[arg-type]  # a stand-in
+    with LeaseCommitLock(watched, renewal_s=0.01).held(0):  # type: ignore[arg-type]  # a stand-in
         first = lease(objects)
         assert watched.next_replacement(), "the keeper gave up"
         assert flaky.failures == 0
@@ -226,7 +226,7 @@ def test_a_published_write_is_acknowledged_when_the_lease_cannot_be_given_back(
 ) -> None:
     graph = Graph.init(s3_root, SCHEMA)
     flaky = FailingReplace(objects, 1)
-    private = with_lease(graph, LeaseCommitLock(flaky, renewal_s=NEVER))  # type: ignore[arg-type]
+    private = with_lease(graph, LeaseCommitLock(flaky, renewal_s=NEVER))  # type: ignore[arg-type]  # a stand-in
     receipt = private.mutate(ADD_NOTE, {"text": "x"}).commit
     assert flaky.failures == 0
     assert receipt is not None

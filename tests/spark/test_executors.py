@@ -81,11 +81,11 @@ def test_a_difference_on_a_cluster_is_an_error_with_advice(
 
     monkeypatch.setattr(executors, "probe_executors", probe)
     with pytest.raises(SparkError, match=r"spark\.archives") as caught:
-        check_executors(Cluster())  # type: ignore[arg-type]
+        check_executors(Cluster())  # type: ignore[arg-type]  # a stand-in
     assert said in caught.value.message
     assert asked == [32]
 
 
 def test_equal_executors_on_a_cluster_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "probe_executors", lambda *_: [dict(local_versions())])
-    check_executors(Cluster())  # type: ignore[arg-type]
+    check_executors(Cluster())  # type: ignore[arg-type]  # a stand-in

@@ -8,6 +8,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from omnigraph.errors import BadRequestError, OmniError, SparkError
@@ -183,13 +184,8 @@ def spark_errors() -> Iterator[None]:
     """
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise SparkError(f"a Spark job failed, nothing was written: {_cause(error)}") from error
-    except Exception as error:
-        # What comes out of the JVM has no common base class in Python.
-        if type(error).__module__.startswith("py4j"):
-            raise SparkError(f"a Spark job failed, nothing was written: {_cause(error)}") from error
-        raise
 
 
 def _cause(error: BaseException) -> str:

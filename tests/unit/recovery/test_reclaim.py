@@ -164,7 +164,9 @@ def test_a_writer_waits_until_the_files_are_gone(
     def slow(*arguments):
         writer.start()
         assert started.wait(10)
-        time.sleep(0.2)
+        # A writer that did not wait would be done long before this.
+        writer.join(timeout=0.2)
+        assert writer.is_alive()
         assert outcome == []
         return remove(*arguments)
 

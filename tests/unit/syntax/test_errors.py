@@ -26,7 +26,7 @@ def finding(number: int = 1, **members: object) -> Diagnostic:
         "line": number,
         "column": 2,
     }
-    return Diagnostic(**(body | members))  # type: ignore[arg-type]
+    return Diagnostic(**(body | members))  # type: ignore[arg-type]  # members of several types
 
 
 def test_a_finding_is_a_json_object() -> None:
@@ -66,7 +66,7 @@ def test_a_message_of_very_many_findings_is_cut_and_the_findings_are_not() -> No
 
     assert str(error).count("error S-01") == MAX_SHOWN_DIAGNOSTICS
     assert str(error).endswith("… and 3 more errors")
-    assert len(error.to_json()["diagnostics"]) == MAX_SHOWN_DIAGNOSTICS + 3  # type: ignore[arg-type]
+    assert len(error.to_json()["diagnostics"]) == MAX_SHOWN_DIAGNOSTICS + 3  # type: ignore[arg-type]  # members of several types
 
 
 def test_one_hidden_finding_is_one_error() -> None:

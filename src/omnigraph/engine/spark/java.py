@@ -179,5 +179,6 @@ def _write_script(path: Path, text: str) -> None:
         Path(name).chmod(0o700)
         Path(name).replace(path)
     except BaseException:
+        # Also after an interrupt: a half-written wrapper under a random name is of no use to anybody.
         Path(name).unlink(missing_ok=True)
         raise
