@@ -5,6 +5,7 @@
     ├── BadRequestError                  refused input, nothing happened
     │   ├── ParameterError               query parameters do not fit their declaration
     │   ├── LoadRejectedError            records of a load are wrong; carries a report
+    │   ├── ChangeCursorRejectedError    a cursor or page token does not belong here
     │   ├── QuerySelectionError          no query, several, or another kind of query than asked for
     │   └── MixedMutationError           one mutation query both writes and deletes
     ├── InputFileError                   a file that the caller named cannot be read
@@ -14,6 +15,11 @@
     │   ├── ExpectedVersionMismatchError a touched table moved
     │   ├── ReadSetConflictError         something only read moved
     │   └── RetryableCommitConflictError lock or catalog stayed busy
+    ├── MergeConflictsError              two branches disagree; carries every conflict
+    ├── ChangeDiffRefusedError           the changes of a commit cannot be told exactly
+    │   ├── CommitHasNoParentError
+    │   └── ChangeSchemaBoundaryError
+    ├── ChangeFeedGapError               history that a feed needs was cleaned up
     ├── KeyConflictError                 strict insert met an existing id
     │   └── LoadKeyConflictError         an append load did; carries a report
     ├── AlreadyInitializedError, InitializationClaimedError, InitializationCommittedError
@@ -38,6 +44,13 @@ from omnigraph.errors.base import (
     OmniError,
     Severity,
 )
+from omnigraph.errors.changes import (
+    ChangeCursorRejectedError,
+    ChangeDiffRefusedError,
+    ChangeFeedGapError,
+    ChangeSchemaBoundaryError,
+    CommitHasNoParentError,
+)
 from omnigraph.errors.commits import (
     ConflictError,
     ExpectedVersionMismatchError,
@@ -55,6 +68,12 @@ from omnigraph.errors.loads import (
     LoadRejectedError,
     LoadReport,
     SparkError,
+)
+from omnigraph.errors.merges import (
+    MAX_CONFLICTS,
+    ConflictKind,
+    MergeConflict,
+    MergeConflictsError,
 )
 from omnigraph.errors.requests import (
     MAX_SHOWN_DIAGNOSTICS,
@@ -83,6 +102,7 @@ from omnigraph.errors.storage import (
 )
 
 __all__ = [
+    "MAX_CONFLICTS",
     "MAX_EXAMPLES",
     "MAX_SHOWN_DIAGNOSTICS",
     "AlreadyInitializedError",
@@ -90,8 +110,14 @@ __all__ = [
     "BadRequestError",
     "BlobRangeError",
     "BranchNotFoundError",
+    "ChangeCursorRejectedError",
+    "ChangeDiffRefusedError",
+    "ChangeFeedGapError",
+    "ChangeSchemaBoundaryError",
+    "CommitHasNoParentError",
     "CompilerError",
     "ConflictError",
+    "ConflictKind",
     "Diagnostic",
     "DriftError",
     "EmbeddingError",
@@ -106,6 +132,8 @@ __all__ = [
     "LoadKeyConflictError",
     "LoadRejectedError",
     "LoadReport",
+    "MergeConflict",
+    "MergeConflictsError",
     "MixedMutationError",
     "NotFoundError",
     "OmniError",

@@ -22,7 +22,8 @@ from omnigraph.manifest import (
     Snapshot,
     Target,
     check_branch_name,
-    new_branch_head,
+    first_parents,
+    readable_commit,
     resolve_target,
     snapshot_of,
 )
@@ -208,26 +209,17 @@ class Graph:
 
     def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
         """The history of a branch, newest first: its own commits and those it inherited."""
-        current: str | None = self._state().head(check_branch_name(branch)).commit_id
-        known = self._environment.manifest.commits()
-        history = []
-        while current is not None:
-            commit = known[current]
-            if actor is None or commit.actor == actor:
-                history.append(commit)
-            current = commit.parent_id
-        return history
+        newest = self._state().head(check_branch_name(branch)).commit_id
+        line = first_parents(self._environment.manifest.commits(), newest)
+        return [commit for commit in line if actor is None or commit.actor == actor]
 
     def commit(self, commit_id: str) -> GraphCommit:
         """One commit, of any branch.
 
         Raises:
-            NotFoundError: there is no such commit.
+            NotFoundError: there is no such commit, or its branch was deleted.
         """
-        found = self._environment.manifest.commit(commit_id)
-        if found is None:
-            raise NotFoundError(f"there is no commit {commit_id}")
-        return found
+        return readable_commit(self._environment.manifest.history(), commit_id)
 
     def read_blob(
         self,
@@ -394,20 +386,32 @@ class Graph:
         loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
         return loader.load(call)
 
-    def create_branch(self, name: str, base: str = MAIN) -> None:
-        """Create a branch at the head of another one; no data is copied.
+    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> None:
+        """Create a branch at the head of another one, or at any commit; no data is copied.
 
         Raises:
             BranchNotFoundError: there is no such base.
+            NotFoundError: there is no such commit.
             BadRequestError: the name is taken or not allowed.
         """
+        from omnigraph.graph.branching import create_branch
+
         self._require_writable()
         self._heal()
-        name, base = check_branch_name(name), check_branch_name(base)
-        with self._environment.window() as environment:
-            environment.manifest.publish_branch(
-                name, lambda state, version: new_branch_head(state, name, base, version)
-            )
+        create_branch(self._environment, check_branch_name(name), base, actor)
+
+    def delete_branch(self, name: str, actor: str | None = None) -> None:
+        """Delete a branch; what it did and nobody merged is gone.
+
+        Raises:
+            BranchNotFoundError: there is no such branch.
+            BadRequestError: it is main, or other branches began at it or read its tables.
+        """
+        from omnigraph.graph.branching import delete_branch
+
+        self._require_writable()
+        self._heal()
+        delete_branch(self._environment, check_branch_name(name), actor)
 
     # ---- maintaining
 

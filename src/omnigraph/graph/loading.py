@@ -20,7 +20,8 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.results import LoadResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
-from omnigraph.manifest import Expectations, check_new_branch, snapshot_of
+from omnigraph.graph.writing import NewBranch
+from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, snapshot_of
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
@@ -91,7 +92,7 @@ class GraphLoader:
         self,
         environment: GraphEnvironment,
         schema_of: Callable[[str], GraphSchema],
-        open_for_writing: Callable[[Snapshot, TablePin, str], Table],
+        open_for_writing: Callable[[Snapshot, TablePin, NewBranch | None], Table],
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
@@ -114,14 +115,14 @@ class _Run:
         self,
         environment: GraphEnvironment,
         schema_of: Callable[[str], GraphSchema],
-        open_for_writing: Callable[[Snapshot, TablePin, str], Table],
+        open_for_writing: Callable[[Snapshot, TablePin, NewBranch | None], Table],
         call: LoadCall,
     ) -> None:
         self._environment = environment
         self._open_for_writing = open_for_writing
         self._call = call
         #: Where a new branch begins: fixed for the whole load, whatever its base does meanwhile.
-        self._origin = self._find_origin()
+        self._origin, self._new = self._find_origin()
         self._schema_hash = self._snapshot().schema_hash
         self._schema = schema_of(self._schema_hash)
         #: Forks that this run made.
@@ -135,15 +136,16 @@ class _Run:
         """Whether the load makes its branch."""
         return self._origin is not None
 
-    def _find_origin(self) -> Head | None:
+    def _find_origin(self) -> tuple[Head | None, NewBranch | None]:
         state, call = self._environment.manifest.state(), self._call
         if call.branch in state.heads:
-            return None
+            return None, None
         if call.base is None:
             hint = "give the branch that it should begin at (`--from`, base=) to create it"
             raise BranchNotFoundError(call.branch, hint)
         check_new_branch(state, call.branch)
-        return state.head(call.base)
+        new = NewBranch(name=call.branch, fork_name=free_fork_name(state, call.branch))
+        return state.head(call.base), new
 
     def _snapshot(self) -> Snapshot:
         """The branch as it is now, or the position that it will begin at."""
@@ -209,11 +211,11 @@ class _Run:
 
     def _writes_directly(self, snapshot: Snapshot) -> bool:
         """Whether the branch owns all of its tables already."""
-        wanted = None if self._call.branch == "main" else self._call.branch
+        wanted = snapshot.fork_name if self._new is None else self._new.fork_name
         return all(pin.branch == wanted for pin in snapshot.pins.values())
 
     def _writable(self, snapshot: Snapshot, pin: TablePin) -> Table:
-        table = self._open_for_writing(snapshot, pin, self._call.branch)
+        table = self._open_for_writing(snapshot, pin, self._new)
         if table.branch != pin.branch:
             self._forks[pin.table_key] = table
         return table
@@ -271,6 +273,7 @@ class _Run:
                 touched={key: pins[key].version for key in prepared.writes},
                 read={key: pins[key].version for key in prepared.read},
                 fork_of=self._origin,
+                fork_name=None if self._new is None else self._new.fork_name,
             )
             writes = [
                 StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)

@@ -15,7 +15,7 @@ from omnigraph.errors import (
 from omnigraph.graph.indexing import commit_indexes, plan_indexes
 from omnigraph.graph.results import BuiltIndexes, IndexReport, MutationResult
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
-from omnigraph.manifest import MAIN, Expectations, snapshot_of
+from omnigraph.manifest import Expectations, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
 from omnigraph.storage import create_fork
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.graph.settings import GraphSettings
-    from omnigraph.manifest import GraphCommit, Snapshot, TablePin
+    from omnigraph.manifest import GraphCommit, Head, Snapshot, TablePin
     from omnigraph.query import QueryCompiler
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.storage import Table
@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from omnigraph.writes import PreparedMutation
 
 _Outcome = TypeVar("_Outcome")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBranch:
+    """A branch that a write makes together with its data."""
+
+    name: str
+    #: The Lance branch that its tables fork under.
+    fork_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,36 +241,46 @@ class GraphWriter:
     def _open(self, pin: TablePin) -> Table:
         return self._environment.tables.open(pin.location, pin.branch, pin.version)
 
-    def open_for_writing(self, snapshot: Snapshot, pin: TablePin, branch: str) -> Table:
-        """The table where a branch writes, which may be one that begins at the snapshot."""
-        return self._open_for_writing(self._environment, snapshot, pin, branch)
+    def open_for_writing(
+        self, snapshot: Snapshot, pin: TablePin, new: NewBranch | None = None
+    ) -> Table:
+        """The table where a branch writes, which may be a branch that begins at the snapshot."""
+        return self._open_for_writing(self._environment, snapshot, pin, new)
 
     def _open_for_writing(
         self,
         environment: GraphEnvironment,
         snapshot: Snapshot,
         pin: TablePin,
-        branch: str | None = None,
+        new: NewBranch | None = None,
     ) -> Table:
         """The table where the branch writes: its own fork, made at the first write to the type."""
-        name = branch or snapshot.branch
-        wanted = None if name == MAIN else name
-        if pin.branch == wanted:
+        fork_name = snapshot.fork_name if new is None else new.fork_name
+        if pin.branch == fork_name:
             return self._open(pin)
+        assert fork_name is not None, "main owns its tables"
         with environment.window():
             settle_all(environment)
             heads = environment.manifest.state().heads
-            if name == snapshot.branch:
-                current = heads.get(name)
-                if current is None:
-                    raise BranchNotFoundError(name)
-                actual = current.pins.get(pin.table_key)
-                if actual != pin:
-                    version = None if actual is None else actual.version
-                    raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
-            elif name in heads:
-                raise ReadSetConflictError(f"branch {name}", None, "it exists by now")
-            return create_fork(environment.location, self._open(pin), name)
+            if new is None:
+                _check_pin(heads, snapshot, pin)
+            elif new.name in heads:
+                raise ReadSetConflictError(f"branch {new.name}", None, "it exists by now")
+            return create_fork(environment.location, self._open(pin), fork_name)
+
+
+def _check_pin(heads: Mapping[str, Head], snapshot: Snapshot, pin: TablePin) -> None:
+    """Make sure that the branch still reads this version of the table."""
+    current = heads.get(snapshot.branch)
+    if current is None:
+        raise BranchNotFoundError(snapshot.branch)
+    if current.incarnation != snapshot.incarnation:
+        member = f"branch {snapshot.branch}"
+        raise ReadSetConflictError(member, snapshot.incarnation, current.incarnation)
+    actual = current.pins.get(pin.table_key)
+    if actual != pin:
+        version = None if actual is None else actual.version
+        raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
 
 
 def _precondition(snapshot: Snapshot, if_commit: str) -> Expectations:

@@ -5,7 +5,14 @@ storage-format stamp. Never touches the data of a table. Start reading at `rows`
 """
 
 from omnigraph.manifest.branch_names import check_branch_name
+from omnigraph.manifest.branching import (
+    branch_at,
+    check_new_branch,
+    deleted_branch,
+    free_fork_name,
+)
 from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
+from omnigraph.manifest.lineage import distances, first_parents, merge_bases, parents
 from omnigraph.manifest.publisher import (
     FOLD_THRESHOLD,
     PHYSICAL_KINDS,
@@ -14,13 +21,11 @@ from omnigraph.manifest.publisher import (
     Changes,
     Expectations,
     Manifest,
-    ManifestState,
-    check_new_branch,
-    new_branch_head,
 )
 from omnigraph.manifest.rows import MAIN, GraphCommit, Head, TablePin, Tombstone
-from omnigraph.manifest.snapshot import History, Snapshot, snapshot_at, snapshot_of
-from omnigraph.manifest.targets import Target, resolve_target
+from omnigraph.manifest.snapshot import History, Snapshot, branch_of, snapshot_at, snapshot_of
+from omnigraph.manifest.state import ManifestState
+from omnigraph.manifest.targets import Target, readable_commit, resolve_target
 
 __all__ = [
     "FOLD_THRESHOLD",
@@ -40,9 +45,17 @@ __all__ = [
     "TablePin",
     "Target",
     "Tombstone",
+    "branch_at",
+    "branch_of",
     "check_branch_name",
     "check_new_branch",
-    "new_branch_head",
+    "deleted_branch",
+    "distances",
+    "first_parents",
+    "free_fork_name",
+    "merge_bases",
+    "parents",
+    "readable_commit",
     "resolve_target",
     "snapshot_at",
     "snapshot_of",

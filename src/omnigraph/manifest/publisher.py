@@ -13,7 +13,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.errors import (
-    BadRequestError,
     BranchNotFoundError,
     ExpectedVersionMismatchError,
     InternalError,
@@ -21,6 +20,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
     RetryableCommitConflictError,
 )
+from omnigraph.manifest.branching import branch_at, check_new_branch, is_free_fork_name
 from omnigraph.manifest.format import check_stamp, stamp
 from omnigraph.manifest.rows import (
     MAIN,
@@ -41,7 +41,8 @@ from omnigraph.manifest.rows import (
     tombstone_row,
     version_row,
 )
-from omnigraph.manifest.snapshot import History, newest_heads
+from omnigraph.manifest.snapshot import History, snapshot_of
+from omnigraph.manifest.state import ManifestState, newest_per_incarnation, state_of
 from omnigraph.storage.catalog import CatalogTable, CatalogView, PublishContention
 
 if TYPE_CHECKING:
@@ -62,29 +63,6 @@ PHYSICAL_KINDS = frozenset({"optimize", "ensure_indices", ROLLBACK_KIND})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestState:
-    """The current position of every branch. Immutable."""
-
-    #: Lance version of the catalog that this was read from.
-    catalog_version: int
-    graph_version: int
-    heads: Mapping[str, Head]
-    #: Newest head row of every branch incarnation, deleted ones included.
-    all_heads: tuple[Head, ...]
-
-    def head(self, branch: str) -> Head:
-        """The position of a live branch.
-
-        Raises:
-            BranchNotFoundError: there is none of that name.
-        """
-        try:
-            return self.heads[branch]
-        except KeyError:
-            raise BranchNotFoundError(branch) from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:
     """What a writer saw when it prepared its work; all of it has to hold still when it publishes."""
 
@@ -97,9 +75,13 @@ class Expectations:
     read: Mapping[TableKey, int] = field(default_factory=dict)
     #: The caller's own precondition on the branch head.
     head_commit: str | None = None
+    #: The commit that the branch has to be at, whatever a commit since then touched.
+    position: str | None = None
     #: The position that a new branch begins at, as it was read: later commits of its base do not matter to it. The
     #: branch must not exist yet.
     fork_of: Head | None = None
+    #: The Lance branch that the tables of a new branch were forked under.
+    fork_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +123,7 @@ class Manifest:
         rows += [version_row(pin, head.branch_key, genesis.graph_version) for pin in pins]
         rows += [commit_row(genesis), head_row(head)]
         view = self._catalog.create(to_arrow(rows), stamp())
-        self._current = (view, _state_of((head,), view.version))
+        self._current = (view, state_of((head,), view.version))
         return self._current[1]
 
     def state(self) -> ManifestState:
@@ -162,7 +144,7 @@ class Manifest:
         heads = [read_head(row) for row in view.read_rows("graph_head")]
         if not heads:
             raise InternalError("the catalog holds no branch")
-        self._current = (view, _state_of(heads, view.version))
+        self._current = (view, state_of(heads, view.version))
         return self._current
 
     def publish(
@@ -183,7 +165,10 @@ class Manifest:
             head = self.check(expectations, state)
             graph_version = state.graph_version + 1
             if expectations.fork_of is not None:
-                head = branch_from(head, expectations.branch, graph_version)
+                assert expectations.fork_name is not None, "a new branch has forks somewhere"
+                head = branch_at(
+                    snapshot_of(head), expectations.branch, graph_version, expectations.fork_name
+                )
             commit = make_commit(head, graph_version)
             moved = _advance(head, changes, commit, graph_version)
             pins = changes.pins
@@ -198,8 +183,8 @@ class Manifest:
 
         return self._commit_rows(rows_for)
 
-    def publish_branch(self, name: str, make_head: Callable[[ManifestState, int], Head]) -> Head:
-        """Create or delete a branch: one head row, no commit."""
+    def publish_branch(self, make_head: Callable[[ManifestState, int], Head]) -> Head:
+        """Create or delete a branch: one head row, no commit; `make_head` gets the state and its graph version."""
 
         def rows_for(state: ManifestState) -> tuple[Head, list[Row], Head]:
             head = make_head(state, state.graph_version + 1)
@@ -225,6 +210,8 @@ class Manifest:
             raise ReadSetConflictError(member, expectations.incarnation, head.incarnation)
         if expectations.head_commit is not None:
             self._check_head(expectations, head)
+        if expectations.position is not None and head.commit_id != expectations.position:
+            raise ReadSetConflictError(f"branch {name}", expectations.position, head.commit_id)
         if head.schema_hash != expectations.schema_hash:
             raise ReadSetConflictError("the schema", expectations.schema_hash, head.schema_hash)
         for key, version in expectations.touched.items():
@@ -242,6 +229,10 @@ class Manifest:
         if expectations.branch in state.heads:
             raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists by now")
         check_new_branch(state, expectations.branch)
+        used = [head.fork_name for head in state.all_heads if head.fork_name is not None]
+        if not is_free_fork_name(str(expectations.fork_name), used):
+            member = f"the fork name of branch {expectations.branch}"
+            raise ReadSetConflictError(member, None, "another branch took it")
         base = state.head(origin.branch)
         if base.incarnation != origin.incarnation:
             member = f"branch {origin.branch}"
@@ -306,7 +297,7 @@ class Manifest:
                     # Milliseconds, growing: the winner needs about one publish to finish.
                     time.sleep(random.uniform(0, 0.004 * 2**attempt))
                     continue
-                self._current = (view, _state_of(heads, view.version))
+                self._current = (view, state_of(heads, view.version))
                 return result
         raise RetryableCommitConflictError(
             f"the catalog was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; try again"
@@ -319,7 +310,9 @@ def _fold_of(view: CatalogView, heads: tuple[Head, ...]) -> Callable[[], list[st
         return None
 
     def superseded() -> list[str]:
-        kept = {f"head:{head.branch_key}@{head.graph_version}" for head in _newest(heads)}
+        kept = {
+            f"head:{head.branch_key}@{head.graph_version}" for head in newest_per_incarnation(heads)
+        }
         present = (row["object_id"] for row in view.read_rows("graph_head"))
         return [object_id for object_id in present if object_id not in kept]
 
@@ -337,61 +330,4 @@ def _advance(head: Head, changes: Changes, commit: GraphCommit, graph_version: i
         commit_id=commit.commit_id,
         schema_hash=changes.schema_hash or head.schema_hash,
         pins=pins,
-    )
-
-
-def new_branch_head(state: ManifestState, name: str, base: str, graph_version: int) -> Head:
-    """The head row of a new branch at the head of another one.
-
-    Raises:
-        BadRequestError: the name, or a prefix of it, is taken.
-        BranchNotFoundError: there is no such base.
-    """
-    check_new_branch(state, name)
-    return branch_from(state.head(base), name, graph_version)
-
-
-def check_new_branch(state: ManifestState, name: str) -> None:
-    """Make sure that a branch of this name can be created.
-
-    Raises:
-        BadRequestError: the name, or a prefix of it, is taken: both would share a directory.
-    """
-    if name == MAIN or name in state.heads:
-        raise BadRequestError(f"branch {name!r} exists already")
-    for other in state.heads:
-        if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
-            raise BadRequestError(f"branch {name!r} cannot stand beside branch {other!r}")
-
-
-def branch_from(origin: Head, name: str, graph_version: int) -> Head:
-    """The first position of a branch that begins at another position."""
-    return Head(
-        branch=name,
-        incarnation=graph_version,
-        graph_version=graph_version,
-        commit_id=origin.commit_id,
-        fork_commit_id=origin.commit_id,
-        schema_hash=origin.schema_hash,
-        pins=origin.pins,
-    )
-
-
-def _newest(heads: tuple[Head, ...]) -> tuple[Head, ...]:
-    """The newest head row of each branch incarnation."""
-    newest: dict[tuple[str, int], Head] = {}
-    for head in heads:
-        key = (head.branch, head.incarnation)
-        if key not in newest or head.graph_version > newest[key].graph_version:
-            newest[key] = head
-    return tuple(newest.values())
-
-
-def _state_of(heads: list[Head] | tuple[Head, ...], catalog_version: int) -> ManifestState:
-    newest = _newest(tuple(heads))
-    return ManifestState(
-        catalog_version=catalog_version,
-        graph_version=max(head.graph_version for head in newest),
-        heads=newest_heads(newest),
-        all_heads=newest,
     )

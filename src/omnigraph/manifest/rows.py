@@ -68,6 +68,8 @@ class GraphCommit:
     actor: str | None = None
     tables: tuple[TableKey, ...] = ()
     recovery_for_actor: str | None = None
+    #: How a merge decided its row conflicts; None when it had to have none.
+    merge_strategy: str | None = None
     #: Accepted source and contract, on commits that change the schema: old commits decode with their own.
     schema_source: str | None = None
     schema_contract: str | None = None
@@ -87,6 +89,12 @@ class Head:
     schema_hash: str
     pins: Mapping[TableKey, TablePin] = field(default_factory=dict)
     fork_commit_id: str | None = None
+    #: The branch that it was created from, as a branch inside object ids.
+    base_key: str | None = None
+    #: The Lance branch that its tables fork under at their first write; None for main, which needs none.
+    fork_name: str | None = None
+    #: Who created the branch, or deleted it.
+    actor: str | None = None
     deleted: bool = False
 
     @property
@@ -172,6 +180,7 @@ def commit_row(commit: GraphCommit) -> Row:
         "tables": list(commit.tables),
         "schema_hash": commit.schema_hash,
         "recovery_for_actor": commit.recovery_for_actor,
+        "merge_strategy": commit.merge_strategy,
         "schema_source": commit.schema_source,
         "schema_contract": commit.schema_contract,
     }
@@ -202,6 +211,9 @@ def head_row(head: Head) -> Row:
         "incarnation": head.incarnation,
         "commit_id": head.commit_id,
         "fork_commit_id": head.fork_commit_id,
+        "base_key": head.base_key,
+        "fork_name": head.fork_name,
+        "actor": head.actor,
         "schema_hash": head.schema_hash,
         "pins": pins,
         "deleted": head.deleted,
@@ -235,8 +247,12 @@ def read_head(row: Mapping[str, Any]) -> Head:
         graph_version=row["graph_version"],
         commit_id=body["commit_id"],
         fork_commit_id=body["fork_commit_id"],
+        base_key=body.get("base_key"),
+        # Heads of before forks had names of their own.
+        fork_name=body.get("fork_name", None if body["branch"] == MAIN else body["branch"]),
         schema_hash=body["schema_hash"],
         pins=pins,
+        actor=body.get("actor"),
         deleted=body["deleted"],
     )
 
@@ -257,6 +273,7 @@ def read_commit(row: Mapping[str, Any]) -> GraphCommit:
         tables=tuple(TableKey(key) for key in body["tables"]),
         schema_hash=body["schema_hash"],
         recovery_for_actor=body.get("recovery_for_actor"),
+        merge_strategy=body.get("merge_strategy"),
         schema_source=body.get("schema_source"),
         schema_contract=body.get("schema_contract"),
     )

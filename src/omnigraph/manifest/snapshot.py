@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,9 +25,11 @@ class Snapshot:
     commit_id: str
     schema_hash: str
     pins: Mapping[TableKey, TablePin]
+    #: The Lance branch that the branch writes to; None for main.
+    fork_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class History:
     """Every row that states of the past follow from."""
 
@@ -34,6 +38,14 @@ class History:
     tombstones: tuple[Tombstone, ...]
     #: The newest head row of every branch that ever existed, deleted ones included.
     heads: tuple[Head, ...]
+
+    @cached_property
+    def versions_by_branch(self) -> Mapping[str, list[PublishedVersion]]:
+        """Published versions of each branch incarnation, in the order of their publishes."""
+        found: defaultdict[str, list[PublishedVersion]] = defaultdict(list)
+        for version in sorted(self.versions, key=lambda item: item.graph_version):
+            found[version.branch_key].append(version)
+        return found
 
 
 def newest_heads(heads: Iterable[Head]) -> dict[str, Head]:
@@ -55,6 +67,7 @@ def snapshot_of(head: Head) -> Snapshot:
         commit_id=head.commit_id,
         schema_hash=head.schema_hash,
         pins=head.pins,
+        fork_name=head.fork_name,
     )
 
 
@@ -65,7 +78,7 @@ def snapshot_at(history: History, commit_id: str) -> Snapshot:
         KeyError: there is no such commit.
     """
     commit = history.commits[commit_id]
-    branch = _branch_at(history, commit)
+    branch = branch_of(history, commit)
     return Snapshot(
         branch=commit.branch,
         incarnation=branch.incarnation,
@@ -73,11 +86,12 @@ def snapshot_at(history: History, commit_id: str) -> Snapshot:
         commit_id=commit_id,
         schema_hash=commit.schema_hash,
         pins=_pins_at(history, branch, commit.graph_version),
+        fork_name=branch.fork_name,
     )
 
 
-def _branch_at(history: History, commit: GraphCommit) -> Head:
-    """The incarnation of the branch on which a commit was made: the newest that is not younger than it."""
+def branch_of(history: History, commit: GraphCommit) -> Head:
+    """The newest head of the branch incarnation on which a commit was made; a deleted one says so."""
     candidates = (
         head
         for head in history.heads
@@ -92,12 +106,10 @@ def _pins_at(history: History, branch: Head, graph_version: int) -> dict[TableKe
     if branch.fork_commit_id is not None:
         inherited = dict(snapshot_at(history, branch.fork_commit_id).pins)
     newest: dict[TableKey, PublishedVersion] = {}
-    for version in history.versions:
-        if version.branch_key != branch.branch_key or version.graph_version > graph_version:
-            continue
-        known = newest.get(version.pin.table_key)
-        if known is None or version.graph_version > known.graph_version:
-            newest[version.pin.table_key] = version
+    for version in history.versions_by_branch.get(branch.branch_key, ()):
+        if version.graph_version > graph_version:
+            break
+        newest[version.pin.table_key] = version
     visible = {
         key: version
         for key, version in newest.items()

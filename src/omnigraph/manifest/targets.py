@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.manifest.branch_names import check_branch_name
+from omnigraph.manifest.lineage import first_parents
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Snapshot, snapshot_at, snapshot_of
+from omnigraph.manifest.snapshot import Snapshot, branch_of, snapshot_at, snapshot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from omnigraph.manifest.publisher import Manifest, ManifestState
+    from omnigraph.manifest.publisher import Manifest
     from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.manifest.snapshot import History
+    from omnigraph.manifest.state import ManifestState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -75,14 +76,12 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
     """
     if target.snapshot is not None:
         history = manifest.history()
-        if target.snapshot not in history.commits:
-            raise NotFoundError(f"there is no commit {target.snapshot}")
-        return snapshot_at(history, target.snapshot)
+        return snapshot_at(history, readable_commit(history, target.snapshot).commit_id)
     head = state.head(check_branch_name(target.branch))
     if target.version is None and target.as_of is None:
         return snapshot_of(head)
     history = manifest.history()
-    line = _line(history.commits, head.commit_id)
+    line = first_parents(history.commits, head.commit_id)
     if target.version is not None:
         if not head.incarnation <= target.version <= state.graph_version:
             raise NotFoundError(
@@ -98,13 +97,20 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
     return snapshot_at(history, found.commit_id)
 
 
-def _line(commits: Mapping[str, GraphCommit], newest: str) -> Iterator[GraphCommit]:
-    """The commits of a branch from its head backwards, inherited ones included."""
-    current: str | None = newest
-    while current is not None:
-        commit = commits[current]
-        yield commit
-        current = commit.parent_id
+def readable_commit(history: History, commit_id: str) -> GraphCommit:
+    """A commit of any branch that is still there.
+
+    Raises:
+        NotFoundError: there is no such commit, or its branch was deleted.
+    """
+    commit = history.commits.get(commit_id)
+    if commit is None:
+        raise NotFoundError(f"there is no commit {commit_id}")
+    if branch_of(history, commit).deleted:
+        raise NotFoundError(
+            f"commit {commit_id} was made on branch {commit.branch}, which was deleted"
+        )
+    return commit
 
 
 def _microseconds(moment: str | datetime | None) -> int:

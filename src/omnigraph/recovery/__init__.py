@@ -12,6 +12,7 @@ from omnigraph.recovery.environment import GraphEnvironment, open_environment
 
 if TYPE_CHECKING:
     from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, commit_write, run_phases
+    from omnigraph.recovery.forks import reclaim_forks, reclaim_forks_quietly
     from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
     from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
     from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
@@ -30,6 +31,8 @@ __all__ = [
     "list_sidecars",
     "open_environment",
     "read_sidecar",
+    "reclaim_forks",
+    "reclaim_forks_quietly",
     "reclaim_staged_files",
     "run_phases",
     "settle_all",
@@ -44,6 +47,8 @@ __getattr__ = late_exports(
         "StagedTable": "attempt",
         "commit_write": "attempt",
         "run_phases": "attempt",
+        "reclaim_forks": "forks",
+        "reclaim_forks_quietly": "forks",
         "Reclaimed": "reclaim",
         "reclaim_staged_files": "reclaim",
         "staged_max_age_s": "reclaim",

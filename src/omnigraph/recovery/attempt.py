@@ -51,6 +51,7 @@ class Intent:
     actor: str | None = None
     operation_id: str = field(default_factory=new_ulid)
     merged_parent_id: str | None = None
+    merge_strategy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,7 @@ class Attempt(AbstractContextManager["Attempt"]):
                 commit_id=new_ulid(),
                 parent_id=head.commit_id,
                 merged_parent_id=intent.merged_parent_id,
+                merge_strategy=intent.merge_strategy,
                 created_at=self._environment.clock(),
             ),
             tables=tuple(
@@ -154,6 +156,22 @@ class Attempt(AbstractContextManager["Attempt"]):
                 )
             )
             reach(Failpoint.AFTER_TABLE_COMMIT)
+        if self._intent.kind is WriterKind.BRANCH_MERGE:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """The end of phase B of a merge: the sidecar says which versions were reached, so that all of them count."""
+        assert self._sidecar is not None, "declared before it is confirmed"
+        reach(Failpoint.BEFORE_CONFIRM)
+        reached = {pin.table_key: pin.version for pin in self._pins}
+        tables = tuple(
+            entry.model_copy(update={"confirmed_version": reached[TableKey(entry.table_key)]})
+            for entry in self._sidecar.tables
+        )
+        confirmed = self._sidecar.model_copy(update={"tables": tables})
+        write_sidecar(self._environment.objects, confirmed)
+        self._sidecar = confirmed
+        reach(Failpoint.AFTER_CONFIRM)
 
     def publish(self) -> GraphCommit:
         """Phase C: make everything visible at once."""
@@ -168,6 +186,7 @@ class Attempt(AbstractContextManager["Attempt"]):
                 branch=head.branch,
                 parent_id=head.commit_id,
                 merged_parent_id=sidecar.commit.merged_parent_id,
+                merge_strategy=sidecar.commit.merge_strategy,
                 created_at=sidecar.commit.created_at,
                 kind=str(intent.kind),
                 operation_id=intent.operation_id,

@@ -61,6 +61,7 @@ class PlannedCommit(BaseModel):
     commit_id: str
     parent_id: str | None
     merged_parent_id: str | None = None
+    merge_strategy: str | None = None
     created_at: int
 
 

@@ -223,6 +223,7 @@ def _publish(
             parent_id=current.commit_id,
             # What was undone was not merged.
             merged_parent_id=sidecar.commit.merged_parent_id if is_forward else None,
+            merge_strategy=sidecar.commit.merge_strategy if is_forward else None,
             created_at=environment.clock(),
             kind=str(sidecar.writer_kind) if is_forward else ROLLBACK_KIND,
             operation_id=sidecar.operation_id,

@@ -242,6 +242,12 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
     return Table(forked, base.path, branch)
 
 
+def list_forks(location: GraphLocation, path: str) -> list[str]:
+    """The Lance branches of a dataset, sorted."""
+    with translated(f"listing the forks of {path}"):
+        return sorted(lance.dataset(location.child(path), session=session()).branches.list())
+
+
 def remove_fork(location: GraphLocation, path: str, branch: str) -> None:
     """Remove a Lance branch that nothing refers to. Must run under the commit lock, with no writer staging into it."""
     with translated(f"removing the fork {branch} of {path}"):

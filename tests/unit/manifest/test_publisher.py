@@ -165,7 +165,7 @@ def test_the_rebuilt_state_of_every_commit_is_the_state_that_was_published(manif
     seen = {"c1": manifest.state().head("main").pins}
     publish(manifest, "c2", pin(PAPER, 2))
     seen["c2"] = manifest.state().head("main").pins
-    manifest.publish_branch("dev", make_branch)
+    manifest.publish_branch(make_branch)
     publish(manifest, "d1", pin(CITES, 2, branch="dev"), branch="dev")
     seen["d1"] = manifest.state().head("dev").pins
     publish(manifest, "c3", pin(CITES, 2))
@@ -308,9 +308,9 @@ def test_the_fold_keeps_the_newest_head_of_every_branch_incarnation(
 
         return make
 
-    manifest.publish_branch("dev", branch())
-    manifest.publish_branch("dev", branch(deleted=True))
-    manifest.publish_branch("dev", branch())
+    manifest.publish_branch(branch())
+    manifest.publish_branch(branch(deleted=True))
+    manifest.publish_branch(branch())
     monkeypatch.setattr(publisher, "FOLD_THRESHOLD", 3)
     publish(manifest, "c2", pin(PAPER, 2))
     assert object_ids(tmp_path, "head:") == ["head:dev~2@3", "head:dev~4@4", "head:main@5"]

@@ -57,7 +57,13 @@ def test_a_sidecar_holds_every_field_of_the_protocol(objects, tmp_path):
         "transaction_uuid",
         "confirmed_version",
     }
-    assert set(body["commit"]) == {"commit_id", "parent_id", "merged_parent_id", "created_at"}
+    assert set(body["commit"]) == {
+        "commit_id",
+        "parent_id",
+        "merged_parent_id",
+        "merge_strategy",
+        "created_at",
+    }
 
 
 def test_a_deleted_sidecar_is_gone_and_deleting_it_again_is_fine(objects):

@@ -1,0 +1,75 @@
+"""Creating and deleting branches: one head row each, under the commit lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.ids import is_ulid
+from omnigraph.manifest import (
+    MAIN,
+    Target,
+    branch_at,
+    check_branch_name,
+    check_new_branch,
+    deleted_branch,
+    free_fork_name,
+    resolve_target,
+    snapshot_of,
+)
+from omnigraph.recovery import reclaim_forks_quietly, settle_all
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import Head, ManifestState, Snapshot
+    from omnigraph.recovery import GraphEnvironment
+
+
+def create_branch(environment: GraphEnvironment, name: str, base: str, actor: str | None) -> None:
+    """Create a branch."""
+
+    def make_head(state: ManifestState, graph_version: int) -> Head:
+        check_new_branch(state, name)
+        origin = find_base(environment, state, base)
+        reach(Failpoint.BEFORE_BRANCH_PUBLISH)
+        return branch_at(origin, name, graph_version, free_fork_name(state, name), actor)
+
+    with environment.window() as held:
+        settle_all(held)
+        held.manifest.publish_branch(make_head)
+        reach(Failpoint.AFTER_BRANCH_PUBLISH)
+
+
+def find_base(environment: GraphEnvironment, state: ManifestState, base: str) -> Snapshot:
+    """Where a branch begins: the head of a branch, or a commit of any branch.
+
+    Raises:
+        BranchNotFoundError: there is no such branch.
+        NotFoundError: there is no such commit.
+        BadRequestError: the commit has another schema than the graph has now.
+    """
+    if base in state.heads:
+        return snapshot_of(state.heads[base])
+    if not is_ulid(base):
+        raise BranchNotFoundError(check_branch_name(base))
+    origin = resolve_target(environment.manifest, state, Target(snapshot=base))
+    if origin.schema_hash != state.head(MAIN).schema_hash:
+        raise BadRequestError(
+            f"commit {base} has an older schema than the graph: a branch cannot begin there"
+        )
+    return origin
+
+
+def delete_branch(environment: GraphEnvironment, name: str, actor: str | None) -> None:
+    """Delete a branch: first it stops to exist, then its forks go, now or at a later chance."""
+
+    def make_head(state: ManifestState, graph_version: int) -> Head:
+        head = deleted_branch(state, name, graph_version, actor)
+        reach(Failpoint.BEFORE_BRANCH_PUBLISH)
+        return head
+
+    with environment.window() as held:
+        settle_all(held)
+        held.manifest.publish_branch(make_head)
+        reach(Failpoint.AFTER_BRANCH_PUBLISH)
+    reclaim_forks_quietly(environment)

@@ -1,0 +1,102 @@
+"""The life of a branch as head rows: where it begins, under which name its tables fork, when it may end.
+
+Pure functions of the state. A branch is a pointer: creating one copies nothing, deleting one removes authority first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import BadRequestError
+from omnigraph.manifest.rows import MAIN, Head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.manifest.state import ManifestState
+
+
+def check_new_branch(state: ManifestState, name: str) -> None:
+    """Make sure that a branch of this name can be created.
+
+    Raises:
+        BadRequestError: the name, or a prefix of it, is taken: both would share a directory.
+    """
+    if name == MAIN or name in state.heads:
+        raise BadRequestError(f"branch {name!r} exists already")
+    for other in state.heads:
+        if _overlap(name, other):
+            raise BadRequestError(f"branch {name!r} cannot stand beside branch {other!r}")
+
+
+def free_fork_name(state: ManifestState, name: str) -> str:
+    """A Lance branch name that no branch has used before: the name itself, or with a number behind it.
+
+    What is left of an earlier branch of this name is thereby never taken for this one, neither by caches nor by
+    snapshots, and may stay as long as a merge needs it.
+    """
+    used = [head.fork_name for head in state.all_heads if head.fork_name is not None]
+    candidate, number = name, 1
+    while not is_free_fork_name(candidate, used):
+        number += 1
+        candidate = f"{name}.{number}"
+    return candidate
+
+
+def is_free_fork_name(candidate: str, used: Iterable[str]) -> bool:
+    """Whether the directory of a fork would neither be nor hold nor lie in another one."""
+    return not any(candidate == other or _overlap(candidate, other) for other in used)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return other.startswith(f"{one}/") or one.startswith(f"{other}/")
+
+
+def branch_at(
+    origin: Snapshot, name: str, graph_version: int, fork_name: str, actor: str | None = None
+) -> Head:
+    """The first position of a branch that begins at a snapshot."""
+    from omnigraph.manifest.rows import branch_key
+
+    return Head(
+        branch=name,
+        incarnation=graph_version,
+        graph_version=graph_version,
+        commit_id=origin.commit_id,
+        fork_commit_id=origin.commit_id,
+        base_key=branch_key(origin.branch, origin.incarnation),
+        fork_name=fork_name,
+        schema_hash=origin.schema_hash,
+        pins=origin.pins,
+        actor=actor,
+    )
+
+
+def deleted_branch(
+    state: ManifestState, name: str, graph_version: int, actor: str | None = None
+) -> Head:
+    """The last head row of a branch.
+
+    Raises:
+        BranchNotFoundError: there is no such branch.
+        BadRequestError: it is main, or other branches build on it.
+    """
+    if name == MAIN:
+        raise BadRequestError("main cannot be deleted")
+    head = state.head(name)
+    children = sorted(other.branch for other in state.heads.values() if _builds_on(other, head))
+    if children:
+        raise BadRequestError(
+            f"branch {name!r} cannot be deleted: {', '.join(children)} began at it or reads its tables; "
+            "delete these first"
+        )
+    return replace(head, graph_version=graph_version, actor=actor, deleted=True)
+
+
+def _builds_on(other: Head, head: Head) -> bool:
+    if other.branch == head.branch:
+        return False
+    reads = any(pin.branch == head.fork_name for pin in other.pins.values())
+    return reads or other.base_key == head.branch_key

@@ -1,0 +1,32 @@
+"""Comparing two states of a table, by whoever fits the number of rows that may differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.pipeline.differences import DELTA, join_sides, side_of
+from omnigraph.storage.row_changes import differing_rows
+
+if TYPE_CHECKING:
+    from omnigraph.pipeline.differences import RowShape
+    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.storage import Table
+
+
+def delta_between(old: Table, new: Table, shape: RowShape, engine: ElasticEngine) -> Any:
+    """The differences of two states as a `DELTA` table, sorted by id."""
+    if old.fingerprint == new.fingerprint:
+        return DELTA.empty_table()
+    gone, come = differing_rows(old, new)
+    rows = gone.row_count + come.row_count
+    chosen = engine.for_rows(rows)
+    if chosen.spark is None:
+        found = join_sides(side_of(gone, shape), side_of(come, shape))
+    else:
+        # Late: whoever works in process needs no Spark.
+        from omnigraph.pipeline.spark_differences import spark_delta
+
+        with chosen.progress.stage("compare rows", 1) as stage:
+            found = spark_delta(chosen.workers, gone, come, shape)
+            stage.update(1, rows)
+    return found.sort_by("id").combine_chunks()

@@ -1,0 +1,123 @@
+"""What differs between two states of a table, row by row: which ids are new, changed or gone.
+
+Candidates come from `storage.row_changes`. They are compared by id through digests, so equal rows that were only
+written again do not count. A delta holds ids, digests and row ids, never the values: these are read when needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.pipeline.digests import DIGEST, row_digests
+from omnigraph.storage import ROW_ID
+from omnigraph.storage.row_changes import scan_row_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from omnigraph.schema import EdgeDef, NodeDef
+    from omnigraph.storage.row_changes import RowSet
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+_SIDE = pa.schema(
+    [
+        ("id", pa.utf8()),
+        ("digest", DIGEST),
+        ("row", pa.int64()),
+        ("src", pa.utf8()),
+        ("dst", pa.utf8()),
+    ]
+)
+#: One row per id that differs. A null digest: there is no such row in that state. Ends are those of the newer row.
+DELTA = pa.schema(
+    [
+        ("id", pa.utf8()),
+        ("old", DIGEST),
+        ("new", DIGEST),
+        ("old_row", pa.int64()),
+        ("new_row", pa.int64()),
+        ("src", pa.utf8()),
+        ("dst", pa.utf8()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowShape:
+    """What rows of a type are compared by. Plain values that travel to other processes."""
+
+    columns: tuple[str, ...]
+    is_edge: bool
+
+
+def row_shape(definition: NodeDef | EdgeDef) -> RowShape:
+    """The shape of a type: everything that is stored of it."""
+    from omnigraph.schema import EdgeDef
+
+    is_edge = isinstance(definition, EdgeDef)
+    ends = ("src", "dst") if is_edge else ()
+    return RowShape(columns=("id", *ends, *sorted(definition.properties)), is_edge=is_edge)
+
+
+def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
+    """Ids, digests and row ids of some rows, for edges their ends too; as record batches."""
+    nothing = pa.scalar(None, pa.utf8())
+    for batch in scan_row_set(rows, [*shape.columns, ROW_ID]):
+        count = batch.num_rows
+        ends = [
+            batch.column(name) if shape.is_edge else pa.repeat(nothing, count)
+            for name in ("src", "dst")
+        ]
+        columns = [
+            batch.column("id"),
+            row_digests(batch, shape.columns),
+            batch.column(ROW_ID).cast(pa.int64()),
+            *ends,
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=_SIDE)
+
+
+def side_of(rows: RowSet, shape: RowShape) -> Any:
+    """As `scan_side`, as one table."""
+    return pa.Table.from_batches(list(scan_side(rows, shape)), schema=_SIDE)
+
+
+def join_sides(old: Any, new: Any) -> Any:
+    """Rows of two states matched by id; those that are equal in both are left out."""
+    both = old.join(
+        new,
+        "id",
+        join_type="full outer",
+        left_suffix="_old",
+        right_suffix="_new",
+        use_threads=False,
+    )
+    is_equal = pc.fill_null(pc.equal(both["digest_old"], both["digest_new"]), False)
+    found = both.filter(pc.invert(is_equal))
+    return pa.table(
+        [
+            found["id"],
+            found["digest_old"],
+            found["digest_new"],
+            found["row_old"],
+            found["row_new"],
+            pc.coalesce(found["src_new"], found["src_old"]),
+            pc.coalesce(found["dst_new"], found["dst_old"]),
+        ],
+        schema=DELTA,
+    )
+
+
+def sides_of(batches: Iterable[Any]) -> tuple[Any, Any]:
+    """Rows of both states that arrived together, marked by the column `side`."""
+    table = pa.Table.from_batches(list(batches))
+    number = table["side"]
+    plain = table.drop_columns("side").cast(_SIDE)
+    return plain.filter(pc.equal(number, 0)), plain.filter(pc.equal(number, 1))

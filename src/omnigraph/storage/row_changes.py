@@ -1,0 +1,226 @@
+"""Which rows two states of a dataset do not share, found without reading what they do share.
+
+Files never change: fragments with the same files and the same deletion mark hold the same rows, on whatever branch
+they are. What remains is narrowed by row lineage where one state follows from the other: a compaction writes every row
+again and changes none. The answer may name a row that is equal in both states; it never leaves one out that differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.storage.failures import translated
+from omnigraph.storage.partitions import TableAddress, open_address, table_address
+from omnigraph.storage.reads import ROW_ID
+from omnigraph.storage.tables import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import lance
+    from numpy.typing import NDArray
+
+    from omnigraph.storage.tables import Table
+
+_UPDATED_AT = "_row_last_updated_at_version"
+#: Rows of a batch; few when it holds blobs, because a batch is in memory as a whole.
+_BATCH_ROWS = 65_536
+_BLOB_BATCH_ROWS = 64
+#: Rows that one filter names.
+_PROBED_ROWS = 8_192
+
+
+def _no_rows() -> NDArray[np.uint64]:
+    return np.empty(0, dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSet:
+    """Some rows of one state of a dataset: whole fragments, and rows by their row ids. Picklable."""
+
+    address: TableAddress
+    fragments: tuple[int, ...] = ()
+    row_ids: NDArray[np.uint64] = field(default_factory=_no_rows)
+    #: Rows of the fragments.
+    fragment_rows: int = 0
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return self.fragment_rows + len(self.row_ids)
+
+    def parts(self, rows: int) -> list[RowSet]:
+        """The same rows in sets of about so many, for tasks; a fragment stays whole."""
+        sizes = _fragment_sizes(open_address(self.address)) if self.fragments else {}
+        found = [
+            RowSet(address=self.address, fragments=(number,), fragment_rows=sizes[number])
+            for number in self.fragments
+        ]
+        found += [
+            RowSet(address=self.address, row_ids=self.row_ids[begin : begin + rows])
+            for begin in range(0, len(self.row_ids), rows)
+        ]
+        return found
+
+
+def differing_rows(old: Table, new: Table) -> tuple[RowSet, RowSet]:
+    """Rows of the old state that may be gone or different, and rows of the new one that may be new or different."""
+    with translated(f"comparing versions of {old.path}"):
+        before, after = _fragments(old), _fragments(new)
+        # The same data files with other deletion marks: only the rows that one of the marks hides differ.
+        marked_old = {key: f for key, f in before.items() if key in after}
+        marked_old = {key: f for key, f in marked_old.items() if _mark(f) != _mark(after[key])}
+        hidden_in_new, hidden_in_old = [], []
+        for key, fragment in marked_old.items():
+            here, there = _row_ids(old, [fragment]), _row_ids(new, [after[key]])
+            hidden_in_new.append(np.setdiff1d(here, there, assume_unique=True))
+            hidden_in_old.append(np.setdiff1d(there, here, assume_unique=True))
+        gone = [fragment for key, fragment in before.items() if key not in after]
+        come = [fragment for key, fragment in after.items() if key not in before]
+        if gone and come and follows(new, old):
+            return _narrowed((old, gone), (new, come), hidden_in_new, hidden_in_old)
+        return (
+            _row_set(old, gone, _joined(hidden_in_new)),
+            _row_set(new, come, _joined(hidden_in_old)),
+        )
+
+
+def _narrowed(
+    before: tuple[Table, list[lance.LanceFragment]],
+    after: tuple[Table, list[lance.LanceFragment]],
+    hidden_in_new: list[NDArray[np.uint64]],
+    hidden_in_old: list[NDArray[np.uint64]],
+) -> tuple[RowSet, RowSet]:
+    """Without rows that were only written again: they kept their row ids and when they were last updated."""
+    (old, gone), (new, come) = before, after
+    columns = [ROW_ID, _UPDATED_AT]
+    written = new._dataset.scanner(columns=columns, fragments=come).to_table()
+    ids = np.asarray(written[ROW_ID])
+    changed = ids[np.asarray(written[_UPDATED_AT]) > old.version]
+    old_ids = _joined([_row_ids(old, gone), *hidden_in_new])
+    kept = np.setdiff1d(ids, changed, assume_unique=True)
+    return (
+        _row_set(old, [], np.setdiff1d(old_ids, kept, assume_unique=True)),
+        _row_set(new, [], np.union1d(changed, _joined(hidden_in_old))),
+    )
+
+
+def follows(new: Table, old: Table) -> bool:
+    """Whether one state was made from the other by versions on top of it, on its branch or on forks of it."""
+    if new.path != old.path:
+        return False
+    branch, version = new.branch, new.version
+    forks: dict[str, Any] | None = None
+    while branch != old.branch:
+        if branch is None:
+            return False
+        if forks is None:
+            root = new._dataset if new.branch is None else _main_line(new)
+            forks = dict(root.branches.list())
+        origin = forks.get(branch)
+        if origin is None:
+            return False
+        branch, version = origin["parent_branch"], int(origin["parent_version"])
+    return old.version <= version
+
+
+def _main_line(table: Table) -> lance.LanceDataset:
+    import lance
+
+    uri = str(table._dataset.uri).removesuffix(f"/tree/{table.branch}")
+    return lance.dataset(uri, session=session())
+
+
+# ---- reading
+
+
+def scan_row_set(rows: RowSet, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a set as a stream of batches; blobs come as their bytes."""
+    table = open_address(rows.address)
+    dataset = table._dataset
+    has_blobs = bool(table.blob_columns & set(columns))
+    size = _BLOB_BATCH_ROWS if has_blobs else _BATCH_ROWS
+    with translated(f"reading rows of {rows.address.uri}"):
+        if rows.fragments:
+            wanted = set(rows.fragments)
+            fragments = [f for f in dataset.get_fragments() if f.fragment_id in wanted]
+            yield from dataset.scanner(
+                columns=list(columns),
+                fragments=fragments,
+                batch_size=size,
+                blob_handling="all_binary",
+            ).to_batches()
+        for begin in range(0, len(rows.row_ids), _BATCH_ROWS):
+            chunk = rows.row_ids[begin : begin + _BATCH_ROWS]
+            yield from take_by_row_id(table, chunk, columns).to_batches(max_chunksize=size)
+
+
+def take_by_row_id(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str]) -> pa.Table:
+    """Columns of the rows with these ids, in their order; ids that do not exist are left out. Blobs come as bytes."""
+    with translated(f"reading rows of {table.path}"):
+        if not table.blob_columns & set(columns):
+            return table._dataset._take_rows(row_ids.tolist(), columns=list(columns))
+        names = list(dict.fromkeys([*columns, ROW_ID]))
+        pieces = [
+            table._dataset.to_table(
+                columns=names,
+                filter=f"{ROW_ID} IN ({', '.join(map(str, chunk))})",
+                blob_handling="all_binary",
+            )
+            for begin in range(0, len(row_ids), _PROBED_ROWS)
+            if (chunk := row_ids[begin : begin + _PROBED_ROWS].tolist())
+        ]
+        if not pieces:
+            return table._dataset.to_table(
+                columns=list(columns), limit=0, blob_handling="all_binary"
+            )
+        found = pa.concat_tables(pieces)
+        order = np.argsort(row_ids, kind="stable")
+        wanted = row_ids[order]
+        places = order[np.searchsorted(wanted, np.asarray(found[ROW_ID]))]
+        return found.take(np.argsort(places, kind="stable")).select(list(columns))
+
+
+# ---- fragments
+
+
+def _fragments(table: Table) -> dict[str, lance.LanceFragment]:
+    """The fragments of a state by the files that hold their rows; names of files are unique in a graph."""
+    found = {}
+    for fragment in table._dataset.get_fragments():
+        names = [file.path for file in fragment.metadata.files]
+        found["\n".join(names)] = fragment
+    return found
+
+
+def _mark(fragment: lance.LanceFragment) -> str | None:
+    mark = fragment.metadata.deletion_file
+    return None if mark is None else str(mark.path(fragment.fragment_id))
+
+
+def _row_ids(table: Table, fragments: list[lance.LanceFragment]) -> NDArray[np.uint64]:
+    found = table._dataset.scanner(columns=[ROW_ID], fragments=fragments).to_table()
+    return np.asarray(found[ROW_ID], dtype=np.uint64)
+
+
+def _fragment_sizes(table: Table) -> dict[int, int]:
+    return {item.fragment_id: item.count_rows() for item in table._dataset.get_fragments()}
+
+
+def _row_set(
+    table: Table, fragments: list[lance.LanceFragment], row_ids: NDArray[np.uint64]
+) -> RowSet:
+    return RowSet(
+        address=table_address(table),
+        fragments=tuple(fragment.fragment_id for fragment in fragments),
+        fragment_rows=sum(fragment.count_rows() for fragment in fragments),
+        row_ids=row_ids,
+    )
+
+
+def _joined(arrays: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    return np.concatenate(arrays).astype(np.uint64) if arrays else _no_rows()
