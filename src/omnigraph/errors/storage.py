@@ -52,10 +52,16 @@ class HistoricalVersionReclaimedError(OmniError):
     code = None
     http_status = 410
 
-    def __init__(self, table_key: str, version: int) -> None:
+    def __init__(self, table_key: str, version: int, context: str | None = None) -> None:
         self.table_key = table_key
         self.version = version
-        super().__init__(f"version {version} of {table_key} was reclaimed by cleanup")
+        what = f"version {version} of {table_key} was cleaned up and cannot be read any more"
+        super().__init__(what if context is None else f"{context}: {what}")
+
+    def details(self) -> dict[str, object]:
+        """`historical_version_reclaimed` with the version."""
+        gone = {"table_key": self.table_key, "version": self.version}
+        return {"historical_version_reclaimed": gone}
 
 
 class StorageFailure(StrEnum):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.graph.rendering import html_table, json_column
+from omnigraph.graph.rendering import html_table
+from omnigraph.types.json_values import json_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

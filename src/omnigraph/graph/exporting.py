@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.errors import BadRequestError
+from omnigraph.manifest import open_pin
 from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.export_lines import shape_of
 from omnigraph.pipeline.export_target import local_target
@@ -144,7 +145,7 @@ def _sources(
     sources = []
     for definition in definitions:
         pin = snapshot.pins[definition.table_key]
-        table = environment.tables.open(pin.location, pin.branch, pin.version)
+        table = open_pin(environment.tables, pin)
         sources.append(ExportSource(shape=shape_of(definition), table=table))
     return sources
 

@@ -23,6 +23,7 @@ from omnigraph.manifest import (
     Target,
     check_branch_name,
     first_parents,
+    open_pin,
     readable_commit,
     resolve_target,
     snapshot_of,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.answer import Result
     from omnigraph.graph.exporting import ExportResult, ExportTarget
+    from omnigraph.graph.merging import MergeResult
     from omnigraph.graph.results import IndexReport, LoadResult, MutationResult, PendingIndex
     from omnigraph.graph.writing import GraphWriter
     from omnigraph.manifest import ManifestState, TablePin
@@ -413,6 +415,50 @@ class Graph:
         self._heal()
         delete_branch(self._environment, check_branch_name(name), actor)
 
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        strategy: str | None = None,
+        dry_run: bool = False,
+        delete_branch: bool = False,
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+    ) -> MergeResult:
+        """Merge what happened on one branch into another, row by row; all of it becomes visible at once.
+
+        Rows that both sides changed to different values, and results that violate the schema, are conflicts: they are
+        collected, and nothing happens. `strategy` decides conflicts about rows, `ours` for the target and `theirs` for
+        the source. `dry_run` returns outcome and conflicts. Large merges run on Spark by themselves; `engine` can say
+        `local` or `spark`.
+
+        Raises:
+            MergeConflictsError: `conflicts` holds them, with the row on both sides and at the base.
+            BranchNotFoundError: there is no such branch.
+            ConflictError: the target kept moving; nothing happened.
+            HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
+        """
+        from omnigraph.graph.merging import GraphMerger, MergeCall
+        from omnigraph.pipeline.progress import Silent
+
+        self._require_writable()
+        call = MergeCall(
+            source=check_branch_name(source),
+            target=check_branch_name(into),
+            strategy=strategy,
+            dry_run=dry_run,
+            delete_branch=delete_branch,
+            actor=actor,
+            engine=engine,
+            spark=spark,
+            progress=progress or Silent(),
+        )
+        self._heal()
+        return GraphMerger(self._environment, self._schema_of, self._writer.open_in).merge(call)
+
     # ---- maintaining
 
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexReport:
@@ -494,4 +540,4 @@ class Graph:
         return known
 
     def _open(self, pin: TablePin) -> Table:
-        return self._environment.tables.open(pin.location, pin.branch, pin.version)
+        return open_pin(self._environment.tables, pin)

@@ -21,7 +21,7 @@ from omnigraph.errors import (
 from omnigraph.graph.results import LoadResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
 from omnigraph.graph.writing import NewBranch
-from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, snapshot_of
+from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, open_pin, snapshot_of
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
@@ -221,7 +221,7 @@ class _Run:
         return table
 
     def _open(self, pin: TablePin) -> Table:
-        return self._environment.tables.open(pin.location, pin.branch, pin.version)
+        return open_pin(self._environment.tables, pin)
 
     # ---- commit
 

@@ -15,7 +15,7 @@ from omnigraph.errors import (
 from omnigraph.graph.indexing import commit_indexes, plan_indexes
 from omnigraph.graph.results import BuiltIndexes, IndexReport, MutationResult
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
-from omnigraph.manifest import Expectations, snapshot_of
+from omnigraph.manifest import Expectations, open_pin, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
 from omnigraph.storage import create_fork
@@ -199,7 +199,7 @@ class GraphWriter:
             staged = stage_mutation(
                 prepared,
                 snapshot,
-                lambda key: self._open_for_writing(environment, snapshot, snapshot.pins[key]),
+                lambda key: self.open_in(environment, snapshot, snapshot.pins[key]),
             )
             if not staged:
                 return None
@@ -224,7 +224,7 @@ class GraphWriter:
                 environment,
                 snapshot,
                 work,
-                lambda pin: self._open_for_writing(environment, snapshot, pin),
+                lambda pin: self.open_in(environment, snapshot, pin),
                 actor,
             )
         # A run that failed half-way may have been completed by recovery for some tables only.
@@ -239,15 +239,15 @@ class GraphWriter:
     # ---- tables
 
     def _open(self, pin: TablePin) -> Table:
-        return self._environment.tables.open(pin.location, pin.branch, pin.version)
+        return open_pin(self._environment.tables, pin)
 
     def open_for_writing(
         self, snapshot: Snapshot, pin: TablePin, new: NewBranch | None = None
     ) -> Table:
         """The table where a branch writes, which may be a branch that begins at the snapshot."""
-        return self._open_for_writing(self._environment, snapshot, pin, new)
+        return self.open_in(self._environment, snapshot, pin, new)
 
-    def _open_for_writing(
+    def open_in(
         self,
         environment: GraphEnvironment,
         snapshot: Snapshot,

@@ -12,7 +12,14 @@ from omnigraph.manifest.branching import (
     free_fork_name,
 )
 from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
-from omnigraph.manifest.lineage import distances, first_parents, merge_bases, parents
+from omnigraph.manifest.lineage import (
+    base_commits,
+    distances,
+    first_parents,
+    merge_bases,
+    parents,
+)
+from omnigraph.manifest.pins import open_pin
 from omnigraph.manifest.publisher import (
     FOLD_THRESHOLD,
     PHYSICAL_KINDS,
@@ -45,6 +52,7 @@ __all__ = [
     "TablePin",
     "Target",
     "Tombstone",
+    "base_commits",
     "branch_at",
     "branch_of",
     "check_branch_name",
@@ -54,6 +62,7 @@ __all__ = [
     "first_parents",
     "free_fork_name",
     "merge_bases",
+    "open_pin",
     "parents",
     "readable_commit",
     "resolve_target",

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from omnigraph.manifest.rows import GraphCommit
 
@@ -20,10 +20,10 @@ def first_parents(commits: Mapping[str, GraphCommit], newest: str) -> Iterator[G
         current = commit.parent_id
 
 
-def distances(commits: Mapping[str, GraphCommit], start: str) -> dict[str, int]:
-    """Every ancestor of a commit, itself included, with the fewest steps to it over both parents."""
-    found = {start: 0}
-    waiting = deque([start])
+def distances(commits: Mapping[str, GraphCommit], *starts: str) -> dict[str, int]:
+    """Every ancestor of some commits, themselves included, with the fewest steps to it over both parents."""
+    found = dict.fromkeys(starts, 0)
+    waiting = deque(starts)
     while waiting:
         current = waiting.popleft()
         for parent in parents(commits[current]):
@@ -38,14 +38,16 @@ def parents(commit: GraphCommit) -> tuple[str, ...]:
     return tuple(parent for parent in (commit.parent_id, commit.merged_parent_id) if parent)
 
 
-def merge_bases(commits: Mapping[str, GraphCommit], one: str, other: str) -> list[str]:
-    """The commits at which two lines last agreed, best first.
+def merge_bases(
+    commits: Mapping[str, GraphCommit], one: Sequence[str], other: Sequence[str]
+) -> list[str]:
+    """The commits at which two lines last agreed, best first. A line is what some commits together build on.
 
     These are the common ancestors that no other common ancestor has behind it. Usually there is one. There are several
     when both lines merged the same third one on their own: each of them alone lacks work that both sides have, so a
     merge has to respect all. The best has the smallest sum of distances; ties go to the higher graph version.
     """
-    from_one, from_other = distances(commits, one), distances(commits, other)
+    from_one, from_other = distances(commits, *one), distances(commits, *other)
     common = from_one.keys() & from_other.keys()
     # A publish never comes before what it builds on, so a common ancestor is behind no older one.
     newest_first = sorted(common, key=lambda item: commits[item].graph_version, reverse=True)
@@ -59,3 +61,14 @@ def merge_bases(commits: Mapping[str, GraphCommit], one: str, other: str) -> lis
         lowest,
         key=lambda item: (from_one[item] + from_other[item], -commits[item].graph_version),
     )
+
+
+def base_commits(
+    commits: Mapping[str, GraphCommit], one: Sequence[str], other: Sequence[str]
+) -> set[str]:
+    """Every commit whose state a merge of two lines looks at: their bases, and the bases of these, if several."""
+    found = merge_bases(commits, one, other)
+    needed = set(found)
+    for count, commit_id in enumerate(found[1:], start=1):
+        needed |= base_commits(commits, found[:count], [commit_id])
+    return needed

@@ -151,10 +151,10 @@ class LocalMatcher:
         dropped: dict[int, _Rows] = {}
         if superseded:
             is_last = pc.is_in(new["address"], last["address_max"].combine_chunks())
-            dropped = _by_fragment(new.filter(pc.invert(is_last))["address"])
+            dropped = by_fragment(new.filter(pc.invert(is_last))["address"])
         old = self._matches(base, last["key"].combine_chunks(), with_sources=with_sources)
         joined = last.join(old, "key", join_type="inner")
-        matched = _by_fragment(joined["address_max"], joined[ROW_ID])
+        matched = by_fragment(joined["address_max"], joined[ROW_ID])
         decisions = {
             number: _Decisions(
                 matched=matched.get(number, _NONE), dropped=dropped.get(number, _NONE)
@@ -223,14 +223,14 @@ class LocalMatcher:
     def _shrink(self, target: TableAddress, addresses: Any) -> dict[int, str | None]:
         items = [
             ShrinkItem(target=target, fragment=number, offsets=rows.offsets)
-            for number, rows in _by_fragment(addresses).items()
+            for number, rows in by_fragment(addresses).items()
         ]
         workers = self._choose(len(addresses))
         answers = workers.run("mark replaced rows", shrink_fragment, items)
         return {answer["fragment"]: answer["left"] for answer in answers}
 
 
-def _by_fragment(addresses: Any, values: Any = None) -> dict[int, _Rows]:
+def by_fragment(addresses: Any, values: Any = None) -> dict[int, _Rows]:
     """Addresses of rows as positions within their fragments."""
     numbers = addresses.to_numpy()
     order = np.argsort(numbers, kind="stable")

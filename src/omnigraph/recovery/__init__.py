@@ -11,7 +11,14 @@ from omnigraph.recovery.audit import RecoveryRecord
 from omnigraph.recovery.environment import GraphEnvironment, open_environment
 
 if TYPE_CHECKING:
-    from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, commit_write, run_phases
+    from omnigraph.recovery.attempt import (
+        Attempt,
+        Intent,
+        StagedTable,
+        commit_write,
+        discard_staged,
+        run_phases,
+    )
     from omnigraph.recovery.forks import reclaim_forks, reclaim_forks_quietly
     from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
     from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
@@ -27,6 +34,7 @@ __all__ = [
     "StagedTable",
     "WriterKind",
     "commit_write",
+    "discard_staged",
     "has_unsettled",
     "list_sidecars",
     "open_environment",
@@ -46,6 +54,7 @@ __getattr__ = late_exports(
         "Intent": "attempt",
         "StagedTable": "attempt",
         "commit_write": "attempt",
+        "discard_staged": "attempt",
         "run_phases": "attempt",
         "reclaim_forks": "forks",
         "reclaim_forks_quietly": "forks",

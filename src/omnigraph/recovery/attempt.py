@@ -264,7 +264,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         return isinstance(error, Exception) and self.receipt is not None
 
 
-def _discard(environment: GraphEnvironment, staged: Sequence[StagedTable]) -> None:
+def discard_staged(environment: GraphEnvironment, staged: Sequence[StagedTable]) -> None:
     """Remove the files of a write that lost before any effect; what stays is reclaimed by cleanup."""
     for item in staged:
         try:
@@ -289,7 +289,7 @@ def commit_write(
     except BaseException:
         # Also after an interrupt: before the intent is on disk nothing but this run knows the staged files.
         if not attempt.is_declared:
-            _discard(environment, staged)
+            discard_staged(environment, staged)
         raise
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.manifest import branch_of, merge_bases, snapshot_at
+from omnigraph.manifest import base_commits, branch_of, snapshot_at
 from omnigraph.recovery.sweep import settle_all
 from omnigraph.storage.staged import list_forks, remove_fork
 
@@ -79,7 +79,7 @@ def _needed_by_merges(state: ManifestState, history: History) -> set[tuple[str, 
     needed: set[tuple[str, str | None]] = set()
     heads = sorted({head.commit_id for head in state.heads.values()})
     for one, other in combinations(heads, 2):
-        for base in merge_bases(history.commits, one, other):
+        for base in base_commits(history.commits, [one], [other]):
             if branch_of(history, history.commits[base]).deleted:
                 pins = snapshot_at(history, base).pins.values()
                 needed |= {(pin.location, pin.branch) for pin in pins}

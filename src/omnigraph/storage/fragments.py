@@ -114,6 +114,15 @@ def stage_replacement(
     return StagedWrite(table=table, kind=StageKind.UPSERT, _transaction=transaction)
 
 
+def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> StagedWrite:
+    """Old fragments that lost rows, as a transaction of its own; `shrunk` as in `stage_replacement`."""
+    updated = [FragmentMetadata.from_json(text) for text in shrunk.values() if text is not None]
+    removed = [number for number, text in shrunk.items() if text is None]
+    operation = LanceOperation.Delete(updated, removed, f"{rows} rows by address")
+    transaction = Transaction(table.version, operation)
+    return StagedWrite(table=table, kind=StageKind.DELETE, _transaction=transaction)
+
+
 def fragment_sizes(table: Table) -> dict[int, int]:
     """The fragments of a table with their rows; known from metadata."""
     return {item.fragment_id: item.count_rows() for item in table._dataset.get_fragments()}

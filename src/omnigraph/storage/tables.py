@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.location import GraphLocation
 
 _CACHED_HANDLES = 64
+_U64_MAX = 2**64 - 1
 MAIN = "main"
 
 
@@ -202,7 +203,7 @@ class TableStore:
         try:
             dataset = lance.dataset(uri, version=version, session=session())
         except (OSError, ValueError, RuntimeError) as error:
-            exists = dataset_exists(self.location, path, branch)
+            exists = dataset_exists(self.location, path, branch, version)
             failure = StorageFailure.PERMANENT if exists else StorageFailure.NOT_FOUND
             wanted = path if version is None else f"version {version} of {path}"
             what = f"cannot open {wanted}" if exists else f"{wanted} does not exist"
@@ -211,12 +212,17 @@ class TableStore:
         return Table(dataset, path, branch)
 
 
-def dataset_exists(location: GraphLocation, path: str, branch: str | None = None) -> bool:
-    """Whether any version of a dataset is there; looks at names only."""
+def dataset_exists(
+    location: GraphLocation, path: str, branch: str | None = None, version: int | None = None
+) -> bool:
+    """Whether any version of a dataset is there, or a certain one; looks at names only."""
     from omnigraph.storage.objects import ObstoreObjects
 
     if location.is_local and not location.path.is_dir():
         return False
     folder = branch_uri(path, branch)
     names = ObstoreObjects(location, durable=False).names(f"{folder}/_versions")
+    if version is not None:
+        # Lance counts backwards in names, so that the newest version is listed first.
+        return not {f"{_U64_MAX - version}.manifest", f"{version}.manifest"}.isdisjoint(names)
     return any(name.endswith(".manifest") for name in names)

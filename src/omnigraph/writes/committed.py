@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.manifest import open_pin
 from omnigraph.storage import OneOf
 from omnigraph.writes.columns import texts
 
@@ -34,7 +35,7 @@ class CommittedRows:
         """The table at its pinned version."""
         self.read.add(key)
         pin = self._pins[key]
-        return self._store.open(pin.location, pin.branch, pin.version)
+        return open_pin(self._store, pin)
 
     def is_empty(self, key: TableKey) -> bool:
         """Whether the table has no row; costs nothing."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from omnigraph.engine.local.caches import LruCache
 from omnigraph.engine.local.entities import Entities, Numbering
 from omnigraph.engine.local.variables import variable_tables
+from omnigraph.manifest import open_pin
 from omnigraph.storage import DerivedArrays, list_indexes
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Context:
         known = self._entities.get(key)
         if known is None:
             pin = self.snapshot.pins[key]
-            table = self.store.open(pin.location, pin.branch, pin.version)
+            table = open_pin(self.store, pin)
             known = self._entities[key] = self.caches.entities(table)
         return known
 

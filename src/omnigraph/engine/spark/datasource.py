@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from omnigraph.engine.spark.columns import batch_schema, spark_schema, to_spark
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
 from omnigraph.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.manifest import MAIN, Target, resolve_target
+from omnigraph.manifest import MAIN, Target, open_pin, resolve_target
 from omnigraph.recovery import open_environment
 from omnigraph.storage import parse_location
 from omnigraph.storage.partitions import (
@@ -178,7 +178,7 @@ def pin_read(request: ReadRequest) -> PinnedRead:
         raise
     snapshot = resolve_target(environment.manifest, state, request.target)
     pin = snapshot.pins[find_table(request.type_name, snapshot.pins)]
-    table = environment.tables.open(pin.location, pin.branch, pin.version)
+    table = open_pin(environment.tables, pin)
     if request.where is not None:
         check_condition(table, request.where)
     return PinnedRead(

@@ -1,0 +1,273 @@
+"""One merge from two heads to staged writes: plan every type, stage, check the result.
+
+Nothing here moves a table: what comes out is committed by the protocol of every write, or thrown away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omnigraph.branches.constraints import Conflicts, MergedTable, ResultChecker
+from omnigraph.branches.images import row_images
+from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
+from omnigraph.branches.truth_table import CONFLICTS, Choice
+from omnigraph.errors import (
+    MAX_CONFLICTS,
+    ConflictKind,
+    HistoricalVersionReclaimedError,
+    MergeConflict,
+    ReadSetConflictError,
+)
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.pipeline.copying import CopyPlan, stage_copy
+from omnigraph.pipeline.differences import row_shape
+from omnigraph.pipeline.relations import Image
+from omnigraph.storage.private import close_private, open_private
+from omnigraph.storage.row_changes import take_by_row_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from omnigraph.branches.bases import Base
+    from omnigraph.branches.images import RowImage
+    from omnigraph.branches.three_way import RowPlan
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest import Snapshot, TablePin
+    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage import ControlObjects, StagedWrite, Table
+    from omnigraph.storage.private import PrivateVersion
+    from omnigraph.writes.rules import TableRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeChanges:
+    """What a merge does to the rows of one type on the target."""
+
+    type_key: TableKey
+    inserted: int
+    updated: int
+    deleted: int
+
+    def to_json(self) -> dict[str, object]:
+        """The counts as JSON."""
+        kind, _, name = self.type_key.partition(":")
+        return {
+            "entity_kind": kind,
+            "type_name": name,
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeInput:
+    """Everything that a merge is a function of."""
+
+    source: Snapshot
+    target: Snapshot
+    base: Base
+    #: The snapshots of all commits that take part in the base.
+    bases: Mapping[str, Snapshot]
+    catalog: Catalog
+    rules: Mapping[TableKey, TableRules]
+    strategy: str | None
+
+
+@dataclass(slots=True)
+class MergeJob:
+    """One merge. Not thread-safe; used once."""
+
+    given: MergeInput
+    engine: ElasticEngine
+    open_pin: Callable[[TablePin], Table]
+    objects: ControlObjects
+    conflicts: Conflicts = field(default_factory=Conflicts)
+    plans: dict[TableKey, RowPlan] = field(default_factory=dict)
+    writes: dict[TableKey, StagedWrite] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> tuple[TypeChanges, ...]:
+        """What happens to every type that changes."""
+        return tuple(
+            TypeChanges(
+                type_key=key,
+                inserted=len(plan.inserted),
+                updated=len(plan.updated),
+                deleted=len(plan.deleted),
+            )
+            for key, plan in sorted(self.plans.items())
+            if not plan.is_empty
+        )
+
+    # ---- planning
+
+    def plan(self) -> None:
+        """Decide about every row of every type; row conflicts are added to `conflicts`.
+
+        Raises:
+            ReadSetConflictError: a name means different types on the two sides.
+            HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
+        """
+        for definition in self._definitions():
+            key = definition.table_key
+            states = self._states(key)
+            if states is None:
+                continue
+            shape = row_shape(definition)
+            plan = plan_rows(states, self.given.base, shape, self.engine, self.given.strategy)
+            self.plans[key] = plan
+            self._add_row_conflicts(definition, plan, states)
+        reach(Failpoint.MERGE_PLANNED)
+
+    def _definitions(self) -> Iterator[NodeDef | EdgeDef]:
+        yield from self.given.catalog.nodes.values()
+        yield from self.given.catalog.edges.values()
+
+    def _states(self, key: TableKey) -> dict[str, Table] | None:
+        """The states of a type that the merge compares; None when there is nothing to do."""
+        given = self.given
+        source, target = given.source.pins[key], given.target.pins[key]
+        if source.incarnation != target.incarnation:
+            raise ReadSetConflictError(key, source.incarnation, target.incarnation)
+        bases = {commit: snapshot.pins[key] for commit, snapshot in given.bases.items()}
+        is_unchanged = len(bases) == 1 and source in bases.values()
+        if source == target or is_unchanged:
+            return None
+        states = {commit: self._open_base(commit, pin) for commit, pin in bases.items()}
+        return {**states, SOURCE: self.open_pin(source), TARGET: self.open_pin(target)}
+
+    def _open_base(self, commit_id: str, pin: TablePin) -> Table:
+        try:
+            return self.open_pin(pin)
+        except HistoricalVersionReclaimedError as error:
+            message = f"the commit {commit_id} where the branches last agreed cannot be read"
+            raise HistoricalVersionReclaimedError(pin.table_key, pin.version, message) from error
+
+    def _add_row_conflicts(
+        self, definition: NodeDef | EdgeDef, plan: RowPlan, states: Mapping[str, Table]
+    ) -> None:
+        ids = plan.conflict_ids.to_pylist()
+        if not ids:
+            return
+        shown = ids[: max(0, MAX_CONFLICTS - len(self.conflicts.found))]
+        first_base = next(iter(self.given.base.commits()))
+        images = {
+            side: _images_of(states[label], definition, shown)
+            for side, label in (("base", first_base), ("ours", TARGET), ("theirs", SOURCE))
+        }
+        found = [
+            MergeConflict(
+                kind=CONFLICTS[Choice(kind)],
+                type_key=definition.table_key,
+                entity_id=entity_id,
+                message=_sentence(CONFLICTS[Choice(kind)], definition.name, entity_id, images),
+                base=images["base"].get(entity_id),
+                ours=images["ours"].get(entity_id),
+                theirs=images["theirs"].get(entity_id),
+            )
+            for entity_id, kind in zip(shown, plan.conflicts.tolist(), strict=False)
+        ]
+        self.conflicts.add(found, len(ids))
+
+    # ---- staging
+
+    def stage(self, open_for_writing: Callable[[TablePin], Table]) -> None:
+        """Write the rows that the target takes over. What was written is in `writes` also when it fails."""
+        for key, plan in self.plans.items():
+            if plan.is_empty:
+                continue
+            source = self.open_pin(self.given.source.pins[key])
+            # The fork of a target that writes to a type for the first time has the same rows and row ids.
+            target = open_for_writing(self.given.target.pins[key])
+            copy = CopyPlan(
+                source=source,
+                target=target,
+                inserted=plan.inserted,
+                updated=plan.updated,
+                replaced=plan.replaced,
+                deleted=plan.deleted,
+                rules=self.given.rules[key].values,
+            )
+            rows = len(plan.inserted) + len(plan.updated) + len(plan.deleted)
+            copied = stage_copy(copy, self.engine.for_rows(rows).workers)
+            self.writes[key] = copied.staged
+            violations = [
+                MergeConflict(
+                    kind=ConflictKind.VALUE_CONSTRAINT_VIOLATION, type_key=key, message=text
+                )
+                for _, text in copied.violations
+            ]
+            self.conflicts.add(violations, copied.violation_total)
+        reach(Failpoint.MERGE_STAGED)
+
+    # ---- checking
+
+    def check(self) -> None:
+        """Check the rules between rows on the merged result; violations are added to `conflicts`."""
+        privates: list[PrivateVersion] = []
+        try:
+            tables: dict[TableKey, MergedTable] = {}
+            for key, write in self.writes.items():
+                private = open_private(write)
+                privates.append(private)
+                tables[key] = MergedTable(
+                    image=Image(table=private.table, new=private.new_fragments),
+                    deleted_ids=self.plans[key].deleted_ids,
+                    old_sources=self._old_sources(key),
+                )
+            ResultChecker(
+                tables=tables,
+                rules=self.given.rules,
+                joins=self.engine.for_rows(self._changed_rows()).joins,
+                untouched=lambda key: Image(table=self.open_pin(self.given.target.pins[key])),
+                conflicts=self.conflicts,
+            ).check_all()
+        finally:
+            for private in privates:
+                close_private(private, self.objects)
+        reach(Failpoint.MERGE_CHECKED)
+
+    def _old_sources(self, key: TableKey) -> tuple[str, ...]:
+        if self.given.rules[key].per_source is None:
+            return ()
+        plan = self.plans[key]
+        gone: NDArray[np.uint64] = np.concatenate([plan.replaced, plan.deleted])
+        if not len(gone):
+            return ()
+        found: Any = take_by_row_id(self.open_pin(self.given.target.pins[key]), gone, ["src"])
+        return tuple(found["src"].unique().to_pylist())
+
+    def _changed_rows(self) -> int:
+        plans = self.plans.values()
+        return sum(len(p.inserted) + len(p.updated) + len(p.deleted) for p in plans)
+
+
+def _images_of(table: Table, definition: NodeDef | EdgeDef, ids: list[str]) -> dict[str, RowImage]:
+    row_ids = find_row_ids(table, ids)
+    images = row_images(table, definition, list(row_ids.values()))
+    return {entity_id: images[row] for entity_id, row in row_ids.items() if row in images}
+
+
+def _sentence(
+    kind: ConflictKind,
+    type_name: str,
+    entity_id: str,
+    images: Mapping[str, Mapping[str, RowImage]],
+) -> str:
+    what = f"{type_name} {entity_id!r}"
+    match kind:
+        case ConflictKind.DIVERGENT_INSERT:
+            return f"{what} was inserted on both sides with different values"
+        case ConflictKind.DIVERGENT_UPDATE:
+            return f"{what} was changed on both sides to different values"
+        case _ if entity_id in images["ours"]:
+            return f"{what} was deleted on the source and changed on the target"
+        case _:
+            return f"{what} was changed on the source and deleted on the target"

@@ -1,0 +1,100 @@
+"""What becomes of one id when two branches are merged: the truth table, as data, and its evaluation over columns.
+
+A row is a number: equal numbers are equal rows. The unit is the whole row.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from omnigraph.errors import ConflictKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: There is no row of this id.
+ABSENT: Final = -1
+#: Bases that disagree among themselves: a row that equals neither side.
+UNDECIDED: Final = -2
+
+
+class Side(IntEnum):
+    """One side, compared with the base. A row that the base lacks differs from it."""
+
+    EQUAL = 0
+    DIFFERS = 1
+    ABSENT = 2
+
+
+class Choice(IntEnum):
+    """What the merged branch holds."""
+
+    #: What the target has; nothing to write.
+    KEEP = 0
+    #: What the source has, which may be nothing.
+    TAKE = 1
+    DIVERGENT_INSERT = 2
+    DIVERGENT_UPDATE = 3
+    DELETE_VS_UPDATE = 4
+
+
+CONFLICTS: Final = {
+    Choice.DIVERGENT_INSERT: ConflictKind.DIVERGENT_INSERT,
+    Choice.DIVERGENT_UPDATE: ConflictKind.DIVERGENT_UPDATE,
+    Choice.DELETE_VS_UPDATE: ConflictKind.DELETE_VS_UPDATE,
+}
+
+#: (the base has the row, source, target) → choice, where source and target do not agree with each other.
+TRUTH: Final = {
+    (False, Side.DIFFERS, Side.ABSENT): Choice.TAKE,
+    (False, Side.ABSENT, Side.DIFFERS): Choice.KEEP,
+    (False, Side.DIFFERS, Side.DIFFERS): Choice.DIVERGENT_INSERT,
+    (True, Side.DIFFERS, Side.EQUAL): Choice.TAKE,
+    (True, Side.EQUAL, Side.DIFFERS): Choice.KEEP,
+    (True, Side.DIFFERS, Side.DIFFERS): Choice.DIVERGENT_UPDATE,
+    (True, Side.ABSENT, Side.EQUAL): Choice.TAKE,
+    (True, Side.EQUAL, Side.ABSENT): Choice.KEEP,
+    (True, Side.ABSENT, Side.DIFFERS): Choice.DELETE_VS_UPDATE,
+    (True, Side.DIFFERS, Side.ABSENT): Choice.DELETE_VS_UPDATE,
+}
+
+
+def choose(
+    base: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]
+) -> NDArray[np.int8]:
+    """The choice for every id. Sides that agree, on a row or on its absence, keep what they have.
+
+    >>> choose(np.array([1, 1, ABSENT]), np.array([2, ABSENT, 3]), np.array([1, 4, 3])).tolist()
+    [1, 4, 0]
+    """
+    has_base = (base != ABSENT).astype(np.intp)
+    choices: NDArray[np.int8] = _TABLE[has_base, _compare(source, base), _compare(target, base)]
+    choices[source == target] = Choice.KEEP
+    return choices
+
+
+def virtual_base(
+    base: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """What two bases agree on: their own merge, undecided where they conflict."""
+    choices = choose(base, other, one)
+    merged = np.where(choices == Choice.TAKE, other, one)
+    return np.where(choices > Choice.TAKE, UNDECIDED, merged)
+
+
+def _compare(rows: NDArray[np.int64], base: NDArray[np.int64]) -> NDArray[np.intp]:
+    sides = np.where(rows == base, Side.EQUAL, Side.DIFFERS)
+    return np.where(rows == ABSENT, Side.ABSENT, sides).astype(np.intp)
+
+
+def _lookup() -> NDArray[np.int8]:
+    table = np.full((2, len(Side), len(Side)), Choice.KEEP, dtype=np.int8)
+    for (has_base, source, target), choice in TRUTH.items():
+        table[int(has_base), source, target] = choice
+    return table
+
+
+_TABLE = _lookup()

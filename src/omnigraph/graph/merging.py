@@ -1,0 +1,263 @@
+"""Merges of an open graph: outcome, plan without a lock, commit, plan again when the target moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from omnigraph.branches.bases import find_base
+from omnigraph.branches.merging import MergeInput, MergeJob, TypeChanges
+from omnigraph.errors import (
+    BadRequestError,
+    ConflictError,
+    ExpectedVersionMismatchError,
+    MergeConflict,
+    MergeConflictsError,
+    OmniError,
+    ReadSetConflictError,
+)
+from omnigraph.graph.branching import delete_branch
+from omnigraph.graph.results import commit_json
+from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
+from omnigraph.pipeline.elastic import ElasticEngine
+from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.manifest import GraphCommit, Head, Snapshot, TablePin
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.storage import Table
+
+STRATEGIES = ("ours", "theirs")
+
+
+class MergeOutcome(StrEnum):
+    """How a merge ended, or in a dry run how it would end."""
+
+    ALREADY_UP_TO_DATE = "already_up_to_date"
+    FAST_FORWARD = "fast_forward"
+    MERGED = "merged"
+    #: Only of a dry run; otherwise conflicts are an error.
+    CONFLICTS = "conflicts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeResult:
+    """The receipt of a merge; `commit` is None when there was nothing to merge, and after a dry run."""
+
+    source: str
+    target: str
+    outcome: MergeOutcome
+    commit: GraphCommit | None = None
+    conflicts: tuple[MergeConflict, ...] = ()
+    conflict_total: int = 0
+    changes: tuple[TypeChanges, ...] = ()
+    strategy: str | None = None
+    #: Whether the source was deleted; None when nobody asked for it.
+    branch_deleted: bool | None = None
+    #: Why it could not be; the merge happened all the same.
+    branch_delete_error: str | None = None
+    actor: str | None = None
+    dry_run: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """The merge envelope."""
+        body: dict[str, object] = {
+            "source": self.source,
+            "target": self.target,
+            "outcome": str(self.outcome),
+            "commit": None if self.commit is None else commit_json(self.commit),
+            "changes": [change.to_json() for change in self.changes],
+            "strategy": self.strategy,
+            "dry_run": self.dry_run,
+            "actor_id": self.actor,
+        }
+        if self.dry_run:
+            body["merge_conflicts"] = [conflict.to_json() for conflict in self.conflicts]
+            body["merge_conflict_total"] = self.conflict_total
+        if self.branch_deleted is not None:
+            body["branch_deleted"] = self.branch_deleted
+        if self.branch_delete_error is not None:
+            body["branch_delete_error"] = self.branch_delete_error
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeCall:
+    """One call of `merge`."""
+
+    source: str
+    target: str
+    strategy: str | None
+    dry_run: bool
+    delete_branch: bool
+    actor: str | None
+    engine: str
+    spark: Session | None
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        if self.source == self.target:
+            raise BadRequestError(f"branch {self.source!r} cannot be merged into itself")
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise BadRequestError(
+                f"there is no strategy {self.strategy!r}: give {' or '.join(STRATEGIES)}"
+            )
+
+
+class GraphMerger:
+    """Runs merges. `open_for_writing` gives a table where the target writes, forked at its first write to the type."""
+
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        schema_of: Callable[[str], GraphSchema],
+        open_for_writing: Callable[[GraphEnvironment, Snapshot, TablePin], Table],
+    ) -> None:
+        self._environment = environment
+        self._schema_of = schema_of
+        self._open_for_writing = open_for_writing
+
+    def merge(self, call: MergeCall) -> MergeResult:
+        """Merge one branch into another; all of it becomes visible at once, or nothing does."""
+        engine = ElasticEngine(call.engine, call.spark, call.progress)
+        result = self._until_won(call, engine)
+        if call.delete_branch and not call.dry_run:
+            return self._delete_source(call, result)
+        return result
+
+    def _until_won(self, call: MergeCall, engine: ElasticEngine) -> MergeResult:
+        """Plan and commit; again when the target moved, in the end inside the window, where nobody else can move it."""
+        for number in range(REPREPARATION_BUDGET + 1):
+            try:
+                if number < OPTIMISTIC_TRIES:
+                    return self._try(self._environment, call, engine)
+                with self._environment.window() as environment:
+                    return self._try(environment, call, engine)
+            except (ExpectedVersionMismatchError, ReadSetConflictError):
+                if number == REPREPARATION_BUDGET:
+                    raise
+        raise ConflictError("the target kept moving; try again")
+
+    def _try(
+        self, environment: GraphEnvironment, call: MergeCall, engine: ElasticEngine
+    ) -> MergeResult:
+        state = environment.manifest.state()
+        source, target = state.head(call.source), state.head(call.target)
+        if source.schema_hash != target.schema_hash:
+            raise BadRequestError(
+                f"branch {call.source!r} and branch {call.target!r} have different schemas"
+            )
+        history = environment.manifest.history()
+        base = find_base(history.commits, source.commit_id, target.commit_id)
+        base_ids = set(base.commits())
+        result = MergeResult(
+            source=call.source,
+            target=call.target,
+            outcome=MergeOutcome.MERGED,
+            strategy=call.strategy,
+            actor=call.actor,
+            dry_run=call.dry_run,
+        )
+        if base_ids == {source.commit_id}:
+            return replace(result, outcome=MergeOutcome.ALREADY_UP_TO_DATE)
+        if base_ids == {target.commit_id}:
+            result = replace(result, outcome=MergeOutcome.FAST_FORWARD)
+        schema = self._schema_of(target.schema_hash)
+        job = MergeJob(
+            given=MergeInput(
+                source=snapshot_of(source),
+                target=snapshot_of(target),
+                base=base,
+                bases={commit: snapshot_at(history, commit) for commit in base_ids},
+                catalog=schema.catalog,
+                rules=schema.rules,
+                strategy=call.strategy,
+            ),
+            engine=engine,
+            open_pin=lambda pin: open_pin(environment.tables, pin),
+            objects=environment.objects,
+        )
+        with environment.staging.shared():
+            # From here on nobody removes the forks that the source reads, even if it is deleted meanwhile.
+            return self._run(environment, job, call, (source, target), result)
+
+    def _run(
+        self,
+        environment: GraphEnvironment,
+        job: MergeJob,
+        call: MergeCall,
+        heads: tuple[Head, Head],
+        result: MergeResult,
+    ) -> MergeResult:
+        source, target = heads
+        with call.progress.stage("compare branches", 1) as stage:
+            job.plan()
+            stage.update(1, sum(c.inserted + c.updated + c.deleted for c in job.changes))
+        is_committed = False
+        try:
+            if not job.conflicts.total:
+                job.stage(self._opener(environment, job, call))
+                with call.progress.stage("check the result", 1) as stage:
+                    job.check()
+                    stage.update(1, 0)
+            if job.conflicts.total and not call.dry_run:
+                found = tuple(job.conflicts.found)
+                raise MergeConflictsError(call.source, call.target, found, job.conflicts.total)
+            result = replace(result, changes=job.changes)
+            if call.dry_run:
+                return _preview(result, job)
+            intent = Intent(
+                kind=WriterKind.BRANCH_MERGE,
+                expectations=Expectations(
+                    branch=call.target,
+                    incarnation=target.incarnation,
+                    schema_hash=target.schema_hash,
+                    position=target.commit_id,
+                ),
+                actor=call.actor,
+                merged_parent_id=source.commit_id,
+                merge_strategy=call.strategy,
+            )
+            writes = _staged_tables(job)
+            is_committed = True
+            with call.progress.stage("commit", 1):
+                return replace(result, commit=commit_write(environment, intent, writes))
+        finally:
+            if not is_committed:
+                discard_staged(environment, _staged_tables(job))
+
+    def _opener(
+        self, environment: GraphEnvironment, job: MergeJob, call: MergeCall
+    ) -> Callable[[TablePin], Table]:
+        """Where rows are staged; a dry run stages beside the rows that the target reads, and makes no fork."""
+        if call.dry_run:
+            return lambda pin: open_pin(environment.tables, pin)
+        return lambda pin: self._open_for_writing(environment, job.given.target, pin)
+
+    def _delete_source(self, call: MergeCall, result: MergeResult) -> MergeResult:
+        try:
+            delete_branch(self._environment, call.source, call.actor)
+        except OmniError as error:
+            return replace(result, branch_deleted=False, branch_delete_error=error.message)
+        return replace(result, branch_deleted=True)
+
+
+def _staged_tables(job: MergeJob) -> list[StagedTable]:
+    pins = job.given.target.pins
+    return [
+        StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)
+        for key, write in job.writes.items()
+    ]
+
+
+def _preview(result: MergeResult, job: MergeJob) -> MergeResult:
+    found, total = tuple(job.conflicts.found), job.conflicts.total
+    outcome = MergeOutcome.CONFLICTS if total else result.outcome
+    return replace(result, outcome=outcome, conflicts=found, conflict_total=total)
