@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
-    BadRequestError,
     NotFoundError,
-    StorageError,
-    StorageFailure,
 )
-from omnigraph.graph.reading import GraphReader, ReadCall
-from omnigraph.graph.schemas import GraphSchema, read_schema_files
+from omnigraph.graph.branch_methods import BranchMethods
+from omnigraph.graph.history_methods import HistoryMethods
+from omnigraph.graph.reading import ReadCall
 from omnigraph.graph.settings import GraphSettings
 from omnigraph.ids import TableKey
 from omnigraph.manifest import (
     MAIN,
-    GraphCommit,
-    Snapshot,
     Target,
     check_branch_name,
-    first_parents,
-    open_pin,
-    readable_commit,
     resolve_target,
-    snapshot_of,
 )
-from omnigraph.query import QueryCompiler
-from omnigraph.recovery import GraphEnvironment, RecoveryRecord, open_environment
+from omnigraph.recovery import open_environment
 from omnigraph.schema import compile_schema, compile_schema_file
 from omnigraph.storage import parse_location
 
@@ -41,17 +31,13 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.answer import Result
     from omnigraph.graph.exporting import ExportResult, ExportTarget
-    from omnigraph.graph.merging import MergeResult
     from omnigraph.graph.results import IndexReport, LoadResult, MutationResult, PendingIndex
-    from omnigraph.graph.writing import GraphWriter
-    from omnigraph.manifest import ManifestState, TablePin
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.storage import Table
     from omnigraph.syntax import SourceText
 
 
-class Graph:
+class Graph(BranchMethods, HistoryMethods):
     """An open graph. Thread-safe; close it, or use it in a `with` statement.
 
     >>> import tempfile
@@ -61,18 +47,6 @@ class Graph:
     >>> result.affected_nodes
     1
     """
-
-    def __init__(
-        self, environment: GraphEnvironment, *, read_only: bool, settings: GraphSettings
-    ) -> None:
-        self._environment = environment
-        self._settings = settings
-        self._compiler = QueryCompiler()
-        self._schemas: dict[str, GraphSchema] = {}
-        self._reader = GraphReader(
-            environment, self._compiler, self._schema_of, read_only=read_only
-        )
-        self.read_only = read_only
 
     # ---- opening
 
@@ -139,11 +113,6 @@ class Graph:
     ) -> None:
         self.close()
 
-    @property
-    def uri(self) -> str:
-        """The address of the graph."""
-        return self._environment.location.uri
-
     # ---- reading
 
     @property
@@ -196,32 +165,6 @@ class Graph:
         """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator."""
         call = ReadCall(text=text, params=params, name=name, target=Target(branch=branch))
         return self._reader.explain(call, self._state(), analyze=analyze)
-
-    def snapshot(self, branch: str = MAIN) -> Snapshot:
-        """The dataset versions that are visible together at the head of a branch.
-
-        Raises:
-            BranchNotFoundError: there is no such branch.
-        """
-        return snapshot_of(self._state().head(check_branch_name(branch)))
-
-    def branches(self) -> list[str]:
-        """The names of all branches, sorted."""
-        return sorted(self._state().heads)
-
-    def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
-        """The history of a branch, newest first: its own commits and those it inherited."""
-        newest = self._state().head(check_branch_name(branch)).commit_id
-        line = first_parents(self._environment.manifest.commits(), newest)
-        return [commit for commit in line if actor is None or commit.actor == actor]
-
-    def commit(self, commit_id: str) -> GraphCommit:
-        """One commit, of any branch.
-
-        Raises:
-            NotFoundError: there is no such commit, or its branch was deleted.
-        """
-        return readable_commit(self._environment.manifest.history(), commit_id)
 
     def read_blob(
         self,
@@ -388,77 +331,6 @@ class Graph:
         loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
         return loader.load(call)
 
-    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> None:
-        """Create a branch at the head of another one, or at any commit; no data is copied.
-
-        Raises:
-            BranchNotFoundError: there is no such base.
-            NotFoundError: there is no such commit.
-            BadRequestError: the name is taken or not allowed.
-        """
-        from omnigraph.graph.branching import create_branch
-
-        self._require_writable()
-        self._heal()
-        create_branch(self._environment, check_branch_name(name), base, actor)
-
-    def delete_branch(self, name: str, actor: str | None = None) -> None:
-        """Delete a branch; what it did and nobody merged is gone.
-
-        Raises:
-            BranchNotFoundError: there is no such branch.
-            BadRequestError: it is main, or other branches began at it or read its tables.
-        """
-        from omnigraph.graph.branching import delete_branch
-
-        self._require_writable()
-        self._heal()
-        delete_branch(self._environment, check_branch_name(name), actor)
-
-    def merge(
-        self,
-        source: str,
-        into: str = MAIN,
-        *,
-        strategy: str | None = None,
-        dry_run: bool = False,
-        delete_branch: bool = False,
-        actor: str | None = None,
-        engine: str = "auto",
-        spark: Session | None = None,
-        progress: Progress | None = None,
-    ) -> MergeResult:
-        """Merge what happened on one branch into another, row by row; all of it becomes visible at once.
-
-        Rows that both sides changed to different values, and results that violate the schema, are conflicts: they are
-        collected, and nothing happens. `strategy` decides conflicts about rows, `ours` for the target and `theirs` for
-        the source. `dry_run` returns outcome and conflicts. Large merges run on Spark by themselves; `engine` can say
-        `local` or `spark`.
-
-        Raises:
-            MergeConflictsError: `conflicts` holds them, with the row on both sides and at the base.
-            BranchNotFoundError: there is no such branch.
-            ConflictError: the target kept moving; nothing happened.
-            HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
-        """
-        from omnigraph.graph.merging import GraphMerger, MergeCall
-        from omnigraph.pipeline.progress import Silent
-
-        self._require_writable()
-        call = MergeCall(
-            source=check_branch_name(source),
-            target=check_branch_name(into),
-            strategy=strategy,
-            dry_run=dry_run,
-            delete_branch=delete_branch,
-            actor=actor,
-            engine=engine,
-            spark=spark,
-            progress=progress or Silent(),
-        )
-        self._heal()
-        return GraphMerger(self._environment, self._schema_of, self._writer.open_in).merge(call)
-
     # ---- maintaining
 
     def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexReport:
@@ -484,60 +356,3 @@ class Graph:
         snapshot = self.snapshot(branch)
         catalog = self._schema_of(snapshot.schema_hash).catalog
         return missing_indexes(catalog, snapshot, self._open)
-
-    # ---- recovery
-
-    def refresh(self) -> None:
-        """Look at the current state again, and settle what dead writers left."""
-        if not self.read_only:
-            self._heal()
-        self._state()
-
-    def recoveries(self) -> list[RecoveryRecord]:
-        """Every recovery action, newest first."""
-        return self._environment.audit.records()
-
-    def pending_recoveries(self) -> list[str]:
-        """Names of the sidecars that are not settled."""
-        from omnigraph.recovery import list_sidecars
-
-        return list_sidecars(self._environment.objects)
-
-    # ---- inside
-
-    def _state(self) -> ManifestState:
-        try:
-            return self._environment.manifest.state()
-        except StorageError as error:
-            if error.failure is StorageFailure.NOT_FOUND:
-                raise NotFoundError(f"{error.message}: create one with `omnigraph init`") from error
-            raise
-
-    def _heal(self) -> None:
-        """Settle sidecars of dead writers; one listing when there are none."""
-        from omnigraph.recovery import has_unsettled, settle_all
-
-        if has_unsettled(self._environment):
-            with self._environment.window() as environment:
-                settle_all(environment)
-
-    @cached_property
-    def _writer(self) -> GraphWriter:
-        # A graph that is only read never pays for the writing half.
-        from omnigraph.graph.writing import GraphWriter
-
-        return GraphWriter(self._environment, self._settings, self._compiler, self._schema_of)
-
-    def _require_writable(self) -> None:
-        if self.read_only:
-            raise BadRequestError("the graph is open for reading only")
-
-    def _schema_of(self, schema_hash: str) -> GraphSchema:
-        known = self._schemas.get(schema_hash)
-        if known is None:
-            known = read_schema_files(self._environment.objects, schema_hash)
-            self._schemas[schema_hash] = known
-        return known
-
-    def _open(self, pin: TablePin) -> Table:
-        return open_pin(self._environment.tables, pin)

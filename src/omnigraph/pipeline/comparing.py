@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.pipeline.differences import DELTA, join_sides, side_of
-from omnigraph.storage.row_changes import differing_rows
+from omnigraph.storage.row_changes import all_rows, differing_rows, no_rows
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.differences import RowShape
@@ -13,11 +13,20 @@ if TYPE_CHECKING:
     from omnigraph.storage import Table
 
 
-def delta_between(old: Table, new: Table, shape: RowShape, engine: ElasticEngine) -> Any:
-    """The differences of two states as a `DELTA` table, sorted by id."""
-    if old.fingerprint == new.fingerprint:
-        return DELTA.empty_table()
-    gone, come = differing_rows(old, new)
+def delta_between(
+    old: Table | None, new: Table | None, shape: RowShape, engine: ElasticEngine
+) -> Any:
+    """The differences of two states as a `DELTA` table, sorted by id; None is a table that does not exist."""
+    if old is not None and new is not None:
+        if old.fingerprint == new.fingerprint:
+            return DELTA.empty_table()
+        gone, come = differing_rows(old, new)
+    else:
+        there = old or new
+        if there is None:
+            return DELTA.empty_table()
+        every, none = all_rows(there), no_rows(there)
+        gone, come = (none, every) if old is None else (every, none)
     rows = gone.row_count + come.row_count
     chosen = engine.for_rows(rows)
     if chosen.spark is None:

@@ -34,7 +34,7 @@ _BLOB_BATCH_ROWS = 64
 _PROBED_ROWS = 8_192
 
 
-def _no_rows() -> NDArray[np.uint64]:
+def _no_ids() -> NDArray[np.uint64]:
     return np.empty(0, dtype=np.uint64)
 
 
@@ -44,7 +44,7 @@ class RowSet:
 
     address: TableAddress
     fragments: tuple[int, ...] = ()
-    row_ids: NDArray[np.uint64] = field(default_factory=_no_rows)
+    row_ids: NDArray[np.uint64] = field(default_factory=_no_ids)
     #: Rows of the fragments.
     fragment_rows: int = 0
 
@@ -87,6 +87,16 @@ def differing_rows(old: Table, new: Table) -> tuple[RowSet, RowSet]:
             _row_set(old, gone, _joined(hidden_in_new)),
             _row_set(new, come, _joined(hidden_in_old)),
         )
+
+
+def all_rows(table: Table) -> RowSet:
+    """Every row of a state."""
+    return _row_set(table, table._dataset.get_fragments(), _no_ids())
+
+
+def no_rows(table: Table) -> RowSet:
+    """No row of a state."""
+    return _row_set(table, [], _no_ids())
 
 
 def _narrowed(
@@ -223,4 +233,4 @@ def _row_set(
 
 
 def _joined(arrays: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    return np.concatenate(arrays).astype(np.uint64) if arrays else _no_rows()
+    return np.concatenate(arrays).astype(np.uint64) if arrays else _no_ids()

@@ -1,0 +1,267 @@
+"""The changes of one commit against its first parent, as exact images, in pages and in a frozen order.
+
+Order: nodes before edges, then by type, then by id. A page ends after so many changes or bytes; one change that is
+larger than a page travels alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.branches.images import row_images
+from omnigraph.branches.type_deltas import operation
+from omnigraph.errors import (
+    BadRequestError,
+    ChangeCursorRejectedError,
+    ChangeSchemaBoundaryError,
+    CommitHasNoParentError,
+    ResourceLimitError,
+)
+from omnigraph.manifest import snapshot_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnigraph.branches.images import RowImage
+    from omnigraph.branches.selection import ChangeFilter, Operation
+    from omnigraph.branches.tokens import Position
+    from omnigraph.branches.type_deltas import DeltaReader, TypeDelta
+    from omnigraph.manifest import GraphCommit, History, TablePin
+    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+DEFAULT_PAGE_CHANGES = 1_000
+MAX_PAGE_CHANGES = 8_192
+PAGE_BYTES = 4 * 1024 * 1024
+#: Rows whose images are read at once.
+_IMAGE_ROWS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """The commit that made some changes. `authored_at` is in microseconds since the epoch."""
+
+    graph_commit_id: str
+    parent_commit_id: str
+    merged_parent_commit_id: str | None
+    authored_branch: str
+    actor_id: str | None
+    authored_at: int
+
+    def to_json(self) -> dict[str, object]:
+        """The cause as a JSON object."""
+        body: dict[str, object] = {
+            "graph_commit_id": self.graph_commit_id,
+            "parent_commit_id": self.parent_commit_id,
+        }
+        if self.merged_parent_commit_id is not None:
+            body["merged_parent_commit_id"] = self.merged_parent_commit_id
+        body["authored_branch"] = self.authored_branch
+        if self.actor_id is not None:
+            body["actor_id"] = self.actor_id
+        return body | {"authored_at": self.authored_at}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What happened to one entity: an insert has only `after`, a delete only `before`, an update both."""
+
+    kind: str
+    type_id: str
+    type_name: str
+    id: str
+    op: Operation
+    before: RowImage | None = None
+    after: RowImage | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The change as a JSON object."""
+        body: dict[str, object] = {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type_name},
+            "id": self.id,
+            "op": str(self.op),
+        }
+        if self.before is not None:
+            body["before"] = self.before
+        if self.after is not None:
+            body["after"] = self.after
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesPage:
+    """Some changes of a commit; `next_page_token` is None on the last page."""
+
+    cause: Cause
+    changes: tuple[Change, ...]
+    next_page_token: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The page as a JSON object."""
+        body: dict[str, object] = {
+            "cause": self.cause.to_json(),
+            "changes": [change.to_json() for change in self.changes],
+        }
+        if self.next_page_token is not None:
+            body["next_page_token"] = self.next_page_token
+        return body
+
+
+@dataclass(slots=True)
+class PageBudget:
+    """How much a page may still hold."""
+
+    changes: int
+    bytes: int = PAGE_BYTES
+
+    @staticmethod
+    def of(limit: int) -> PageBudget:
+        """The budget of a page with at most so many changes.
+
+        Raises:
+            BadRequestError: the limit is not positive.
+            ResourceLimitError: it is above the maximum.
+        """
+        if limit < 1:
+            raise BadRequestError("a page holds at least one change")
+        if limit > MAX_PAGE_CHANGES:
+            raise ResourceLimitError(
+                "commit_changes_page_changes", MAX_PAGE_CHANGES, limit, "ask for smaller pages"
+            )
+        return PageBudget(changes=limit)
+
+    def takes(self, change: Change, *, is_first: bool) -> bool:
+        """Whether a change still fits; it counts if it does. The first change of a page always fits."""
+        size = len(json.dumps(change.to_json(), ensure_ascii=False).encode())
+        if not is_first and (self.changes < 1 or size > self.bytes):
+            return False
+        self.changes -= 1
+        self.bytes -= size
+        return True
+
+
+def cause_of(commit: GraphCommit) -> Cause:
+    """The cause that changes of a commit have.
+
+    Raises:
+        CommitHasNoParentError: it is the first commit of the graph.
+    """
+    if commit.parent_id is None:
+        raise CommitHasNoParentError(commit.commit_id)
+    return Cause(
+        graph_commit_id=commit.commit_id,
+        parent_commit_id=commit.parent_id,
+        merged_parent_commit_id=commit.merged_parent_id,
+        authored_branch=commit.branch,
+        actor_id=commit.actor,
+        authored_at=commit.created_at,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChanges:
+    """The changes of one commit."""
+
+    commit: GraphCommit
+    deltas: tuple[TypeDelta, ...]
+    reader: DeltaReader
+
+    def after(self, position: Position | None) -> Iterator[Change]:
+        """The changes behind a position, in their order; images are read as they are asked for.
+
+        Raises:
+            ChangeCursorRejectedError: the position is not one of this commit.
+        """
+        begin = 0
+        deltas = self.deltas
+        if position is not None:
+            number = next(
+                (n for n, delta in enumerate(deltas) if delta.type_id == position.type_id), None
+            )
+            if number is None:
+                raise ChangeCursorRejectedError("its position is not in this commit")
+            begin = _place_behind(deltas[number], position)
+            deltas = deltas[number:]
+        for delta in deltas:
+            yield from self._changes(delta, begin)
+            begin = 0
+
+    def _changes(self, delta: TypeDelta, begin: int) -> Iterator[Change]:
+        kind, _, name = delta.table_key.partition(":")
+        codes = delta.codes
+        for first in range(begin, len(delta.rows), _IMAGE_ROWS):
+            rows = delta.rows.slice(first, _IMAGE_ROWS)
+            before = self._images(delta.definition, delta.old, rows["old_row"])
+            after = self._images(delta.definition, delta.new, rows["new_row"])
+            columns = (rows[column].to_pylist() for column in ("id", "old_row", "new_row"))
+            some = codes[first : first + _IMAGE_ROWS].tolist()
+            for code, entity_id, old_row, new_row in zip(some, *columns, strict=True):
+                yield Change(
+                    kind=kind,
+                    type_id=delta.type_id,
+                    type_name=name,
+                    id=entity_id,
+                    op=operation(code),
+                    before=before.get(old_row),
+                    after=after.get(new_row),
+                )
+
+    def _images(
+        self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Any
+    ) -> Mapping[int, RowImage]:
+        wanted = row_ids.drop_null().to_pylist()
+        if pin is None or not wanted:
+            return {}
+        return row_images(self.reader.open(pin), definition, wanted)
+
+
+def commit_changes(
+    history: History,
+    commit: GraphCommit,
+    filter_: ChangeFilter,
+    *,
+    catalog: Catalog,
+    reader: DeltaReader,
+    engine: ElasticEngine,
+) -> CommitChanges:
+    """The changes of a commit against its first parent.
+
+    Raises:
+        CommitHasNoParentError: it has none.
+        ChangeSchemaBoundaryError: it changed the schema of a type with data.
+        HistoricalVersionReclaimedError: a version that it needs was cleaned up.
+    """
+    if commit.parent_id is None:
+        raise CommitHasNoParentError(commit.commit_id)
+    old, new = snapshot_at(history, commit.parent_id), snapshot_at(history, commit.commit_id)
+    if old.schema_hash != new.schema_hash:
+        for key, pin in new.pins.items():
+            known = old.pins.get(key)
+            if known is not None and known != pin and known.row_count and pin.row_count:
+                raise ChangeSchemaBoundaryError(commit.commit_id, key.partition(":")[2])
+    deltas = reader.between(old, new, catalog, filter_, engine)
+    ordered = sorted(deltas, key=lambda delta: (delta.is_edge, int(delta.type_id)))
+    return CommitChanges(commit=commit, deltas=tuple(ordered), reader=reader)
+
+
+def _place_behind(delta: TypeDelta, position: Position) -> int:
+    """The first row of a delta behind a position."""
+    ids = delta.rows["id"]
+    if position.is_exact:
+        behind = pc.greater(ids, pa.scalar(position.entity, pa.utf8()))
+        return len(ids) - int(np.count_nonzero(np.asarray(behind)))
+    for place, entity_id in enumerate(ids.to_pylist()):
+        if position.is_behind(str(entity_id)):
+            return place + 1
+    raise ChangeCursorRejectedError("its position is not in this commit")

@@ -1,0 +1,193 @@
+"""Net differences between two states of a graph: what one would have to do to the first to get the second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+
+from omnigraph.branches.type_deltas import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.branches.selection import Operation
+    from omnigraph.branches.type_deltas import TypeDelta
+    from omnigraph.manifest import Snapshot
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetChange:
+    """One entity that differs. Of an edge, `endpoints` are those of the newer row, or of the one that is gone."""
+
+    kind: str
+    type_name: str
+    id: str
+    op: Operation
+    published_dataset_version: int
+    endpoints: dict[str, str] | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The change as a JSON object."""
+        body: dict[str, object] = {
+            "kind": self.kind,
+            "type_name": self.type_name,
+            "id": self.id,
+            "op": str(self.op),
+            "published_dataset_version": self.published_dataset_version,
+        }
+        if self.endpoints is not None:
+            body["endpoints"] = self.endpoints
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffStats:
+    """How much differs."""
+
+    inserts: int
+    updates: int
+    deletes: int
+    types_affected: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The counts as JSON."""
+        return {
+            "inserts": self.inserts,
+            "updates": self.updates,
+            "deletes": self.deletes,
+            "types_affected": list(self.types_affected),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """The differences of two snapshots, by type key and id. Iterate over it, or take `to_arrow()` for many."""
+
+    old: Snapshot
+    new: Snapshot
+    deltas: tuple[TypeDelta, ...]
+
+    @property
+    def from_commit_id(self) -> str:
+        """The commit of the first state."""
+        return self.old.commit_id
+
+    @property
+    def to_commit_id(self) -> str:
+        """The commit of the second state."""
+        return self.new.commit_id
+
+    @property
+    def from_graph_manifest_version(self) -> int:
+        """The graph version of the first state."""
+        return self.old.graph_version
+
+    @property
+    def to_graph_manifest_version(self) -> int:
+        """The graph version of the second state."""
+        return self.new.graph_version
+
+    @property
+    def graph_branch(self) -> str | None:
+        """The branch of both states; None when they are on different ones."""
+        is_same = (self.old.branch, self.old.incarnation) == (self.new.branch, self.new.incarnation)
+        return self.new.branch if is_same else None
+
+    @cached_property
+    def stats(self) -> DiffStats:
+        """How much differs."""
+        counts = np.zeros(3, dtype=np.int64)
+        for delta in self.deltas:
+            counts += np.bincount(delta.codes, minlength=3)
+        inserts, updates, deletes = counts.tolist()
+        return DiffStats(
+            inserts=inserts,
+            updates=updates,
+            deletes=deletes,
+            types_affected=tuple(delta.table_key for delta in self.deltas),
+        )
+
+    @property
+    def changes(self) -> list[NetChange]:
+        """Every change."""
+        return list(self)
+
+    def __len__(self) -> int:
+        return sum(len(delta.rows) for delta in self.deltas)
+
+    def __iter__(self) -> Iterator[NetChange]:
+        for delta in self.deltas:
+            kind, _, name = delta.table_key.partition(":")
+            codes = delta.codes
+            for begin in range(0, len(delta.rows), _BATCH_ROWS):
+                rows = delta.rows.slice(begin, _BATCH_ROWS)
+                columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
+                some = codes[begin : begin + _BATCH_ROWS].tolist()
+                for code, entity_id, source, target in zip(some, *columns, strict=True):
+                    yield NetChange(
+                        kind=kind,
+                        type_name=name,
+                        id=entity_id,
+                        op=operation(code),
+                        published_dataset_version=_version(delta),
+                        endpoints={"src": source, "dst": target} if delta.is_edge else None,
+                    )
+
+    def to_arrow(self) -> Any:
+        """All changes as one Arrow table."""
+        schema = pa.schema(
+            [
+                ("kind", pa.utf8()),
+                ("type_name", pa.utf8()),
+                ("id", pa.utf8()),
+                ("op", pa.utf8()),
+                ("published_dataset_version", pa.int64()),
+                ("src", pa.utf8()),
+                ("dst", pa.utf8()),
+            ]
+        )
+        names = pa.array([str(operation(code)) for code in range(3)])
+        tables = [schema.empty_table()]
+        for delta in self.deltas:
+            kind, _, name = delta.table_key.partition(":")
+            count = len(delta.rows)
+            columns = [
+                pa.repeat(kind, count),
+                pa.repeat(name, count),
+                delta.rows["id"],
+                names.take(pa.array(delta.codes)),
+                pa.repeat(pa.scalar(_version(delta), pa.int64()), count),
+                delta.rows["src"],
+                delta.rows["dst"],
+            ]
+            tables.append(pa.table(columns, schema=schema))
+        return pa.concat_tables(tables)
+
+    def to_json(self) -> dict[str, object]:
+        """The diff as a JSON object."""
+        body: dict[str, object] = {
+            "from_graph_manifest_version": self.from_graph_manifest_version,
+            "to_graph_manifest_version": self.to_graph_manifest_version,
+            "from_graph_commit_id": self.from_commit_id,
+            "to_graph_commit_id": self.to_commit_id,
+        }
+        if self.graph_branch is not None:
+            body["graph_branch"] = self.graph_branch
+        changes = [change.to_json() for change in self]
+        return body | {"changes": changes, "stats": self.stats.to_json()}
+
+
+_BATCH_ROWS = 65_536
+
+
+def _version(delta: TypeDelta) -> int:
+    pin = delta.new or delta.old
+    assert pin is not None, "a type is in one of the snapshots"
+    return pin.version

@@ -1,0 +1,67 @@
+"""Baselines: a whole branch as it is now, and the cursor from which its change feed goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.branches.selection import make_filter
+from omnigraph.branches.type_deltas import definitions_of
+from omnigraph.graph.exporting import ExportCall, export_snapshot
+from omnigraph.manifest import snapshot_of
+
+if TYPE_CHECKING:
+    from omnigraph.graph.exporting import ExportTarget
+    from omnigraph.graph.history import Selection
+    from omnigraph.manifest import Head
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.schema import Catalog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineResult:
+    """Where a baseline went, and how to go on from it."""
+
+    target: str
+    entities: int
+    snapshot_commit_id: str
+    resume_cursor: str
+
+    def to_json(self) -> dict[str, object]:
+        """The handshake as a JSON object."""
+        return {
+            "target": self.target,
+            "entities": self.entities,
+            "snapshot_commit_id": self.snapshot_commit_id,
+            "resume_cursor": self.resume_cursor,
+        }
+
+
+def write_baseline(
+    environment: GraphEnvironment,
+    head: Head,
+    catalog: Catalog,
+    selection: Selection,
+    *,
+    out: ExportTarget,
+    cursor: str,
+) -> BaselineResult:
+    """Write the entities of a head. Operations of the selection bind the cursor only: a baseline has none."""
+    filter_ = make_filter(catalog, selection.kinds, selection.types, selection.ops)
+    wanted = [key for key in sorted(definitions_of(catalog)) if filter_.has_type(key)]
+    call = ExportCall(
+        target=out,
+        types=wanted,
+        format="jsonl",
+        parts=False,
+        engine="local",
+        spark=None,
+        progress=None,
+    )
+    exported = export_snapshot(environment, snapshot_of(head), catalog, call)
+    return BaselineResult(
+        target=exported.target,
+        entities=sum(exported.nodes.values()) + sum(exported.edges.values()),
+        snapshot_commit_id=head.commit_id,
+        resume_cursor=cursor,
+    )

@@ -1,0 +1,194 @@
+"""Looking back: net differences, changes of commits, the change feed, single entities at any point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.branches.changes import ChangesPage, PageBudget, cause_of, commit_changes
+from omnigraph.branches.diffs import Diff
+from omnigraph.branches.feed import Feed, FeedCall
+from omnigraph.branches.images import row_images
+from omnigraph.branches.selection import make_filter
+from omnigraph.branches.three_way import find_row_ids
+from omnigraph.branches.tokens import Position, check_binding, decode_token, encode_token
+from omnigraph.branches.type_deltas import DeltaReader, definitions_of
+from omnigraph.errors import BranchNotFoundError, NotFoundError
+from omnigraph.ids import TableKey, is_ulid
+from omnigraph.manifest import (
+    Target,
+    check_branch_name,
+    distances,
+    first_parents,
+    open_pin,
+    readable_commit,
+    resolve_target,
+    snapshot_of,
+)
+from omnigraph.pipeline.elastic import ElasticEngine
+from omnigraph.pipeline.progress import Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from omnigraph.branches.changes import Change, CommitChanges
+    from omnigraph.branches.feed import FeedPage
+    from omnigraph.branches.images import RowImage
+    from omnigraph.branches.selection import ChangeFilter
+    from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.manifest import GraphCommit, History, ManifestState, Snapshot
+    from omnigraph.recovery import GraphEnvironment
+
+_COMMIT_PAGE = "commit-page"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Kinds, types and operations as a caller gave them; None is everything."""
+
+    kinds: Sequence[str] | None = None
+    types: Sequence[str] | None = None
+    ops: Sequence[str] | None = None
+
+
+class GraphHistory:
+    """Answers questions about the past. Thread-safe; keeps small answers for the next page."""
+
+    def __init__(
+        self, environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema]
+    ) -> None:
+        self._environment = environment
+        self._schema_of = schema_of
+        self._reader = DeltaReader(lambda pin: open_pin(environment.tables, pin))
+
+    # ---- states
+
+    def find(self, state: ManifestState, name: str) -> Snapshot:
+        """The snapshot that a name means: the head of a branch, or a commit of any branch.
+
+        Raises:
+            BranchNotFoundError: it is neither.
+            NotFoundError: there is no such commit, or its branch was deleted.
+        """
+        if name in state.heads:
+            return snapshot_of(state.heads[name])
+        if not is_ulid(name):
+            raise BranchNotFoundError(check_branch_name(name))
+        return resolve_target(self._environment.manifest, state, Target(snapshot=name))
+
+    def log(self, state: ManifestState, branch: str | None) -> list[GraphCommit]:
+        """Everything that one branch, or all of them, build on over both parents; newest first."""
+        commits = self._environment.manifest.commits()
+        heads = state.heads.values() if branch is None else [state.head(branch)]
+        found = distances(commits, *(head.commit_id for head in heads))
+        return sorted(
+            (commits[commit_id] for commit_id in found),
+            key=lambda commit: commit.graph_version,
+            reverse=True,
+        )
+
+    def entity_at(
+        self, state: ManifestState, target: Target, type_key: str, entity_id: str
+    ) -> RowImage | None:
+        """One entity of one snapshot, or None.
+
+        Raises:
+            NotFoundError: there is no such type at that snapshot.
+        """
+        snapshot = resolve_target(self._environment.manifest, state, target)
+        definition = definitions_of(self._schema_of(snapshot.schema_hash).catalog).get(
+            TableKey(type_key)
+        )
+        pin = snapshot.pins.get(TableKey(type_key))
+        if definition is None or pin is None:
+            raise NotFoundError(f"there is no type {type_key} at this snapshot")
+        table = self._reader.open(pin)
+        found = list(find_row_ids(table, [entity_id]).values())
+        images = list(row_images(table, definition, found).values())
+        return {"id": entity_id, **images[0]} if images else None
+
+    # ---- differences
+
+    def diff(
+        self,
+        state: ManifestState,
+        one: str,
+        other: str,
+        selection: Selection,
+        engine: ElasticEngine,
+    ) -> Diff:
+        """What differs between two states."""
+        old, new = self.find(state, one), self.find(state, other)
+        catalog = self._schema_of(new.schema_hash).catalog
+        filter_ = make_filter(catalog, selection.kinds, selection.types, selection.ops)
+        deltas = self._reader.between(old, new, catalog, filter_, engine)
+        return Diff(old=old, new=new, deltas=tuple(deltas))
+
+    # ---- changes
+
+    def changes(
+        self, commit_id: str, selection: Selection, limit: int, page_token: str | None
+    ) -> ChangesPage:
+        """One page of the changes of a commit."""
+        budget = PageBudget.of(limit)
+        history = self._environment.manifest.history()
+        commit = readable_commit(history, commit_id)
+        filter_ = self._filter(commit.schema_hash, selection)
+        position = None
+        binding = {"t": _COMMIT_PAGE, "c": commit_id, "f": filter_.digest}
+        if page_token is not None:
+            body = decode_token(page_token)
+            sentences = {
+                "t": "it is not a page token of a commit",
+                "c": "it belongs to another commit",
+                "f": "it was made with another filter",
+            }
+            check_binding(body, {name: (binding[name], text) for name, text in sentences.items()})
+            position = Position.from_json(body.get("p"))
+        page: list[Change] = []
+        for change in self._commit_changes(history, commit, filter_).after(position):
+            if not budget.takes(change, is_first=not page):
+                last = Position.of(page[-1].type_id, page[-1].id)
+                token = encode_token({**binding, "p": last.to_json()})
+                return ChangesPage(
+                    cause=cause_of(commit), changes=tuple(page), next_page_token=token
+                )
+            page.append(change)
+        return ChangesPage(cause=cause_of(commit), changes=tuple(page))
+
+    def poll(
+        self, state: ManifestState, branch: str, selection: Selection, call: FeedCall
+    ) -> FeedPage:
+        """One page of the feed of a branch."""
+        return self._feed(state, branch, selection).poll(call)
+
+    def cursor_at_head(self, state: ManifestState, branch: str, selection: Selection) -> str:
+        """The cursor behind everything that a branch holds in a state."""
+        return self._feed(state, branch, selection).cursor_at(state.head(branch).commit_id)
+
+    def _feed(self, state: ManifestState, branch: str, selection: Selection) -> Feed:
+        head = state.head(branch)
+        history = self._environment.manifest.history()
+        filter_ = self._filter(head.schema_hash, selection)
+        return Feed(
+            line=list(first_parents(history.commits, head.commit_id))[::-1],
+            head=head,
+            filter=filter_,
+            changes_of=lambda commit: self._commit_changes(history, commit, filter_),
+        )
+
+    def _commit_changes(
+        self, history: History, commit: GraphCommit, filter_: ChangeFilter
+    ) -> CommitChanges:
+        return commit_changes(
+            history,
+            commit,
+            filter_,
+            catalog=self._schema_of(commit.schema_hash).catalog,
+            reader=self._reader,
+            engine=ElasticEngine("auto", None, Silent()),
+        )
+
+    def _filter(self, schema_hash: str, selection: Selection) -> ChangeFilter:
+        catalog = self._schema_of(schema_hash).catalog
+        return make_filter(catalog, selection.kinds, selection.types, selection.ops)

@@ -1,0 +1,95 @@
+"""What every part of the façade has in common: an open graph, its state and its schemas."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
+from omnigraph.graph.reading import GraphReader
+from omnigraph.graph.schemas import read_schema_files
+from omnigraph.manifest import MAIN, Snapshot, check_branch_name, open_pin, snapshot_of
+from omnigraph.query import QueryCompiler
+
+if TYPE_CHECKING:
+    from omnigraph.graph.history import GraphHistory
+    from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.graph.settings import GraphSettings
+    from omnigraph.graph.writing import GraphWriter
+    from omnigraph.manifest import ManifestState, TablePin
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.storage import Table
+
+
+class OpenGraph:
+    """The inside of an open graph. Thread-safe."""
+
+    def __init__(
+        self, environment: GraphEnvironment, *, read_only: bool, settings: GraphSettings
+    ) -> None:
+        self._environment = environment
+        self._settings = settings
+        self._compiler = QueryCompiler()
+        self._schemas: dict[str, GraphSchema] = {}
+        self._reader = GraphReader(
+            environment, self._compiler, self._schema_of, read_only=read_only
+        )
+        self.read_only = read_only
+
+    @property
+    def uri(self) -> str:
+        """The address of the graph."""
+        return self._environment.location.uri
+
+    def snapshot(self, branch: str = MAIN) -> Snapshot:
+        """The dataset versions that are visible together at the head of a branch.
+
+        Raises:
+            BranchNotFoundError: there is no such branch.
+        """
+        return snapshot_of(self._state().head(check_branch_name(branch)))
+
+    # ---- inside
+
+    def _state(self) -> ManifestState:
+        try:
+            return self._environment.manifest.state()
+        except StorageError as error:
+            if error.failure is StorageFailure.NOT_FOUND:
+                raise NotFoundError(f"{error.message}: create one with `omnigraph init`") from error
+            raise
+
+    def _heal(self) -> None:
+        """Settle sidecars of dead writers; one listing when there are none."""
+        from omnigraph.recovery import has_unsettled, settle_all
+
+        if has_unsettled(self._environment):
+            with self._environment.window() as environment:
+                settle_all(environment)
+
+    @cached_property
+    def _writer(self) -> GraphWriter:
+        # A graph that is only read never pays for the writing half.
+        from omnigraph.graph.writing import GraphWriter
+
+        return GraphWriter(self._environment, self._settings, self._compiler, self._schema_of)
+
+    def _require_writable(self) -> None:
+        if self.read_only:
+            raise BadRequestError("the graph is open for reading only")
+
+    def _schema_of(self, schema_hash: str) -> GraphSchema:
+        known = self._schemas.get(schema_hash)
+        if known is None:
+            known = read_schema_files(self._environment.objects, schema_hash)
+            self._schemas[schema_hash] = known
+        return known
+
+    def _open(self, pin: TablePin) -> Table:
+        return open_pin(self._environment.tables, pin)
+
+    @cached_property
+    def _history(self) -> GraphHistory:
+        from omnigraph.graph.history import GraphHistory
+
+        return GraphHistory(self._environment, self._schema_of)
