@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class Kind(StrEnum):
+    """What an entity is."""
+
+    NODE = "node"
+    EDGE = "edge"
+
+
+class Operation(StrEnum):
+    """What happened to an entity."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class ElasticEngine(StrEnum):
+    """Where work is done whose size shows on the way."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
 
 SchemaFile = Annotated[
     Path, typer.Option("--schema", metavar="FILE", help="schema file (.pg)", show_default=False)
@@ -59,3 +84,23 @@ OptionalSchemaFile = Annotated[
     Path | None,
     typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph"),
 ]
+Consent = Annotated[bool, typer.Option("--yes", help="consent to a loss on a remote graph")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
+EngineChoice = Annotated[
+    ElasticEngine, typer.Option("--engine", help="where the work is done; auto: Spark when it is much")
+]
+Kinds = Annotated[
+    list[Kind] | None,
+    typer.Option("--kind", help="only nodes or only edges; may be given again", show_default=False),
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type", metavar="T", help="only this type; may be given again", show_default=False
+    ),
+]
+Operations = Annotated[
+    list[Operation] | None,
+    typer.Option("--op", help="only this operation; may be given again", show_default=False),
+]
+PageLimit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="changes per page")]

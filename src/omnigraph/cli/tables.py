@@ -1,4 +1,4 @@
-"""Rows of a read as text: fitted tables, blocks of pairs, CSV and JSON lines."""
+"""Rows as text: fitted tables, blocks of pairs, CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def render_rows(result: Result, format_: RowFormat) -> Iterator[str]:
     match format_:
         case RowFormat.TABLE:
             yield header_line(result)
-            yield from _table(result.columns, [_cells(row) for row in result.json_rows()])
+            yield from text_table(result.columns, [_cells(row) for row in result.json_rows()])
         case RowFormat.KV:
             yield header_line(result)
             yield from _pairs(result)
@@ -68,29 +68,32 @@ def _text(value: object) -> str:
 
 
 def _cells(row: dict[str, object]) -> list[str]:
-    return [_fit(_text(value)) for value in row.values()]
+    return [fit(_text(value)) for value in row.values()]
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """A text without line breaks and without power over the terminal."""
     return text.translate(_ESCAPES)
 
 
-def _fit(text: str) -> str:
+def fit(text: str, width: int = MAX_COLUMN_WIDTH) -> str:
+    """A visible text of so many cells; what does not fit is an ellipsis."""
     from rich.cells import cell_len
 
-    text = _visible(text)
-    if len(text) <= MAX_COLUMN_WIDTH // 2 or cell_len(text) <= MAX_COLUMN_WIDTH:
+    text = visible(text)
+    if len(text) <= width // 2 or cell_len(text) <= width:
         return text
-    shown, width = [], 0
+    shown, used = [], 0
     for character in text:
-        width += cell_len(character)
-        if width >= MAX_COLUMN_WIDTH:
+        used += cell_len(character)
+        if used >= width:
             break
         shown.append(character)
     return f"{''.join(shown)}…"
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def text_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table: names, a rule, and the rows under them; nothing when there are no rows."""
     from rich.cells import cell_len
 
     if not rows:
@@ -113,7 +116,7 @@ def _pairs(result: Result) -> Iterator[str]:
     for number, row in enumerate(result.json_rows(), start=1):
         yield f"row {number}"
         for name, value in row.items():
-            yield f"  {name}: {_visible(_text(value))}"
+            yield f"  {name}: {visible(_text(value))}"
 
 
 def _csv_line(cells: Sequence[str]) -> str:

@@ -63,6 +63,8 @@ class Copied:
     """Staged rows, and the values among them that violate a rule: id and sentence of the first, and how many."""
 
     staged: StagedWrite
+    #: The rows that come, as fragments.
+    fragments: tuple[str, ...]
     violations: tuple[tuple[str, str], ...]
     violation_total: int
 
@@ -153,6 +155,7 @@ def stage_copy(plan: CopyPlan, workers: Workers) -> Copied:
     bad = [(str(key), str(text)) for answer in answers for key, text in answer["violations"]]
     return Copied(
         staged=staged,
+        fragments=tuple(fragments),
         violations=tuple(bad),
         violation_total=sum(int(answer["violation_total"]) for answer in answers),
     )

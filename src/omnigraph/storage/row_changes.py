@@ -8,6 +8,7 @@ again and changes none. The answer may name a row that is equal in both states; 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.tables import Table
 
+ROW_ADDRESS = "_rowaddr"
 _UPDATED_AT = "_row_last_updated_at_version"
 #: Rows of a batch; few when it holds blobs, because a batch is in memory as a whole.
 _BATCH_ROWS = 65_536
@@ -72,13 +74,12 @@ def differing_rows(old: Table, new: Table) -> tuple[RowSet, RowSet]:
     with translated(f"comparing versions of {old.path}"):
         before, after = _fragments(old), _fragments(new)
         # The same data files with other deletion marks: only the rows that one of the marks hides differ.
-        marked_old = {key: f for key, f in before.items() if key in after}
-        marked_old = {key: f for key, f in marked_old.items() if _mark(f) != _mark(after[key])}
         hidden_in_new, hidden_in_old = [], []
-        for key, fragment in marked_old.items():
-            here, there = _row_ids(old, [fragment]), _row_ids(new, [after[key]])
-            hidden_in_new.append(np.setdiff1d(here, there, assume_unique=True))
-            hidden_in_old.append(np.setdiff1d(there, here, assume_unique=True))
+        for key, fragment in before.items():
+            if key in after and _mark(fragment) != _mark(after[key]):
+                here, there = _hidden((old, fragment), (new, after[key]))
+                hidden_in_new.append(here)
+                hidden_in_old.append(there)
         gone = [fragment for key, fragment in before.items() if key not in after]
         come = [fragment for key, fragment in after.items() if key not in before]
         if gone and come and follows(new, old):
@@ -193,6 +194,53 @@ def take_by_row_id(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[
         wanted = row_ids[order]
         places = order[np.searchsorted(wanted, np.asarray(found[ROW_ID]))]
         return found.take(np.argsort(places, kind="stable")).select(list(columns))
+
+
+# ---- deletion marks
+
+
+def _hidden(
+    old: tuple[Table, lance.LanceFragment], new: tuple[Table, lance.LanceFragment]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Rows of the old fragment that the new mark hides, and rows of the new one that the old mark hides."""
+    before, after = _marked_offsets(*old), _marked_offsets(*new)
+    if before is not None and after is not None:
+        fresh, undone = np.setdiff1d(after, before), np.setdiff1d(before, after)
+        if len(fresh) + len(undone) <= _PROBED_ROWS:
+            return _row_ids_at(*old, fresh), _row_ids_at(*new, undone)
+    here, there = _row_ids(old[0], [old[1]]), _row_ids(new[0], [new[1]])
+    return (
+        np.setdiff1d(here, there, assume_unique=True),
+        np.setdiff1d(there, here, assume_unique=True),
+    )
+
+
+def _marked_offsets(table: Table, fragment: lance.LanceFragment) -> NDArray[np.uint32] | None:
+    """The rows that the mark of a fragment hides; None when the file that lists them cannot simply be read."""
+    mark = fragment.metadata.deletion_file
+    if mark is None:
+        return np.empty(0, dtype=np.uint32)
+    base = table._dataset.uri
+    if mark.base_id is not None:
+        base = table._dataset.base_paths()[mark.base_id].path
+    file = Path(base) / mark.path(fragment.fragment_id)
+    if mark.file_type != "array" or not file.is_file():
+        return None
+    with pa.memory_map(str(file)) as source:
+        return np.array(pa.ipc.open_file(source).read_all()["row_id"], dtype=np.uint32)
+
+
+def _row_ids_at(
+    table: Table, fragment: lance.LanceFragment, offsets: NDArray[np.uint32]
+) -> NDArray[np.uint64]:
+    if not len(offsets):
+        return _no_ids()
+    first = fragment.fragment_id << 32
+    wanted = ", ".join(str(first | offset) for offset in offsets.tolist())
+    found = table._dataset.scanner(
+        columns=[ROW_ID], filter=f"{ROW_ADDRESS} IN ({wanted})", fragments=[fragment]
+    ).to_table()
+    return np.asarray(found[ROW_ID], dtype=np.uint64)
 
 
 # ---- fragments

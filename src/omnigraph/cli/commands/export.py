@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, GraphUri, ReadBranch, SnapshotId, Store
+from omnigraph.cli.options import AsJson, GraphUri, ReadBranch, SnapshotId, Store, Types
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import open_graph
@@ -31,12 +31,7 @@ def export(
     store: Store = None,
     branch: ReadBranch = None,
     snapshot: SnapshotId = None,
-    type: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type", metavar="T", help="only this type; may be given again", show_default=False
-        ),
-    ] = None,
+    type: Types = None,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json as json_text
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, AsJson, Branch, GraphUri, Store
+from omnigraph.cli.options import Actor, AsJson, Branch, Consent, GraphUri, Quiet, Store
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import open_graph, resolve_uri
+from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
 from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
 
 if TYPE_CHECKING:
@@ -62,8 +61,6 @@ ReportFile = Annotated[
 ]
 EngineChoice = Annotated[Engine, typer.Option("--engine", help="where the work is done")]
 GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
-Consent = Annotated[bool, typer.Option("--yes", help="consent to overwrite a remote graph")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
 
 
 def load(
@@ -90,10 +87,8 @@ def load(
         raise typer.BadParameter("give one of --data PATH and --mapping FILE")
     address = resolve_uri(uri, store)
     if mode is Mode.OVERWRITE:
-        _consent(address, yes=yes, json=json)
-    if not quiet:
-        access = "direct, local" if _is_local(address) else "direct, remote"
-        print_warning(f"load into {address} ({access})")
+        require_consent("replaces data in", address, yes=yes, json=json)
+    echo_write("load into", address, quiet=quiet)
     with open_graph(uri, store, read_only=False) as graph:
         try:
             result = graph.load(
@@ -174,21 +169,6 @@ def load_text(result: LoadResult) -> str:
             f"{count} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
         )
     return "\n".join(lines)
-
-
-def _is_local(address: str) -> bool:
-    return "://" not in address or address.startswith("file://")
-
-
-def _consent(address: str, *, yes: bool, json: bool) -> None:
-    """Overwriting a graph that is not on this machine needs a word."""
-    if yes or _is_local(address):
-        return
-    if json or not sys.stdin.isatty():
-        raise typer.BadParameter(f"--mode overwrite replaces data in {address}: give --yes")
-    answer = input(f"replace data in {address}? [yes/no] ")
-    if answer.strip().lower() not in ("y", "yes"):
-        raise typer.Exit(1)
 
 
 def _write_report(path: Path, report: LoadReport) -> None:

@@ -1,0 +1,97 @@
+"""Merges and differences on Spark do what they do in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import MergeConflictsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = """
+node Person { name: String @key
+  age: I32?
+  tags: [String]? }
+edge Knows: Person -> Person { since: I32? }
+"""
+
+
+def people(first: int, last: int, age: int) -> pa.Table:
+    return pa.table(
+        {
+            "name": [f"p{number:04d}" for number in range(first, last)],
+            "age": pa.array([age] * (last - first), pa.int32()),
+            "tags": [[f"t{number}", ""] if number % 3 else None for number in range(first, last)],
+        }
+    )
+
+
+def knows(first: int, last: int, since: int) -> pa.Table:
+    numbers = range(first, last)
+    return pa.table(
+        {
+            "id": [f"k{number:04d}" for number in numbers],
+            "from": [f"p{number % 300:04d}" for number in numbers],
+            "to": [f"p{(number * 7) % 300:04d}" for number in numbers],
+            "since": pa.array([since] * len(numbers), pa.int32()),
+        }
+    )
+
+
+@pytest.fixture
+def diverged(tmp_path: Path) -> Graph:
+    """Two branches that inserted, updated and deleted on their own, without a conflict."""
+    graph = Graph.init(tmp_path / "graph.omni", SCHEMA)
+    load(graph, "main", "append", people(0, 300, 1), knows(0, 500, 1))
+    graph.create_branch("work")
+    load(graph, "work", "merge", people(250, 400, 2), knows(400, 600, 2))
+    graph.mutate('query gone() { delete Knows where from = "p0003" }', branch="work")
+    load(graph, "main", "merge", people(100, 150, 3), knows(100, 200, 3))
+    graph.mutate('query gone() { delete Knows where from = "p0005" }')
+    return graph
+
+
+def load(graph: Graph, branch: str, mode: str, persons: pa.Table, edges: pa.Table) -> None:
+    frames = {"Person": persons, "Knows": edges}
+    graph.load(frames=frames, mode=mode, branch=branch, engine="local")
+
+
+def content(graph: Graph, branch: str, path: Path) -> str:
+    target = path / f"{branch}.jsonl"
+    target.unlink(missing_ok=True)
+    graph.export(target, branch=branch, engine="local")
+    return target.read_text(encoding="utf-8")
+
+
+def test_a_merge_on_spark_is_the_merge_of_this_process(
+    diverged: Graph, spark: Any, tmp_path: Path
+) -> None:
+    expected = diverged.diff("main", "work")
+    found = diverged.diff("main", "work", engine="spark", spark=spark)
+    assert found.changes == expected.changes
+    assert found.stats.updates > 0
+    preview = diverged.merge("work", dry_run=True)
+    result = diverged.merge("work", engine="spark", spark=spark)
+    assert result.changes == preview.changes
+    assert {item.deleted for item in result.changes} == {0, 2}
+    on_spark = content(diverged, "main", tmp_path)
+    diverged.create_branch("again", base=str(result.commit and result.commit.parent_id))
+    diverged.merge("work", into="again")
+    assert content(diverged, "again", tmp_path) == on_spark
+    assert not diverged.diff("main", "again").changes
+
+
+def test_conflicts_found_on_spark_are_those_of_this_process(diverged: Graph, spark: Any) -> None:
+    load(diverged, "main", "merge", people(255, 260, 9), knows(450, 455, 9))
+    errors = []
+    for engine, session in (("local", None), ("spark", spark)):
+        with pytest.raises(MergeConflictsError) as caught:
+            diverged.merge("work", engine=engine, spark=session)
+        errors.append(caught.value)
+    assert errors[0].conflicts == errors[1].conflicts
+    assert errors[0].total == 10
