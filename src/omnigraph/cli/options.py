@@ -87,7 +87,8 @@ OptionalSchemaFile = Annotated[
 Consent = Annotated[bool, typer.Option("--yes", help="consent to a loss on a remote graph")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
 EngineChoice = Annotated[
-    ElasticEngine, typer.Option("--engine", help="where the work is done; auto: Spark when it is much")
+    ElasticEngine,
+    typer.Option("--engine", help="where the work is done; auto: Spark when it is much"),
 ]
 Kinds = Annotated[
     list[Kind] | None,
@@ -103,4 +104,4 @@ Operations = Annotated[
     list[Operation] | None,
     typer.Option("--op", help="only this operation; may be given again", show_default=False),
 ]
-PageLimit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="changes per page")]
+PageLimit = Annotated[int, typer.Option("--limit", metavar="N", help="changes per page")]

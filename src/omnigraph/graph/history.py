@@ -18,10 +18,10 @@ from omnigraph.ids import TableKey, is_ulid
 from omnigraph.manifest import (
     Target,
     check_branch_name,
+    check_readable,
     distances,
     first_parents,
     open_pin,
-    readable_commit,
     resolve_target,
     snapshot_of,
 )
@@ -127,12 +127,17 @@ class GraphHistory:
     # ---- changes
 
     def changes(
-        self, commit_id: str, selection: Selection, limit: int, page_token: str | None
+        self,
+        state: ManifestState,
+        commit_id: str,
+        selection: Selection,
+        limit: int,
+        page_token: str | None,
     ) -> ChangesPage:
         """One page of the changes of a commit."""
         budget = PageBudget.of(limit)
         history = self._environment.manifest.history()
-        commit = readable_commit(history, commit_id)
+        commit = check_readable(state, history.commits.get(commit_id), commit_id)
         filter_ = self._filter(commit.schema_hash, selection)
         position = None
         binding = {"t": _COMMIT_PAGE, "c": commit_id, "f": filter_.digest}

@@ -10,8 +10,8 @@ from omnigraph.manifest import (
     GraphCommit,
     Target,
     check_branch_name,
+    check_readable,
     first_parents,
-    readable_commit,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class HistoryMethods(OpenGraph):
         Raises:
             NotFoundError: there is no such commit, or its branch was deleted.
         """
-        return readable_commit(self._environment.manifest.history(), commit_id)
+        state = self._state()
+        return check_readable(state, self._environment.manifest.commit(commit_id), commit_id)
 
     def log(self, branch: str | None = None) -> list[GraphCommit]:
         """Everything that one branch, or all of them, build on over both parents; newest first."""
@@ -130,8 +131,7 @@ class HistoryMethods(OpenGraph):
         from omnigraph.graph.history import Selection
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
-        self._state()
-        return self._history.changes(commit_id, selection, limit, page_token)
+        return self._history.changes(self._state(), commit_id, selection, limit, page_token)
 
     def feed(
         self,

@@ -148,55 +148,52 @@ class GraphMerger:
     def _try(
         self, environment: GraphEnvironment, call: MergeCall, engine: ElasticEngine
     ) -> MergeResult:
-        state = environment.manifest.state()
-        source, target = state.head(call.source), state.head(call.target)
-        if source.schema_hash != target.schema_hash:
-            raise BadRequestError(
-                f"branch {call.source!r} and branch {call.target!r} have different schemas"
-            )
-        history = environment.manifest.history()
-        base = find_base(history.commits, source.commit_id, target.commit_id)
-        base_ids = set(base.commits())
-        result = MergeResult(
-            source=call.source,
-            target=call.target,
-            outcome=MergeOutcome.MERGED,
-            strategy=call.strategy,
-            actor=call.actor,
-            dry_run=call.dry_run,
-        )
-        if base_ids == {source.commit_id}:
-            return replace(result, outcome=MergeOutcome.ALREADY_UP_TO_DATE)
-        if base_ids == {target.commit_id}:
-            result = replace(result, outcome=MergeOutcome.FAST_FORWARD)
-        schema = self._schema_of(target.schema_hash)
-        job = MergeJob(
-            given=MergeInput(
-                source=snapshot_of(source),
-                target=snapshot_of(target),
-                base=base,
-                bases={commit: snapshot_at(history, commit) for commit in base_ids},
-                catalog=schema.catalog,
-                rules=schema.rules,
-                strategy=call.strategy,
-            ),
-            engine=engine,
-            open_pin=lambda pin: open_pin(environment.tables, pin),
-            objects=environment.objects,
-        )
+        # Before the heads are read: from here on nobody removes forks, even if the source is deleted meanwhile.
         with environment.staging.shared():
-            # From here on nobody removes the forks that the source reads, even if it is deleted meanwhile.
-            return self._run(environment, job, call, (source, target), result)
+            state = environment.manifest.state()
+            source, target = state.head(call.source), state.head(call.target)
+            if source.schema_hash != target.schema_hash:
+                raise BadRequestError(
+                    f"branch {call.source!r} and branch {call.target!r} have different schemas"
+                )
+            history = environment.manifest.history()
+            base = find_base(history.commits, source.commit_id, target.commit_id)
+            outcome = _outcome(set(base.commits()), source, target)
+            result = MergeResult(
+                source=call.source,
+                target=call.target,
+                outcome=outcome,
+                strategy=call.strategy,
+                actor=call.actor,
+                dry_run=call.dry_run,
+            )
+            if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+                return result
+            schema = self._schema_of(target.schema_hash)
+            job = MergeJob(
+                given=MergeInput(
+                    source=snapshot_of(source),
+                    target=snapshot_of(target),
+                    base=base,
+                    bases={commit: snapshot_at(history, commit) for commit in base.commits()},
+                    catalog=schema.catalog,
+                    rules=schema.rules,
+                    strategy=call.strategy,
+                ),
+                engine=engine,
+                open_pin=lambda pin: open_pin(environment.tables, pin),
+                objects=environment.objects,
+            )
+            return self._run(environment, job, call, result)
 
     def _run(
         self,
         environment: GraphEnvironment,
         job: MergeJob,
         call: MergeCall,
-        heads: tuple[Head, Head],
         result: MergeResult,
     ) -> MergeResult:
-        source, target = heads
+        source, target = job.given.source, job.given.target
         with call.progress.stage("compare branches", 1) as stage:
             job.plan()
             stage.update(1, sum(c.inserted + c.updated + c.deleted for c in job.changes))
@@ -247,6 +244,12 @@ class GraphMerger:
         except OmniError as error:
             return replace(result, branch_deleted=False, branch_delete_error=error.message)
         return replace(result, branch_deleted=True)
+
+
+def _outcome(bases: set[str], source: Head, target: Head) -> MergeOutcome:
+    if bases == {source.commit_id}:
+        return MergeOutcome.ALREADY_UP_TO_DATE
+    return MergeOutcome.FAST_FORWARD if bases == {target.commit_id} else MergeOutcome.MERGED
 
 
 def _staged_tables(job: MergeJob) -> list[StagedTable]:

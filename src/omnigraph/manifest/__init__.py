@@ -32,7 +32,7 @@ from omnigraph.manifest.publisher import (
 from omnigraph.manifest.rows import MAIN, GraphCommit, Head, TablePin, Tombstone
 from omnigraph.manifest.snapshot import History, Snapshot, branch_of, snapshot_at, snapshot_of
 from omnigraph.manifest.state import ManifestState
-from omnigraph.manifest.targets import Target, readable_commit, resolve_target
+from omnigraph.manifest.targets import Target, check_readable, resolve_target
 
 __all__ = [
     "FOLD_THRESHOLD",
@@ -57,6 +57,7 @@ __all__ = [
     "branch_of",
     "check_branch_name",
     "check_new_branch",
+    "check_readable",
     "deleted_branch",
     "distances",
     "first_parents",
@@ -64,7 +65,6 @@ __all__ = [
     "merge_bases",
     "open_pin",
     "parents",
-    "readable_commit",
     "resolve_target",
     "snapshot_at",
     "snapshot_of",

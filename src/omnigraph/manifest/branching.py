@@ -92,7 +92,8 @@ def deleted_branch(
             f"branch {name!r} cannot be deleted: {', '.join(children)} began at it or reads its tables; "
             "delete these first"
         )
-    return replace(head, graph_version=graph_version, actor=actor, deleted=True)
+    # Without pins: nobody reads it any more, and these rows stay for ever.
+    return replace(head, graph_version=graph_version, pins={}, actor=actor, deleted=True)
 
 
 def _builds_on(other: Head, head: Head) -> bool:

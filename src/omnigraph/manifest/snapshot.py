@@ -78,7 +78,7 @@ def snapshot_at(history: History, commit_id: str) -> Snapshot:
         KeyError: there is no such commit.
     """
     commit = history.commits[commit_id]
-    branch = branch_of(history, commit)
+    branch = branch_of(history.heads, commit)
     return Snapshot(
         branch=commit.branch,
         incarnation=branch.incarnation,
@@ -90,11 +90,11 @@ def snapshot_at(history: History, commit_id: str) -> Snapshot:
     )
 
 
-def branch_of(history: History, commit: GraphCommit) -> Head:
+def branch_of(heads: Iterable[Head], commit: GraphCommit) -> Head:
     """The newest head of the branch incarnation on which a commit was made; a deleted one says so."""
     candidates = (
         head
-        for head in history.heads
+        for head in heads
         if head.branch == commit.branch and head.incarnation <= commit.graph_version
     )
     return max(candidates, key=lambda head: head.incarnation)

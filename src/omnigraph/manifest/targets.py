@@ -15,7 +15,6 @@ from omnigraph.manifest.snapshot import Snapshot, branch_of, snapshot_at, snapsh
 if TYPE_CHECKING:
     from omnigraph.manifest.publisher import Manifest
     from omnigraph.manifest.rows import GraphCommit
-    from omnigraph.manifest.snapshot import History
     from omnigraph.manifest.state import ManifestState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,7 +75,8 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
     """
     if target.snapshot is not None:
         history = manifest.history()
-        return snapshot_at(history, readable_commit(history, target.snapshot).commit_id)
+        check_readable(state, history.commits.get(target.snapshot), target.snapshot)
+        return snapshot_at(history, target.snapshot)
     head = state.head(check_branch_name(target.branch))
     if target.version is None and target.as_of is None:
         return snapshot_of(head)
@@ -97,16 +97,15 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
     return snapshot_at(history, found.commit_id)
 
 
-def readable_commit(history: History, commit_id: str) -> GraphCommit:
-    """A commit of any branch that is still there.
+def check_readable(state: ManifestState, commit: GraphCommit | None, commit_id: str) -> GraphCommit:
+    """Make sure that there is such a commit, and that its branch is still there.
 
     Raises:
         NotFoundError: there is no such commit, or its branch was deleted.
     """
-    commit = history.commits.get(commit_id)
     if commit is None:
         raise NotFoundError(f"there is no commit {commit_id}")
-    if branch_of(history, commit).deleted:
+    if branch_of(state.all_heads, commit).deleted:
         raise NotFoundError(
             f"commit {commit_id} was made on branch {commit.branch}, which was deleted"
         )

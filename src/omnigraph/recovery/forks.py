@@ -80,7 +80,7 @@ def _needed_by_merges(state: ManifestState, history: History) -> set[tuple[str, 
     heads = sorted({head.commit_id for head in state.heads.values()})
     for one, other in combinations(heads, 2):
         for base in base_commits(history.commits, [one], [other]):
-            if branch_of(history, history.commits[base]).deleted:
+            if branch_of(state.all_heads, history.commits[base]).deleted:
                 pins = snapshot_at(history, base).pins.values()
                 needed |= {(pin.location, pin.branch) for pin in pins}
     return needed

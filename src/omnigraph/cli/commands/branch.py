@@ -1,0 +1,177 @@
+"""`omnigraph branch`: lines of work beside each other, and how they come together."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.conflict_tables import conflict_lines
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Consent,
+    ElasticEngine,
+    EngineChoice,
+    Quiet,
+    Store,
+)
+from omnigraph.cli.output import print_json, print_text, print_warning
+from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
+from omnigraph.errors import MergeConflictsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.graph.merging import MergeResult
+
+app = typer.Typer(
+    help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+class Strategy(StrEnum):
+    """Whose row wins where both branches changed it."""
+
+    OURS = "ours"
+    THEIRS = "theirs"
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="branch")]
+
+
+@app.command("create")
+def create_branch(
+    name: Name,
+    store: Store = None,
+    base: Annotated[
+        str, typer.Option("--from", metavar="BASE", help="branch or commit it begins at")
+    ] = "main",
+    actor: Actor = None,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Create a branch at the head of another one, or at a commit; no data is copied."""
+    echo_write("branch create in", resolve_uri(None, store), quiet=quiet)
+    with open_graph(None, store, read_only=False) as graph:
+        graph.create_branch(name, base, actor=actor)
+        uri = graph.uri
+    if json:
+        print_json({"uri": uri, "name": name.strip(), "from": base, "actor_id": actor})
+    else:
+        print_text(f"created branch {name.strip()} from {base}")
+
+
+@app.command("list")
+def list_branches(store: Store = None, json: AsJson = False) -> None:
+    """List the branches, sorted by name."""
+    with open_graph(None, store, read_only=True) as graph:
+        branches = graph.branches()
+    if json:
+        print_json({"branches": branches})
+    else:
+        print_text("\n".join(branches))
+
+
+@app.command("delete")
+def delete_branch(
+    name: Name,
+    store: Store = None,
+    actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Delete a branch; what it did and nobody merged is gone."""
+    address = resolve_uri(None, store)
+    require_consent(f"deletes branch {name} of", address, yes=yes, json=json)
+    echo_write("branch delete in", address, quiet=quiet)
+    with open_graph(None, store, read_only=False) as graph:
+        graph.delete_branch(name, actor=actor)
+        uri = graph.uri
+    if json:
+        print_json({"uri": uri, "name": name.strip(), "actor_id": actor})
+    else:
+        print_text(f"deleted branch {name.strip()}")
+
+
+@app.command("merge")
+def merge_branch(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="branch to merge")],
+    store: Store = None,
+    into: Annotated[
+        str, typer.Option("--into", metavar="TARGET", help="branch that gets the changes")
+    ] = "main",
+    delete: Annotated[
+        bool, typer.Option("--delete-branch", help="delete the source when it is merged")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show outcome and conflicts, write nothing")
+    ] = False,
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(
+            "--strategy",
+            help="decide conflicts about rows for the target (ours) or the source (theirs)",
+        ),
+    ] = None,
+    engine: EngineChoice = ElasticEngine.AUTO,
+    actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Merge a branch into another one, row by row: all of it becomes visible in one commit, or nothing does."""
+    address = resolve_uri(None, store)
+    if delete and not dry_run:
+        require_consent(f"deletes branch {source} of", address, yes=yes, json=json)
+    echo_write("branch merge in", address, quiet=quiet)
+    with open_graph(None, store, read_only=False) as graph:
+        try:
+            result = graph.merge(
+                source,
+                into,
+                strategy=strategy,
+                dry_run=dry_run,
+                delete_branch=delete,
+                actor=actor,
+                engine=engine,
+                progress=terminal_progress(quiet=quiet),
+            )
+        except MergeConflictsError as error:
+            if json:
+                raise
+            lines = conflict_lines(error.source, error.target, error.conflicts, error.total)
+            print_warning("\n".join(lines))
+            raise typer.Exit(error.exit_code) from None
+    if json:
+        print_json(result.to_json())
+        return
+    print_text("\n".join(merge_lines(result)))
+    if result.branch_delete_error is not None:
+        print_warning(f"branch {result.source} was not deleted: {result.branch_delete_error}")
+
+
+def merge_lines(result: MergeResult) -> Iterator[str]:
+    """The receipt, or the preview, as a person reads it."""
+    source, target = result.source, result.target
+    if result.conflict_total:
+        yield from conflict_lines(source, target, result.conflicts, result.conflict_total)
+        return
+    how = str(result.outcome)
+    if result.strategy is not None:
+        how += f" with strategy {result.strategy}"
+    if result.outcome == "already_up_to_date":
+        yield f"nothing to merge from {source} into {target}: {result.outcome}"
+    elif result.commit is None:
+        yield f"{source} would be merged into {target}: {how}; nothing was written"
+    else:
+        yield f"merged {source} into {target}: {how}, commit {result.commit.commit_id}"
+    width = max((len(change.type_key) for change in result.changes), default=0)
+    for change in result.changes:
+        counts = f"+{change.inserted:,} ~{change.updated:,} -{change.deleted:,}"
+        yield f"  {change.type_key:<{width}}  {counts}"
+    if result.branch_deleted:
+        yield f"deleted branch {source}"

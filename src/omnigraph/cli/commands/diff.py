@@ -1,0 +1,51 @@
+"""`omnigraph diff`: what differs between two branches or commits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.change_lines import diff_summary, net_change_line
+from omnigraph.cli.options import (
+    AsJson,
+    ElasticEngine,
+    EngineChoice,
+    Kinds,
+    Operations,
+    Quiet,
+    Store,
+    Types,
+)
+from omnigraph.cli.output import print_json, print_lines, print_text
+from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.scope import open_graph
+
+
+def diff(
+    one: Annotated[str, typer.Argument(metavar="FROM", help="branch or commit")],
+    other: Annotated[str, typer.Argument(metavar="TO", help="branch or commit")],
+    store: Store = None,
+    kind: Kinds = None,
+    type: Types = None,
+    op: Operations = None,
+    engine: EngineChoice = ElasticEngine.AUTO,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
+    with open_graph(None, store, read_only=True) as graph:
+        found = graph.diff(
+            one,
+            other,
+            kinds=kind,
+            types=type,
+            ops=op,
+            engine=engine,
+            progress=terminal_progress(quiet=quiet),
+        )
+        if json:
+            print_json(found.to_json())
+            return
+        print_lines(net_change_line(change) for change in found)
+        print_text(diff_summary(found, one, other))
