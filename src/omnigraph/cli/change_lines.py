@@ -50,9 +50,7 @@ def diff_summary(diff: Diff, one: str, other: str) -> str:
         return f"no differences {names}"
     count = len(stats.types_affected)
     types = "1 type" if count == 1 else f"{count} types"
-    return (
-        f"{stats.inserts:,} inserted, {stats.updates:,} updated, {stats.deletes:,} deleted in {types} {names}"
-    )
+    return f"{stats.inserts:,} inserted, {stats.updates:,} updated, {stats.deletes:,} deleted in {types} {names}"
 
 
 def _entity(op: str, kind: str, type_name: str, entity_id: str) -> str:

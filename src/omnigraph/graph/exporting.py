@@ -73,7 +73,8 @@ class ExportCall:
     """One export as it was asked for."""
 
     target: ExportTarget
-    types: Sequence[str]
+    #: Names or table keys; None is every type.
+    types: Sequence[str] | None
     format: str
     parts: bool
     engine: str
@@ -123,19 +124,19 @@ def _format(call: ExportCall) -> ExportFormat:
     return ExportFormat(call.format)
 
 
-def _chosen(catalog: Catalog, types: Sequence[str]) -> list[NodeDef | EdgeDef]:
+def _chosen(catalog: Catalog, types: Sequence[str] | None) -> list[NodeDef | EdgeDef]:
     """The types that names mean, by table key as text. A bare name means the node type and the edge type."""
     if isinstance(types, str):
         raise BadRequestError(f"types is a list of names: give [{types!r}]")
     every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
     every.sort(key=lambda definition: definition.table_key)
     known = {definition.table_key for definition in every} | {item.name for item in every}
+    if types is None:
+        return every
     unknown = [name for name in types if name not in known]
     if unknown:
         listing = ", ".join(definition.table_key for definition in every)
         raise BadRequestError(f"there is no type {', '.join(unknown)}: the graph has {listing}")
-    if not types:
-        return every
     return [item for item in every if item.name in types or item.table_key in types]
 
 

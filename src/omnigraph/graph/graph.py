@@ -231,7 +231,7 @@ class Graph(BranchMethods, HistoryMethods):
         found = resolve_target(self._environment.manifest, self._state(), wanted)
         call = ExportCall(
             target=target,
-            types=types or (),
+            types=types or None,
             format=format,
             parts=parts,
             engine=engine,

@@ -52,30 +52,23 @@ def poll(
     if cursor is not None and start is not None:
         raise typer.BadParameter("give one of --cursor and --start")
     with open_graph(None, store, read_only=True) as graph:
-
-        def page(token: str | None) -> FeedPage:
-            is_first = token is None
-            return graph.feed(
-                branch,
-                cursor if is_first else None,
-                start if is_first else None,
-                page_token=token,
-                limit=limit,
-                kinds=kind,
-                types=type,
-                ops=op,
-            )
-
+        poll = _Poll(
+            lambda **where: graph.feed(
+                branch, **where, limit=limit, kinds=kind, types=type, ops=op
+            ),
+            cursor=cursor,
+            start=start,
+        )
         if json:
-            print_json(_document(page))
+            blocks = _merged(poll.blocks())
+            print_json(
+                {"blocks": blocks, "cursor": poll.last.cursor, "caught_up": poll.last.caught_up}
+            )
             return
-        last = None
-        for last in _pages(page):
-            print_lines(_lines(last))
-    assert last is not None, "a feed has a page"
-    if not last.caught_up:
+        print_lines(_lines(poll.blocks()))
+    if not poll.last.caught_up:
         print_warning("there are more commits: poll again with this cursor")
-    print_text(f"cursor: {last.cursor}")
+    print_text(f"cursor: {poll.last.cursor}")
 
 
 @app.command("baseline")
@@ -104,25 +97,25 @@ def baseline(
     print_text(f"cursor: {result.resume_cursor}")
 
 
-def cause_line(cause: Cause) -> str:
-    """The commit behind a block of changes, as a line."""
-    merged = cause.merged_parent_commit_id
-    provenance = f", merged {merged}" if merged is not None else ""
-    actor = f" by {cause.actor_id}" if cause.actor_id is not None else ""
-    return (
-        f"commit {cause.graph_commit_id}  {time_text(cause.authored_at)}  "
-        f"{cause.authored_branch}{actor}{provenance}"
-    )
+def _lines(blocks: Iterable[ChangeBlock]) -> Iterator[str]:
+    """A line per commit, and its changes under it."""
+    last = None
+    for block in blocks:
+        # The changes of one commit may come on several pages.
+        if block.cause != last:
+            yield cause_line(block.cause)
+        last = block.cause
+        for change in block.changes:
+            yield f"  {change_line(change)}"
 
 
-def _pages(page: Callable[[str | None], FeedPage]) -> Iterator[FeedPage]:
-    found = page(None)
-    yield found
-    while found.next_page_token is not None:
-        found = page(found.next_page_token)
-        yield found
-
-
-def _document(page: Callable[[str | None], FeedPage]) -> dict[str, object]:
-    """All pages as one; a commit whose changes came on several has one block."""
-    blocks: list[dict[str, object]] = []
+def _merged(blocks: Iterable[ChangeBlock]) -> list[dict[str, object]]:
+    """The blocks as JSON, one per commit."""
+    found: dict[str, tuple[Cause, list[Change]]] = {}
+    for block in blocks:
+        _, changes = found.setdefault(block.cause.graph_commit_id, (block.cause, []))
+        changes += block.changes
+    return [
+        {"cause": cause.to_json(), "changes": [change.to_json() for change in changes]}
+        for cause, changes in found.values()
+    ]
