@@ -13,6 +13,7 @@ import pyarrow.compute as _compute
 
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.merging import ShrinkItem, by_fragment, shrink_fragment
+from omnigraph.pipeline.workers import raise_failure
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
     ROW_ADDRESS,
@@ -138,8 +139,11 @@ def stage_copy(plan: CopyPlan, workers: Workers) -> Copied:
     answers: list[Message] = []
     fragments: list[str] = []
     try:
-        answers = workers.run("copy rows", copy_rows, _items(plan))
-        fragments = [text for answer in answers for text in answer["fragments"]]
+        answers = workers.run("copy rows", copy_rows, _items(plan), keep_failures=True)
+        # Also of tasks beside one that failed: their fragments are known only from their answers.
+        fragments = [text for answer in answers for text in answer.get("fragments", ())]
+        for answer in answers:
+            raise_failure(answer)
         gone = np.concatenate([plan.replaced, plan.deleted])
         shrunk = _shrink(target, gone, workers)
     except BaseException:

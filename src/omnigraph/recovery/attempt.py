@@ -270,6 +270,9 @@ def discard_staged(environment: GraphEnvironment, staged: Sequence[StagedTable])
         try:
             for name in new_files(item.staged):
                 environment.objects.delete(name)
+                if name.endswith(".lance"):
+                    # Large blobs of a data file lie in a folder beside it.
+                    environment.objects.delete_folder(name.removesuffix(".lance"))
         except StorageError as error:
             _log.warning("staged files of %s stay: %s", item.table_key, error)
 
