@@ -13,7 +13,7 @@ from omnigraph.branches.truth_table import virtual_base
 from omnigraph.manifest import merge_bases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -21,51 +21,65 @@ if TYPE_CHECKING:
     from omnigraph.manifest import GraphCommit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class CommitBase:
     """One commit."""
 
     commit_id: str
 
-    def commits(self) -> Iterator[str]:
-        """Every commit that takes part."""
-        yield self.commit_id
-
-    def rows(self, states: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The rows of the base, from those of every commit that takes part."""
-        return states[self.commit_id]
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """Every commit that takes part, the best one first."""
+        return (self.commit_id,)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class MergedBase:
     """The merge of two bases, over what they have in common themselves."""
 
     one: Base
     other: Base
     base: Base
-
-    def commits(self) -> Iterator[str]:
-        """Every commit that takes part."""
-        for part in (self.one, self.other, self.base):
-            yield from part.commits()
-
-    def rows(self, states: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The rows of the base, from those of every commit that takes part."""
-        return virtual_base(self.base.rows(states), self.one.rows(states), self.other.rows(states))
+    commits: tuple[str, ...]
 
 
 Base = CommitBase | MergedBase
 
 
 def find_base(commits: Mapping[str, GraphCommit], source: str, target: str) -> Base:
-    """The base of a merge. The commits of one graph have a common beginning, so there is one."""
-    return _base(commits, (source,), (target,))
+    """The base of a merge. The commits of one graph have a common beginning, so there is one.
+
+    Bases of bases come again and again in a history of many mutual merges; each is found once.
+    """
+    known: dict[tuple[frozenset[str], str], Base] = {}
+
+    def base_of(one: tuple[str, ...], other: str) -> Base:
+        key = frozenset(one), other
+        if key not in known:
+            known[key] = merged(merge_bases(commits, one, [other]))
+        return known[key]
+
+    def merged(found: list[str]) -> Base:
+        result: Base = CommitBase(found[0])
+        for count, commit_id in enumerate(found[1:], start=1):
+            other = CommitBase(commit_id)
+            common = base_of(tuple(found[:count]), commit_id)
+            parts = dict.fromkeys([*result.commits, *other.commits, *common.commits])
+            result = MergedBase(result, other, common, tuple(parts))
+        return result
+
+    return base_of((source,), target)
 
 
-def _base(commits: Mapping[str, GraphCommit], one: tuple[str, ...], other: tuple[str, ...]) -> Base:
-    found = merge_bases(commits, one, other)
-    merged: Base = CommitBase(found[0])
-    for count, commit_id in enumerate(found[1:], start=1):
-        common = _base(commits, tuple(found[:count]), (commit_id,))
-        merged = MergedBase(merged, CommitBase(commit_id), common)
-    return merged
+def base_rows(base: Base, states: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The rows of a base, from those of every commit that takes part."""
+    known: dict[int, NDArray[np.int64]] = {}
+
+    def rows(part: Base) -> NDArray[np.int64]:
+        if isinstance(part, CommitBase):
+            return states[part.commit_id]
+        if id(part) not in known:
+            known[id(part)] = virtual_base(rows(part.base), rows(part.one), rows(part.other))
+        return known[id(part)]
+
+    return rows(base)

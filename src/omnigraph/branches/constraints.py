@@ -154,10 +154,8 @@ class ResultChecker:
             return
         counted = key_scans(merged.image.table, None, text_key("src"))
         found = self.joins.outside(counted, touched, rule.low, rule.high, merged.old_sources)
-        gone: set[str] = set()
-        if ends.source in self.tables:
-            # Edges of a source that goes are orphans, and told as such.
-            gone = set(self.tables[ends.source].deleted_ids.to_pylist())
+        # Edges of a source that does not exist are orphans, and told as such.
+        existing = self._existing(ends.source, [item.key for item in found.examples])
         bounds = f"{rule.low}..{'' if rule.high is None else rule.high}"
         conflicts = [
             _conflict(
@@ -167,10 +165,18 @@ class ResultChecker:
                 f"allowed are {bounds}",
             )
             for item in found.examples
-            if item.key not in gone
+            if item.key in existing
         ]
         hidden = len(found.examples) - len(conflicts)
         self.conflicts.add(conflicts, found.total - hidden)
+
+    def _existing(self, node: TableKey, ids: list[str]) -> set[str]:
+        if not ids:
+            return set()
+        image = self.tables[node].image if node in self.tables else self.untouched(node)
+        keys = pa.array(ids, pa.utf8())
+        pieces = find_keys(key_scans(image.table, None, text_key("id")), keys, keys)
+        return {entity_id for piece in pieces for entity_id in piece["key"].to_pylist()}
 
 
 def _conflict(

@@ -159,7 +159,7 @@ class MergeJob:
         if not ids:
             return
         shown = ids[: max(0, MAX_CONFLICTS - len(self.conflicts.found))]
-        first_base = next(iter(self.given.base.commits()))
+        first_base = self.given.base.commits[0]
         images = {
             side: _images_of(states[label], definition, shown)
             for side, label in (("base", first_base), ("ours", TARGET), ("theirs", SOURCE))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
+from omnigraph.branches.bases import base_rows
 from omnigraph.branches.truth_table import ABSENT, Choice, choose
 from omnigraph.errors import InternalError
 from omnigraph.pipeline.comparing import delta_between
@@ -72,10 +73,10 @@ def plan_rows(
 
     `tables` has the states of `SOURCE`, `TARGET` and of every commit that takes part in the base.
     """
-    states = _States(tables, next(iter(base.commits())), shape, engine)
+    states = _States(tables, base.commits[0], shape, engine)
     source, target = states.rows(SOURCE), states.rows(TARGET)
-    bases = {commit: states.rows(commit) for commit in base.commits()}
-    choices = choose(base.rows(bases), source, target)
+    bases = {commit: states.rows(commit) for commit in base.commits}
+    choices = choose(base_rows(base, bases), source, target)
     if strategy is not None:
         # Row conflicts only: whoever is preferred, the rules of the schema are checked afterwards.
         choices[choices > Choice.TAKE] = Choice.TAKE if strategy == "theirs" else Choice.KEEP

@@ -63,7 +63,7 @@ def _ends(source: str, target: str) -> str:
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     told = []
-    for name in before | after:
+    for name in {**before, **after}:
         old, new = before.get(name, "null"), after.get(name, "null")
         if old != new:
             told.append(f"{name}: {' → '.join(compared([old, new]))}")

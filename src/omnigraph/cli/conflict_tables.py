@@ -8,7 +8,7 @@ from omnigraph.cli.tables import fit, text_table
 from omnigraph.cli.values import compared, image_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from omnigraph.errors import MergeConflict
 
@@ -80,5 +80,5 @@ def _of_sides(conflict: MergeConflict, name: str | None) -> list[str]:
     return [gone if row is None else next(shown) for row in rows]
 
 
-def _rows(conflict: MergeConflict) -> tuple:
+def _rows(conflict: MergeConflict) -> tuple[Mapping[str, object] | None, ...]:
     return conflict.base, conflict.ours, conflict.theirs

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.commands import (
+    branch,
+    changes,
     commit,
     demo,
+    diff,
     explain,
     export,
     init,
     lint,
     load,
+    log,
     mutate,
     optimize,
     query,
@@ -47,13 +51,17 @@ app.command("mutate")(mutate.mutate)
 app.command("query")(query.query)
 app.command("export")(export.export)
 app.command("snapshot")(snapshot.snapshot)
+app.command("diff")(diff.diff)
+app.command("log")(log.log)
 app.command("optimize")(optimize.optimize)
 app.command("version")(version.show_version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
 app.add_typer(schema.app, name="schema")
+app.add_typer(branch.app, name="branch")
 app.add_typer(commit.app, name="commit")
+app.add_typer(changes.app, name="changes")
 app.add_typer(recovery.app, name="recovery")
 
 #: Old spellings of commands, rewritten before parsing.
@@ -66,7 +74,7 @@ _RENAMED = {
 }
 
 #: Flags that may stand before the command as well; with the number of words they take.
-_GLOBAL = {"--as": 2, "--store": 2, "--json": 1}
+_GLOBAL = {"--as": 2, "--store": 2, "--json": 1, "--yes": 1, "--quiet": 1}
 
 
 def _print_version(requested: bool) -> None:

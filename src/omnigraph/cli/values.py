@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from os.path import commonprefix
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.tables import fit
@@ -21,11 +21,13 @@ def value_text(value: object) -> str:
 
 
 def compared(texts: Sequence[str], width: int = VALUE_WIDTH) -> list[str]:
-    """Texts that differ, fitted: long ones begin shortly before the first difference."""
-    if any(len(text) > width for text in texts):
-        begin = len(commonprefix(texts)) - width // 3
+    """Texts that differ, fitted: long ones begin shortly before the first difference between them."""
+    long = [text for text in texts if len(text) > width]
+    if len(set(long)) > 1:
+        shared = takewhile(lambda letters: len(set(letters)) == 1, zip(*long, strict=False))
+        begin = sum(1 for _ in shared) - width // 3
         if begin > 1:
-            texts = [f"…{text[begin:]}" for text in texts]
+            texts = [f"…{text[begin:]}" if len(text) > width else text for text in texts]
     return [fit(text, width) for text in texts]
 
 

@@ -158,7 +158,7 @@ class GraphMerger:
                 )
             history = environment.manifest.history()
             base = find_base(history.commits, source.commit_id, target.commit_id)
-            outcome = _outcome(set(base.commits()), source, target)
+            outcome = _outcome(set(base.commits), source, target)
             result = MergeResult(
                 source=call.source,
                 target=call.target,
@@ -175,7 +175,7 @@ class GraphMerger:
                     source=snapshot_of(source),
                     target=snapshot_of(target),
                     base=base,
-                    bases={commit: snapshot_at(history, commit) for commit in base.commits()},
+                    bases={commit: snapshot_at(history, commit) for commit in base.commits},
                     catalog=schema.catalog,
                     rules=schema.rules,
                     strategy=call.strategy,

@@ -32,16 +32,18 @@ def check_new_branch(state: ManifestState, name: str) -> None:
 
 
 def free_fork_name(state: ManifestState, name: str) -> str:
-    """A Lance branch name that no branch has used before: the name itself, or with a number behind it.
+    """A Lance branch name that no branch has used before: the name itself, or with a number in its first segment.
 
     What is left of an earlier branch of this name is thereby never taken for this one, neither by caches nor by
     snapshots, and may stay as long as a merge needs it.
     """
     used = [head.fork_name for head in state.all_heads if head.fork_name is not None]
+    first, slash, rest = name.partition("/")
     candidate, number = name, 1
     while not is_free_fork_name(candidate, used):
+        # In the first segment: what was used may be a directory above.
         number += 1
-        candidate = f"{name}.{number}"
+        candidate = f"{first}.{number}{slash}{rest}"
     return candidate
 
 

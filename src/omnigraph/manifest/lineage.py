@@ -67,8 +67,16 @@ def base_commits(
     commits: Mapping[str, GraphCommit], one: Sequence[str], other: Sequence[str]
 ) -> set[str]:
     """Every commit whose state a merge of two lines looks at: their bases, and the bases of these, if several."""
-    found = merge_bases(commits, one, other)
-    needed = set(found)
-    for count, commit_id in enumerate(found[1:], start=1):
-        needed |= base_commits(commits, found[:count], [commit_id])
+    needed: set[str] = set()
+    seen: set[tuple[frozenset[str], frozenset[str]]] = set()
+    waiting = [(list(one), list(other))]
+    while waiting:
+        left, right = waiting.pop()
+        pair = frozenset(left), frozenset(right)
+        if pair in seen:
+            continue
+        seen.add(pair)
+        found = merge_bases(commits, left, right)
+        needed |= set(found)
+        waiting += [(found[:count], [found[count]]) for count in range(1, len(found))]
     return needed

@@ -119,15 +119,11 @@ def merge_branch(
     ] = None,
     engine: EngineChoice = ElasticEngine.AUTO,
     actor: Actor = None,
-    yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Merge a branch into another one, row by row: all of it becomes visible in one commit, or nothing does."""
-    address = resolve_uri(None, store)
-    if delete and not dry_run:
-        require_consent(f"deletes branch {source} of", address, yes=yes, json=json)
-    echo_write("branch merge in", address, quiet=quiet)
+    echo_write("branch merge in", resolve_uri(None, store), quiet=quiet)
     with open_graph(None, store, read_only=False) as graph:
         try:
             result = graph.merge(

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.change_lines import change_line
+from omnigraph.cli.commit_lines import cause_line
 from omnigraph.cli.options import AsJson, Branch, Kinds, Operations, PageLimit, Store, Types
 from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
 from omnigraph.cli.scope import open_graph
-from omnigraph.cli.times import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.branches.changes import Cause
-    from omnigraph.branches.feed import ChangeBlock, FeedPage
+    from omnigraph.branches.changes import Cause, Change
+    from omnigraph.branches.feed import FeedPage
 
 app = typer.Typer(
     help="Follow the changes of a branch.", no_args_is_help=True, rich_markup_mode=None
@@ -28,14 +28,12 @@ def poll(
     store: Store = None,
     branch: Branch = "main",
     cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="go on from the last poll")
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="go on from an earlier poll")
     ] = None,
     start: Annotated[
         str | None,
         typer.Option(
-            "--start",
-            metavar="WHERE",
-            help="without a cursor: now (the default), beginning or after:COMMIT",
+            "--start", metavar="WHERE", help="now (the default), beginning or after:COMMIT"
         ),
     ] = None,
     limit: PageLimit = 1_000,
@@ -44,38 +42,44 @@ def poll(
     op: Operations = None,
     json: AsJson = False,
 ) -> None:
-    """Print what happened on a branch since a cursor, commit by commit, and the cursor for the next time.
+    """Print what happened on a branch since a cursor, commit by commit, and the cursor for the next poll.
 
-    The cursor comes last, and only when everything before it was printed: keep it together with what you did with
-    the changes.
+    The cursor comes last, after everything that it stands behind: keep it together with what you made of the changes.
     """
     if cursor is not None and start is not None:
         raise typer.BadParameter("give one of --cursor and --start")
     with open_graph(None, store, read_only=True) as graph:
-        poll = _Poll(
-            lambda **where: graph.feed(
-                branch, **where, limit=limit, kinds=kind, types=type, ops=op
-            ),
-            cursor=cursor,
-            start=start,
-        )
-        if json:
-            blocks = _merged(poll.blocks())
-            print_json(
-                {"blocks": blocks, "cursor": poll.last.cursor, "caught_up": poll.last.caught_up}
+
+        def next_page(page_token: str | None) -> FeedPage:
+            is_first = page_token is None
+            return graph.feed(
+                branch,
+                cursor if is_first else None,
+                start if is_first else None,
+                kinds=kind,
+                types=type,
+                ops=op,
+                limit=limit,
+                page_token=page_token,
             )
+
+        pages = _follow(next_page)
+        if json:
+            found = list(pages)
+            last = found[-1]
+            blocks = _blocks(found)
+            print_json({"blocks": blocks, "cursor": last.cursor, "caught_up": last.caught_up})
             return
-        print_lines(_lines(poll.blocks()))
-    if not poll.last.caught_up:
+        last = _print_blocks(pages)
+    if not last.caught_up:
         print_warning("there are more commits: poll again with this cursor")
-    print_text(f"cursor: {poll.last.cursor}")
+    print_text(f"cursor: {last.cursor}")
 
 
 @app.command("baseline")
 def baseline(
     out: Annotated[
-        str,
-        typer.Option("--out", metavar="PATH", help="file to create", show_default=False),
+        str, typer.Option("--out", metavar="PATH", help="file to create", show_default=False)
     ],
     store: Store = None,
     branch: Branch = "main",
@@ -86,7 +90,7 @@ def baseline(
 ) -> None:
     """Write every entity of a branch as JSON lines, and print the cursor from which its changes go on."""
     if out == "-":
-        raise typer.BadParameter("a baseline is a file: the cursor is good once it is on the disk")
+        raise typer.BadParameter("a baseline is a file, not standard output")
     with open_graph(None, store, read_only=True) as graph:
         result = graph.baseline(branch, out=out, kinds=kind, types=type, ops=op)
     if json:
@@ -97,24 +101,35 @@ def baseline(
     print_text(f"cursor: {result.resume_cursor}")
 
 
-def _lines(blocks: Iterable[ChangeBlock]) -> Iterator[str]:
-    """A line per commit, and its changes under it."""
-    last = None
-    for block in blocks:
-        # The changes of one commit may come on several pages.
-        if block.cause != last:
-            yield cause_line(block.cause)
-        last = block.cause
-        for change in block.changes:
-            yield f"  {change_line(change)}"
+def _follow(next_page: Callable[[str | None], FeedPage]) -> Iterator[FeedPage]:
+    page = next_page(None)
+    yield page
+    while page.next_page_token is not None:
+        page = next_page(page.next_page_token)
+        yield page
 
 
-def _merged(blocks: Iterable[ChangeBlock]) -> list[dict[str, object]]:
-    """The blocks as JSON, one per commit."""
+def _print_blocks(pages: Iterator[FeedPage]) -> FeedPage:
+    """A line per commit and its changes under it, page by page; gives the last page."""
+    page, cause = None, None
+    for page in pages:
+        for block in page.blocks:
+            # The changes of one commit may come on several pages.
+            if block.cause != cause:
+                print_text(cause_line(block.cause))
+            cause = block.cause
+            print_lines(f"  {change_line(change)}" for change in block.changes)
+    assert page is not None, "a feed has one page at least"
+    return page
+
+
+def _blocks(pages: list[FeedPage]) -> list[dict[str, object]]:
+    """The blocks of all pages as JSON, one per commit."""
     found: dict[str, tuple[Cause, list[Change]]] = {}
-    for block in blocks:
-        _, changes = found.setdefault(block.cause.graph_commit_id, (block.cause, []))
-        changes += block.changes
+    for page in pages:
+        for block in page.blocks:
+            _, changes = found.setdefault(block.cause.graph_commit_id, (block.cause, []))
+            changes += block.changes
     return [
         {"cause": cause.to_json(), "changes": [change.to_json() for change in changes]}
         for cause, changes in found.values()

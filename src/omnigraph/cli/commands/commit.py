@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, Branch, GraphUri, Store
-from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.change_lines import change_line
+from omnigraph.cli.commit_lines import commit_line, time_text
+from omnigraph.cli.options import (
+    AsJson,
+    Branch,
+    GraphUri,
+    Kinds,
+    Operations,
+    PageLimit,
+    Store,
+    Types,
+)
+from omnigraph.cli.output import print_json, print_lines, print_text
 from omnigraph.cli.scope import open_graph
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import GraphCommit
+    from collections.abc import Callable, Iterator
+
+    from omnigraph.branches.changes import ChangesPage
 
 app = typer.Typer(
     help="Look at the history of a graph.", no_args_is_help=True, rich_markup_mode=None
@@ -58,7 +70,8 @@ def show_commit(
     with open_graph(None, store, read_only=True) as graph:
         commit = graph.commit(commit_id)
     if json:
-        print_json(commit_json(commit))
+        strategy = {"merge_strategy": commit.merge_strategy} if commit.merge_strategy else {}
+        print_json(commit_json(commit) | strategy)
         return
     facts = {
         "commit": commit.commit_id,
@@ -66,9 +79,10 @@ def show_commit(
         "graph version": commit.graph_version,
         "parent": commit.parent_id or "none",
         "merged parent": commit.merged_parent_id,
+        "merge strategy": commit.merge_strategy,
         "actor": commit.actor or "none",
         "recovered for": commit.recovery_for_actor,
-        "created": _time(commit.created_at),
+        "created": time_text(commit.created_at),
         "kind": commit.kind,
         "tables": ", ".join(commit.tables) or "none",
     }
@@ -77,14 +91,58 @@ def show_commit(
     )
 
 
-def commit_line(commit: GraphCommit) -> str:
-    """One commit as a line."""
-    actor = commit.actor or "-"
-    return f"{commit.commit_id}  {_time(commit.created_at)}  {commit.branch:<8} {commit.kind:<14} {actor}"
+@app.command("changes")
+def show_changes(
+    commit_id: Annotated[str, typer.Argument(metavar="ID", help="commit id")],
+    store: Store = None,
+    limit: PageLimit = 1_000,
+    page_token: Annotated[
+        str | None,
+        typer.Option(
+            "--page-token",
+            metavar="TOKEN",
+            help="print one page and the token of the next one; empty for the first page",
+        ),
+    ] = None,
+    kind: Kinds = None,
+    type: Types = None,
+    op: Operations = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a commit did, against its first parent: every entity before and after."""
+    with open_graph(None, store, read_only=True) as graph:
+
+        def page_at(token: str | None) -> ChangesPage:
+            return graph.changes(
+                commit_id, kinds=kind, types=type, ops=op, limit=limit, page_token=token
+            )
+
+        pages = _follow(page_at) if page_token is None else iter([page_at(page_token or None)])
+        if json:
+            print_json(_document(list(pages)))
+            return
+        is_empty, token = True, None
+        for page in pages:
+            print_lines(change_line(change) for change in page.changes)
+            is_empty, token = is_empty and not page.changes, page.next_page_token
+    if is_empty:
+        print_text("no changes")
+    if token is not None:
+        print_text(f"next page: {token}")
 
 
-def _time(microseconds: int) -> str:
-    return f"{datetime.fromtimestamp(microseconds / 1e6, UTC):%Y-%m-%d %H:%M:%S}Z"
+def _follow(page_at: Callable[[str | None], ChangesPage]) -> Iterator[ChangesPage]:
+    page = page_at(None)
+    yield page
+    while page.next_page_token is not None:
+        page = page_at(page.next_page_token)
+        yield page
+
+
+def _document(pages: list[ChangesPage]) -> dict[str, object]:
+    """Pages of one commit as one document."""
+    changes = [change.to_json() for page in pages for change in page.changes]
+    return pages[-1].to_json() | {"changes": changes}
 
 
 def _actor(filter_: str | None, actor: str | None) -> str | None:

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.change_lines import diff_summary, net_change_line
+from omnigraph.cli.commands.branch import merge_lines
 from omnigraph.cli.commands.load import load_text
+from omnigraph.cli.commands.log import branch_heads, head_labels
 from omnigraph.cli.commands.mutate import result_line
+from omnigraph.cli.commit_graph import draw_commits
 from omnigraph.cli.output import print_text
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.tables import RowFormat, render_rows
@@ -23,20 +27,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.graph import Graph, Result
+    from omnigraph.manifest import GraphCommit
 
 _EXAMPLE = "bibliography"
 _BRANCH = "review"
+_OTHER_BRANCH = "second-opinion"
 #: A vector near papers about storage, as an embedding model would give it for a text.
 _LIKE = [-0.32, -0.2, -0.3, 0.58, 0.35, -0.36, 0.42, -0.04]
 _DANGLING = 'query dangling() { insert PartOf { from: "storage", to: "nowhere" } }'
-_RETRACT = """
-query retract($doi: String) { update Paper set { stage: "retracted" } where doi = $doi }
+_SET_STAGE = """
+query set_stage($doi: String, $stage: String) { update Paper set { stage: $stage } where doi = $doi }
 """
-_STAGES = """
-query stages() {
-  match { $p: Paper }
-  return { $p.stage as stage, count($p) as papers }
-  order { papers desc, stage }
+#: A published paper, and two preprints.
+_OLD, _NEW, _DISPUTED = (
+    "10.0000/inkpress.2014.01",
+    "10.0000/inkpress.2024.02",
+    "10.0000/inkpress.2024.03",
+)
+_RETRACTED = """
+query retracted() {
+  match { $p: Paper { stage: "retracted" } }
+  return { $p.doi as doi, $p.title as title }
+  order { doi }
 }
 """
 
@@ -64,7 +76,7 @@ def demo(
         typer.Argument(metavar="DIR", help="keep the graph in this directory", show_default=False),
     ] = None,
 ) -> None:
-    """Create a graph, load it through Spark, index, query, branch and change it."""
+    """Create a graph, load it through Spark, index and query it; branch, merge and look back."""
     begin = time.monotonic()
     folder = example_directory() / _EXAMPLE
     if directory is not None:
@@ -86,7 +98,9 @@ def _tell(root: Path, folder: Path) -> None:
     with graph:
         _load(story, graph, folder)
         _ask(story, graph, folder)
-        _branch(story, graph)
+        _branch_and_merge(story, graph)
+        _disagree(story, graph)
+        _look_back(story, graph)
 
 
 def _load(story: _Story, graph: Graph, folder: Path) -> None:
@@ -118,19 +132,54 @@ def _ask(story: _Story, graph: Graph, folder: Path) -> None:
         _show(graph.query(queries, wanted, name="hybrid"))
 
 
-def _branch(story: _Story, graph: Graph) -> None:
-    with story.step(f"branch: a change on `{_BRANCH}` that main does not see"):
-        graph.create_branch(_BRANCH)
-        changed = graph.mutate(
-            _RETRACT, {"doi": "10.0000/inkpress.2014.01"}, branch=_BRANCH, actor="reviewer"
-        )
-        print_text(f"   {result_line(changed)}")
-        _show(graph.query(_STAGES, branch=_BRANCH))
-        _show(graph.query(_STAGES))
+def _branch_and_merge(story: _Story, graph: Graph) -> None:
+    with story.step(f"branch: one change on `{_BRANCH}`, another one on main"):
+        graph.create_branch(_BRANCH, actor="reviewer")
+        _set_stage(graph, _OLD, "retracted", branch=_BRANCH, actor="reviewer")
+        _set_stage(graph, _NEW, "accepted", branch="main", actor="demo")
+    with story.step(f"diff: what `{_BRANCH}` has and main has not, and the other way round"):
+        diff = graph.diff("main", _BRANCH)
+        lines = [*map(net_change_line, diff), diff_summary(diff, "main", _BRANCH)]
+        print_text(_indented("\n".join(lines)))
+    with story.step("merge: main keeps its change and gets the other one, in one commit"):
+        receipt = graph.merge(_BRANCH, actor="reviewer")
+        print_text(_indented("\n".join(merge_lines(receipt))))
+
+
+def _disagree(story: _Story, graph: Graph) -> None:
+    with story.step(
+        "conflict: the same paper, changed on both sides; shown before anything is merged"
+    ):
+        graph.create_branch(_OTHER_BRANCH, actor="reader")
+        _set_stage(graph, _DISPUTED, "retracted", branch=_OTHER_BRANCH, actor="reader")
+        _set_stage(graph, _DISPUTED, "published", branch="main", actor="demo")
+        preview = graph.merge(_OTHER_BRANCH, dry_run=True)
+        print_text(_indented("\n".join(merge_lines(preview))))
+
+
+def _look_back(story: _Story, graph: Graph) -> None:
     with story.step("history: who did what"):
-        for commit in graph.commits(_BRANCH):
-            actor = commit.actor or "nobody in particular"
-            print_text(f"   {commit.commit_id} {commit.kind} on {commit.branch} by {actor}")
+        commits = graph.log()
+        drawing = draw_commits(commits, head_labels(branch_heads(graph)), _describe)
+        print_text(_indented("\n".join(drawing)))
+    with story.step("time travel: retracted papers on main before the merge, and now"):
+        merge = next(commit for commit in commits if commit.merged_parent_id is not None)
+        _show(graph.query(_RETRACTED, snapshot=merge.parent_id))
+        _show(graph.query(_RETRACTED))
+    with story.step("delete: one branch was merged, the other one is given up"):
+        for name in (_BRANCH, _OTHER_BRANCH):
+            graph.delete_branch(name, actor="demo")
+        print_text(f"   branches: {', '.join(graph.branches())}")
+
+
+def _set_stage(graph: Graph, doi: str, stage: str, *, branch: str, actor: str) -> None:
+    changed = graph.mutate(_SET_STAGE, {"doi": doi, "stage": stage}, branch=branch, actor=actor)
+    print_text(f"   {stage} {doi}: {result_line(changed)}")
+
+
+def _describe(commit: GraphCommit) -> str:
+    actor = commit.actor or "nobody in particular"
+    return f"{commit.commit_id} {commit.kind} on {commit.branch} by {actor}"
 
 
 def _show(result: Result) -> None:
