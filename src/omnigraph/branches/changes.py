@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from omnigraph.branches.selection import ChangeFilter, Operation
     from omnigraph.branches.tokens import Position
     from omnigraph.branches.type_deltas import DeltaReader, TypeDelta
+    from omnigraph.ids import TableKey
     from omnigraph.manifest import GraphCommit, History, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.schema import EdgeDef, NodeDef
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -231,7 +232,7 @@ def commit_changes(
     commit: GraphCommit,
     filter_: ChangeFilter,
     *,
-    catalog: Catalog,
+    types: Mapping[TableKey, NodeDef | EdgeDef],
     reader: DeltaReader,
     engine: ElasticEngine,
 ) -> CommitChanges:
@@ -250,7 +251,7 @@ def commit_changes(
             known = old.pins.get(key)
             if known is not None and known != pin and known.row_count and pin.row_count:
                 raise ChangeSchemaBoundaryError(commit.commit_id, key.partition(":")[2])
-    deltas = reader.between(old, new, catalog, filter_, engine)
+    deltas = reader.between(old, new, types, filter_, engine)
     ordered = sorted(deltas, key=lambda delta: (delta.is_edge, int(delta.type_id)))
     return CommitChanges(commit=commit, deltas=tuple(ordered), reader=reader)
 

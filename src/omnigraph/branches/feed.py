@@ -211,7 +211,7 @@ class Feed:
         if call.cursor is not None:
             place = self._place(self._decode(call.cursor, _CURSOR).get("c"))
         else:
-            place = self._start(call.start or NOW)
+            place = self._start(NOW if call.start is None else call.start)
         return place, min(last, place + call.max_commits), None
 
     def _start(self, start: str) -> int:

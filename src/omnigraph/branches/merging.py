@@ -108,6 +108,12 @@ class MergeJob:
             if not plan.is_empty
         )
 
+    @property
+    def changed_rows(self) -> int:
+        """How many rows of the target change."""
+        plans = self.plans.values()
+        return sum(len(p.inserted) + len(p.updated) + len(p.deleted) for p in plans)
+
     # ---- planning
 
     def plan(self) -> None:
@@ -228,7 +234,7 @@ class MergeJob:
             ResultChecker(
                 tables=tables,
                 rules=self.given.rules,
-                joins=self.engine.for_rows(self._changed_rows()).joins,
+                joins=self.engine.for_rows(self.changed_rows).joins,
                 untouched=lambda key: Image(table=self.open_pin(self.given.target.pins[key])),
                 conflicts=self.conflicts,
             ).check_all()
@@ -259,10 +265,6 @@ class MergeJob:
             return ()
         found: Any = take_by_row_id(self.open_pin(self.given.target.pins[key]), gone, ["src"])
         return tuple(found["src"].unique().to_pylist())
-
-    def _changed_rows(self) -> int:
-        plans = self.plans.values()
-        return sum(len(p.inserted) + len(p.updated) + len(p.deleted) for p in plans)
 
 
 def _images_of(table: Table, definition: NodeDef | EdgeDef, ids: list[str]) -> dict[str, RowImage]:

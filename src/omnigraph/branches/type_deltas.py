@@ -15,7 +15,7 @@ from omnigraph.pipeline.comparing import delta_between
 from omnigraph.pipeline.differences import row_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -107,7 +107,7 @@ class DeltaReader:
         self,
         old: Snapshot,
         new: Snapshot,
-        catalog: Catalog,
+        types: Mapping[TableKey, NodeDef | EdgeDef],
         filter_: ChangeFilter,
         engine: ElasticEngine,
     ) -> Iterator[TypeDelta]:
@@ -115,13 +115,12 @@ class DeltaReader:
 
         Of a name that means different types in the two snapshots, the older type comes first.
         """
-        definitions = definitions_of(catalog)
         for before, after in _matched(old, new):
             pin = after or before
             assert pin is not None, "one of a pair is there"
             if before == after or not filter_.has_type(pin.table_key):
                 continue
-            definition = definitions[pin.table_key]
+            definition = types[pin.table_key]
             rows = self._delta(before, after, definition, engine)
             delta = TypeDelta(definition=definition, old=before, new=after, rows=rows)
             delta = delta.selected(filter_)

@@ -48,6 +48,7 @@ def find_base(environment: GraphEnvironment, state: ManifestState, base: str) ->
         NotFoundError: there is no such commit.
         BadRequestError: the commit has another schema than the graph has now.
     """
+    base = base.strip()
     if base in state.heads:
         return snapshot_of(state.heads[base])
     if not is_ulid(base):

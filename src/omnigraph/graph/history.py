@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.manifest import GraphCommit, History, ManifestState, Snapshot
     from omnigraph.recovery import GraphEnvironment
+    from omnigraph.schema import EdgeDef, NodeDef
 
 _COMMIT_PAGE = "commit-page"
 
@@ -70,6 +71,7 @@ class GraphHistory:
             BranchNotFoundError: it is neither.
             NotFoundError: there is no such commit, or its branch was deleted.
         """
+        name = name.strip()
         if name in state.heads:
             return snapshot_of(state.heads[name])
         if not is_ulid(name):
@@ -96,9 +98,7 @@ class GraphHistory:
             NotFoundError: there is no such type at that snapshot.
         """
         snapshot = resolve_target(self._environment.manifest, state, target)
-        definition = definitions_of(self._schema_of(snapshot.schema_hash).catalog).get(
-            TableKey(type_key)
-        )
+        definition = self._types(snapshot).get(TableKey(type_key))
         pin = snapshot.pins.get(TableKey(type_key))
         if definition is None or pin is None:
             raise NotFoundError(f"there is no type {type_key} at this snapshot")
@@ -119,9 +119,9 @@ class GraphHistory:
     ) -> Diff:
         """What differs between two states."""
         old, new = self.find(state, one), self.find(state, other)
-        catalog = self._schema_of(new.schema_hash).catalog
-        filter_ = make_filter(catalog, selection.kinds, selection.types, selection.ops)
-        deltas = self._reader.between(old, new, catalog, filter_, engine)
+        filter_ = self._filter(new.schema_hash, selection)
+        types = self._types(old) | self._types(new)
+        deltas = self._reader.between(old, new, types, filter_, engine)
         return Diff(old=old, new=new, deltas=tuple(deltas))
 
     # ---- changes
@@ -189,10 +189,13 @@ class GraphHistory:
             history,
             commit,
             filter_,
-            catalog=self._schema_of(commit.schema_hash).catalog,
+            types=definitions_of(self._schema_of(commit.schema_hash).catalog),
             reader=self._reader,
             engine=ElasticEngine("auto", None, Silent()),
         )
+
+    def _types(self, snapshot: Snapshot) -> dict[TableKey, NodeDef | EdgeDef]:
+        return definitions_of(self._schema_of(snapshot.schema_hash).catalog)
 
     def _filter(self, schema_hash: str, selection: Selection) -> ChangeFilter:
         catalog = self._schema_of(schema_hash).catalog

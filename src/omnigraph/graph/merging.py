@@ -196,11 +196,13 @@ class GraphMerger:
         source, target = job.given.source, job.given.target
         with call.progress.stage("compare branches", 1) as stage:
             job.plan()
-            stage.update(1, sum(c.inserted + c.updated + c.deleted for c in job.changes))
+            stage.update(1, job.changed_rows)
         is_committed = False
         try:
             if not job.conflicts.total:
-                job.stage(self._opener(environment, job, call))
+                with call.progress.stage("copy rows", 1) as stage:
+                    job.stage(self._opener(environment, job, call))
+                    stage.update(1, job.changed_rows)
                 with call.progress.stage("check the result", 1) as stage:
                     job.check()
                     stage.update(1, 0)

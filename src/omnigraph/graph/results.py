@@ -116,7 +116,7 @@ class LoadResult:
 
 def commit_json(commit: GraphCommit) -> dict[str, object]:
     """A commit as JSON; `created_at` is in microseconds since the epoch."""
-    return {
+    body: dict[str, object] = {
         "graph_commit_id": commit.commit_id,
         "graph_branch": commit.branch,
         "graph_manifest_version": commit.graph_version,
@@ -125,3 +125,6 @@ def commit_json(commit: GraphCommit) -> dict[str, object]:
         "actor_id": commit.actor,
         "created_at": commit.created_at,
     }
+    if commit.merge_strategy is not None:
+        body["merge_strategy"] = commit.merge_strategy
+    return body

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load_engine import make_engine
+from omnigraph.pipeline.progress import Silent
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load import LoadEngine
@@ -48,6 +49,7 @@ class ElasticEngine:
         is_large = self._engine == "spark" or (self._engine == AUTO and rows > self._small_rows)
         name = "spark" if is_large else "local"
         if name not in self._made:
-            size = rows * _ROW_BYTES
-            self._made[name] = make_engine(name, self._session, self._progress, size)
+            # Work that fits here is done before a person could follow it.
+            progress = self._progress if is_large else Silent()
+            self._made[name] = make_engine(name, self._session, progress, rows * _ROW_BYTES)
         return self._made[name]

@@ -70,8 +70,7 @@ def show_commit(
     with open_graph(None, store, read_only=True) as graph:
         commit = graph.commit(commit_id)
     if json:
-        strategy = {"merge_strategy": commit.merge_strategy} if commit.merge_strategy else {}
-        print_json(commit_json(commit) | strategy)
+        print_json(commit_json(commit))
         return
     facts = {
         "commit": commit.commit_id,
