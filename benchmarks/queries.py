@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, closing
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from comparison.contract import ENGINES, PEERS
 from comparison.figures import measure
+from comparison.peers import peers_python
 from comparison.report import heading, json_body, notes, table_row
 from comparison.session import LocalSession, WorkerSession
 from comparison.workloads import WORKLOADS, SocialInputs
@@ -108,19 +108,6 @@ def open_session(name: str, data: Path, store: Path, peers: Path) -> Session:
     if name in PEERS:
         return WorkerSession(name, data, store, python=peers_python(peers.absolute()))
     return LocalSession(name, data, store)
-
-
-def peers_python(environment: Path) -> Path:
-    """The interpreter of the peers' environment, which is made at the first run and when its pins change."""
-    pins, installed = HERE / "peers.txt", environment / "installed.txt"
-    python = environment / "bin" / "python"
-    if not installed.exists() or installed.read_bytes() != pins.read_bytes():
-        print(f"installing the pinned peers into {environment}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        subprocess.run([*pip, "-r", pins], check=True)
-        installed.write_bytes(pins.read_bytes())
-    return python
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ through the other. Their own merge is the base then: a virtual one, decided id b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.branches.truth_table import virtual_base
-from omnigraph.manifest import merge_bases
+from omnigraph.manifest import base_commits, base_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,68 +19,32 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.manifest import BaseStep, GraphCommit
 
 
-@dataclass(frozen=True, eq=False)
-class CommitBase:
-    """One commit."""
+@dataclass(frozen=True)
+class Base:
+    """The base of a merge, and how it is put together."""
 
-    commit_id: str
+    steps: tuple[BaseStep, ...]
 
-    @property
+    @cached_property
     def commits(self) -> tuple[str, ...]:
         """Every commit that takes part, the best one first."""
-        return (self.commit_id,)
-
-
-@dataclass(frozen=True, eq=False)
-class MergedBase:
-    """The merge of two bases, over what they have in common themselves."""
-
-    one: Base
-    other: Base
-    base: Base
-    commits: tuple[str, ...]
-
-
-Base = CommitBase | MergedBase
+        return base_commits(self.steps)
 
 
 def find_base(commits: Mapping[str, GraphCommit], source: str, target: str) -> Base:
-    """The base of a merge. The commits of one graph have a common beginning, so there is one.
-
-    Bases of bases come again and again in a history of many mutual merges; each is found once.
-    """
-    known: dict[tuple[frozenset[str], str], Base] = {}
-
-    def base_of(one: tuple[str, ...], other: str) -> Base:
-        key = frozenset(one), other
-        if key not in known:
-            known[key] = merged(merge_bases(commits, one, [other]))
-        return known[key]
-
-    def merged(found: list[str]) -> Base:
-        result: Base = CommitBase(found[0])
-        for count, commit_id in enumerate(found[1:], start=1):
-            other = CommitBase(commit_id)
-            common = base_of(tuple(found[:count]), commit_id)
-            parts = dict.fromkeys([*result.commits, *other.commits, *common.commits])
-            result = MergedBase(result, other, common, tuple(parts))
-        return result
-
-    return base_of((source,), target)
+    """The base of a merge. The commits of one graph have a common beginning, so there is one."""
+    return Base(tuple(base_steps(commits, source, target)))
 
 
 def base_rows(base: Base, states: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
     """The rows of a base, from those of every commit that takes part."""
-    known: dict[int, NDArray[np.int64]] = {}
-
-    def rows(part: Base) -> NDArray[np.int64]:
-        if isinstance(part, CommitBase):
-            return states[part.commit_id]
-        if id(part) not in known:
-            known[id(part)] = virtual_base(rows(part.base), rows(part.one), rows(part.other))
-        return known[id(part)]
-
-    return rows(base)
+    known: dict[object, NDArray[np.int64]] = {}
+    for step in base.steps:
+        rows = states[step.bases[0]]
+        for commit_id, common in zip(step.bases[1:], step.common, strict=True):
+            rows = virtual_base(known[common], rows, states[commit_id])
+        known[step.pair] = rows
+    return known[base.steps[-1].pair]

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.branches.images import row_images
 from omnigraph.branches.type_deltas import operation
 from omnigraph.errors import (
     BadRequestError,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.branches.tokens import Position
     from omnigraph.branches.type_deltas import DeltaReader, TypeDelta
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import GraphCommit, History, TablePin
+    from omnigraph.manifest import GraphCommit, History
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.schema import EdgeDef, NodeDef
 
@@ -203,8 +202,8 @@ class CommitChanges:
         codes = delta.codes
         for first in range(begin, len(delta.rows), _IMAGE_ROWS):
             rows = delta.rows.slice(first, _IMAGE_ROWS)
-            before = self._images(delta.definition, delta.old, rows["old_row"])
-            after = self._images(delta.definition, delta.new, rows["new_row"])
+            before = self.reader.images(delta.definition, delta.old, rows["old_row"])
+            after = self.reader.images(delta.definition, delta.new, rows["new_row"])
             columns = (rows[column].to_pylist() for column in ("id", "old_row", "new_row"))
             some = codes[first : first + _IMAGE_ROWS].tolist()
             for code, entity_id, old_row, new_row in zip(some, *columns, strict=True):
@@ -217,14 +216,6 @@ class CommitChanges:
                     before=before.get(old_row),
                     after=after.get(new_row),
                 )
-
-    def _images(
-        self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Any
-    ) -> Mapping[int, RowImage]:
-        wanted = row_ids.drop_null().to_pylist()
-        if pin is None or not wanted:
-            return {}
-        return row_images(self.reader.open(pin), definition, wanted)
 
 
 def commit_changes(

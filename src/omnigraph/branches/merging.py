@@ -5,6 +5,7 @@ Nothing here moves a table: what comes out is committed by the protocol of every
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.failpoints import Failpoint, reach
+from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.copying import CopyPlan, stage_copy
 from omnigraph.pipeline.differences import row_shape
 from omnigraph.pipeline.relations import Image
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage import ControlObjects, StagedWrite, Table
+    from omnigraph.storage import ControlObjects, StagedWrite, Table, TableStore
     from omnigraph.storage.private import PrivateVersion
     from omnigraph.writes.rules import TableRules
 
@@ -87,7 +89,7 @@ class MergeJob:
 
     given: MergeInput
     engine: ElasticEngine
-    open_pin: Callable[[TablePin], Table]
+    store: TableStore
     objects: ControlObjects
     conflicts: Conflicts = field(default_factory=Conflicts)
     plans: dict[TableKey, RowPlan] = field(default_factory=dict)
@@ -129,7 +131,8 @@ class MergeJob:
             if states is None:
                 continue
             shape = row_shape(definition)
-            plan = plan_rows(states, self.given.base, shape, self.engine, self.given.strategy)
+            with self._bases_readable(key):
+                plan = plan_rows(states, self.given.base, shape, self.engine, self.given.strategy)
             self.plans[key] = plan
             self._add_row_conflicts(definition, plan, states)
         reach(Failpoint.MERGE_PLANNED)
@@ -148,13 +151,25 @@ class MergeJob:
         is_unchanged = len(bases) == 1 and source in bases.values()
         if source == target or is_unchanged:
             return None
-        states = {commit: self._open_base(commit, pin) for commit, pin in bases.items()}
-        return {**states, SOURCE: self.open_pin(source), TARGET: self.open_pin(target)}
+        with self._bases_readable(key):
+            states = {commit: self._open(pin) for commit, pin in bases.items()}
+        return {**states, SOURCE: self._open(source), TARGET: self._open(target)}
 
-    def _open_base(self, commit_id: str, pin: TablePin) -> Table:
+    def _open(self, pin: TablePin) -> Table:
+        return open_pin(self.store, pin)
+
+    @contextmanager
+    def _bases_readable(self, key: TableKey) -> Iterator[None]:
+        """Tell a base that was cleaned up as such, and which commit it is."""
+        pins = {commit: snapshot.pins[key] for commit, snapshot in self.given.bases.items()}
         try:
-            return self.open_pin(pin)
+            with reading_pins(self.store, pins.values()):
+                yield
         except HistoricalVersionReclaimedError as error:
+            gone = (error.table_key, error.version)
+            commit_id, pin = next(
+                item for item in pins.items() if (item[1].table_key, item[1].version) == gone
+            )
             message = f"the commit {commit_id} where the branches last agreed cannot be read"
             raise HistoricalVersionReclaimedError(pin.table_key, pin.version, message) from error
 
@@ -165,10 +180,10 @@ class MergeJob:
         if not ids:
             return
         shown = ids[: max(0, MAX_CONFLICTS - len(self.conflicts.found))]
-        first_base = self.given.base.commits[0]
         images = {
-            side: _images_of(states[label], definition, shown)
-            for side, label in (("base", first_base), ("ours", TARGET), ("theirs", SOURCE))
+            "base": self._base_images(definition, shown, plan, states),
+            "ours": _images_of(states[TARGET], definition, shown),
+            "theirs": _images_of(states[SOURCE], definition, shown),
         }
         found = [
             MergeConflict(
@@ -184,6 +199,24 @@ class MergeJob:
         ]
         self.conflicts.add(found, len(ids))
 
+    def _base_images(
+        self,
+        definition: NodeDef | EdgeDef,
+        ids: list[str],
+        plan: RowPlan,
+        states: Mapping[str, Table],
+    ) -> dict[str, RowImage]:
+        images: dict[str, RowImage] = {}
+        for place, commit in enumerate(self.given.base.commits):
+            held = [
+                entity_id
+                for entity_id, holder in zip(ids, plan.conflict_bases.tolist(), strict=False)
+                if holder == place
+            ]
+            if held:
+                images |= _images_of(states[commit], definition, held)
+        return images
+
     # ---- staging
 
     def stage(self, open_for_writing: Callable[[TablePin], Table]) -> None:
@@ -191,7 +224,7 @@ class MergeJob:
         for key, plan in self.plans.items():
             if plan.is_empty:
                 continue
-            source = self.open_pin(self.given.source.pins[key])
+            source = self._open(self.given.source.pins[key])
             # The fork of a target that writes to a type for the first time has the same rows and row ids.
             target = open_for_writing(self.given.target.pins[key])
             copy = CopyPlan(
@@ -235,7 +268,7 @@ class MergeJob:
                 tables=tables,
                 rules=self.given.rules,
                 joins=self.engine.for_rows(self.changed_rows).joins,
-                untouched=lambda key: Image(table=self.open_pin(self.given.target.pins[key])),
+                untouched=lambda key: Image(table=self._open(self.given.target.pins[key])),
                 conflicts=self.conflicts,
             ).check_all()
         finally:
@@ -263,7 +296,7 @@ class MergeJob:
         gone: NDArray[np.uint64] = np.concatenate([plan.replaced, plan.deleted])
         if not len(gone):
             return ()
-        found: Any = take_by_row_id(self.open_pin(self.given.target.pins[key]), gone, ["src"])
+        found: Any = take_by_row_id(self._open(self.given.target.pins[key]), gone, ["src"])
         return tuple(found["src"].unique().to_pylist())
 
 

@@ -55,6 +55,8 @@ class RowPlan:
     #: Ids with a conflict, in their order, and its kind.
     conflict_ids: Any
     conflicts: NDArray[np.int8]
+    #: For each of them the place in `Base.commits` of a commit that holds the row of the base; -1 where none does.
+    conflict_bases: NDArray[np.int64]
 
     @property
     def is_empty(self) -> bool:
@@ -76,7 +78,8 @@ def plan_rows(
     states = _States(tables, base.commits[0], shape, engine)
     source, target = states.rows(SOURCE), states.rows(TARGET)
     bases = {commit: states.rows(commit) for commit in base.commits}
-    choices = choose(base_rows(base, bases), source, target)
+    base_row = base_rows(base, bases)
+    choices = choose(base_row, source, target)
     if strategy is not None:
         # Row conflicts only: whoever is preferred, the rules of the schema are checked afterwards.
         choices[choices > Choice.TAKE] = Choice.TAKE if strategy == "theirs" else Choice.KEEP
@@ -94,7 +97,18 @@ def plan_rows(
         deleted_ids=states.ids.filter(pa.array(deleted)),
         conflict_ids=states.ids.filter(pa.array(is_conflict)),
         conflicts=choices[is_conflict],
+        conflict_bases=_holders(base, bases, base_row)[is_conflict],
     )
+
+
+def _holders(
+    base: Base, bases: Mapping[str, NDArray[np.int64]], rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each row of the base, a commit that has it."""
+    found = np.full(len(rows), -1, dtype=np.int64)
+    for place, commit in enumerate(base.commits):
+        found[(found < 0) & (bases[commit] == rows) & (rows != ABSENT)] = place
+    return found
 
 
 class _States:

@@ -72,7 +72,7 @@ def choose(
     """
     has_base = (base != ABSENT).astype(np.intp)
     choices: NDArray[np.int8] = _TABLE[has_base, _compare(source, base), _compare(target, base)]
-    choices[source == target] = Choice.KEEP
+    choices[(source == target) & (source != UNDECIDED)] = Choice.KEEP
     return choices
 
 
@@ -86,7 +86,9 @@ def virtual_base(
 
 
 def _compare(rows: NDArray[np.int64], base: NDArray[np.int64]) -> NDArray[np.intp]:
-    sides = np.where(rows == base, Side.EQUAL, Side.DIFFERS)
+    # What is undecided equals nothing, not even what else is undecided.
+    is_equal = (rows == base) & (rows != UNDECIDED)
+    sides = np.where(is_equal, Side.EQUAL, Side.DIFFERS)
     return np.where(rows == ABSENT, Side.ABSENT, sides).astype(np.intp)
 
 

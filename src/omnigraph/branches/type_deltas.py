@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.branches.images import row_images
 from omnigraph.branches.selection import Operation
+from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.comparing import delta_between
 from omnigraph.pipeline.differences import row_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from omnigraph.branches.images import RowImage
     from omnigraph.branches.selection import ChangeFilter
     from omnigraph.ids import TableKey
     from omnigraph.manifest import Snapshot, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage import Table
+    from omnigraph.storage import Table, TableStore
 
 _CACHED_DELTAS = 8
 _CACHED_ROWS = 200_000
@@ -94,14 +97,24 @@ def definitions_of(catalog: Catalog) -> dict[TableKey, NodeDef | EdgeDef]:
 class DeltaReader:
     """Compares snapshots, and remembers small answers: pages of one commit ask again and again. Thread-safe."""
 
-    def __init__(self, open_pin: Callable[[TablePin], Table]) -> None:
-        self._open_pin = open_pin
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
         self._known: OrderedDict[tuple[TablePin | None, TablePin | None], Any] = OrderedDict()
         self._lock = Lock()
 
     def open(self, pin: TablePin) -> Table:
         """The table of a pin."""
-        return self._open_pin(pin)
+        return open_pin(self._store, pin)
+
+    def images(
+        self, definition: NodeDef | EdgeDef, pin: TablePin | None, row_ids: Any
+    ) -> Mapping[int, RowImage]:
+        """Images of rows by row id, from a column of row ids with nulls."""
+        wanted = row_ids.drop_null().to_pylist()
+        if pin is None or not wanted:
+            return {}
+        with reading_pins(self._store, [pin]):
+            return row_images(self.open(pin), definition, wanted)
 
     def between(
         self,
@@ -138,9 +151,10 @@ class DeltaReader:
             known = self._known.get((old, new))
         if known is not None:
             return known
-        before = None if old is None else self._open_pin(old)
-        after = None if new is None else self._open_pin(new)
-        rows = delta_between(before, after, row_shape(definition), engine)
+        before = None if old is None else self.open(old)
+        after = None if new is None else self.open(new)
+        with reading_pins(self._store, [old, new]):
+            rows = delta_between(before, after, row_shape(definition), engine)
         if len(rows) <= _CACHED_ROWS:
             with self._lock:
                 self._known[old, new] = rows

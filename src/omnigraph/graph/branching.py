@@ -61,11 +61,13 @@ def find_base(environment: GraphEnvironment, state: ManifestState, base: str) ->
     return origin
 
 
-def delete_branch(environment: GraphEnvironment, name: str, actor: str | None) -> None:
-    """Delete a branch: first it stops to exist, then its forks go, now or at a later chance."""
+def delete_branch(
+    environment: GraphEnvironment, name: str, actor: str | None, expected: Head | None = None
+) -> None:
+    """Delete a branch, or only the one that is expected: first it stops to exist, then its forks go."""
 
     def make_head(state: ManifestState, graph_version: int) -> Head:
-        head = deleted_branch(state, name, graph_version, actor)
+        head = deleted_branch(state, name, graph_version, actor, expected)
         reach(Failpoint.BEFORE_BRANCH_PUBLISH)
         return head
 

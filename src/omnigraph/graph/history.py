@@ -21,7 +21,6 @@ from omnigraph.manifest import (
     check_readable,
     distances,
     first_parents,
-    open_pin,
     resolve_target,
     snapshot_of,
 )
@@ -60,7 +59,7 @@ class GraphHistory:
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
-        self._reader = DeltaReader(lambda pin: open_pin(environment.tables, pin))
+        self._reader = DeltaReader(environment.tables)
 
     # ---- states
 

@@ -33,10 +33,10 @@ from omnigraph.recovery import (
     StagedTable,
     WriterKind,
     reclaim_staged_files,
+    remove_unpublished_forks,
     run_phases,
     staged_max_age_s,
 )
-from omnigraph.storage import remove_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -313,18 +313,7 @@ class _Run:
                     pin.location for head in state.heads.values() for pin in head.pins.values()
                 }
                 reclaim_staged_files(self._environment, sorted(paths), staged_max_age_s())
-            if forks:
-                self._remove_forks(forks)
         except OmniError as error:
             _log.warning("staged files stay until cleanup: %s", error)
-
-    def _remove_forks(self, forks: Mapping[TableKey, Table]) -> None:
-        environment = self._environment
-        with environment.window(), environment.staging.try_exclusive() as is_alone:
-            if not is_alone:
-                return
-            head = environment.manifest.state().heads.get(self._call.branch)
-            for key, table in forks.items():
-                pin = None if head is None else head.pins.get(key)
-                if pin is None or pin.branch != table.branch:
-                    remove_fork(environment.location, table.path, str(table.branch))
+        if forks:
+            remove_unpublished_forks(self._environment, self._call.branch, forks)

@@ -22,12 +22,20 @@ from omnigraph.graph.results import commit_json
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
 from omnigraph.pipeline.elastic import ElasticEngine
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
+from omnigraph.recovery import (
+    Intent,
+    StagedTable,
+    WriterKind,
+    commit_write,
+    discard_staged,
+    remove_unpublished_forks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.ids import TableKey
     from omnigraph.manifest import GraphCommit, Head, Snapshot, TablePin
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
@@ -127,27 +135,40 @@ class GraphMerger:
     def merge(self, call: MergeCall) -> MergeResult:
         """Merge one branch into another; all of it becomes visible at once, or nothing does."""
         engine = ElasticEngine(call.engine, call.spark, call.progress)
-        result = self._until_won(call, engine)
+        forks: dict[TableKey, Table] = {}
+        try:
+            source, result = self._until_won(call, engine, forks)
+        except OmniError:
+            if forks:
+                remove_unpublished_forks(self._environment, call.target, forks)
+            raise
         if call.delete_branch and not call.dry_run:
-            return self._delete_source(call, result)
+            return self._delete_source(call, result, source)
         return result
 
-    def _until_won(self, call: MergeCall, engine: ElasticEngine) -> MergeResult:
+    def _until_won(
+        self, call: MergeCall, engine: ElasticEngine, forks: dict[TableKey, Table]
+    ) -> tuple[Head, MergeResult]:
         """Plan and commit; again when the target moved, in the end inside the window, where nobody else can move it."""
         for number in range(REPREPARATION_BUDGET + 1):
             try:
                 if number < OPTIMISTIC_TRIES:
-                    return self._try(self._environment, call, engine)
+                    return self._try(self._environment, call, engine, forks)
                 with self._environment.window() as environment:
-                    return self._try(environment, call, engine)
+                    return self._try(environment, call, engine, forks)
             except (ExpectedVersionMismatchError, ReadSetConflictError):
                 if number == REPREPARATION_BUDGET:
                     raise
         raise ConflictError("the target kept moving; try again")
 
     def _try(
-        self, environment: GraphEnvironment, call: MergeCall, engine: ElasticEngine
-    ) -> MergeResult:
+        self,
+        environment: GraphEnvironment,
+        call: MergeCall,
+        engine: ElasticEngine,
+        forks: dict[TableKey, Table],
+    ) -> tuple[Head, MergeResult]:
+        """Plan and commit once; the head of the source that was merged, and the result."""
         # Before the heads are read: from here on nobody removes forks, even if the source is deleted meanwhile.
         with environment.staging.shared():
             state = environment.manifest.state()
@@ -168,7 +189,7 @@ class GraphMerger:
                 dry_run=call.dry_run,
             )
             if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-                return result
+                return source, result
             schema = self._schema_of(target.schema_hash)
             job = MergeJob(
                 given=MergeInput(
@@ -181,10 +202,11 @@ class GraphMerger:
                     strategy=call.strategy,
                 ),
                 engine=engine,
-                open_pin=lambda pin: open_pin(environment.tables, pin),
+                store=environment.tables,
                 objects=environment.objects,
             )
-            return self._run(environment, job, call, result)
+            opener = self._opener(environment, job, call, forks)
+            return source, self._run(environment, job, call, result, opener)
 
     def _run(
         self,
@@ -192,6 +214,7 @@ class GraphMerger:
         job: MergeJob,
         call: MergeCall,
         result: MergeResult,
+        opener: Callable[[TablePin], Table],
     ) -> MergeResult:
         source, target = job.given.source, job.given.target
         with call.progress.stage("compare branches", 1) as stage:
@@ -201,7 +224,7 @@ class GraphMerger:
         try:
             if not job.conflicts.total:
                 with call.progress.stage("copy rows", 1) as stage:
-                    job.stage(self._opener(environment, job, call))
+                    job.stage(opener)
                     stage.update(1, job.changed_rows)
                 with call.progress.stage("check the result", 1) as stage:
                     job.check()
@@ -233,16 +256,31 @@ class GraphMerger:
                 discard_staged(environment, _staged_tables(job))
 
     def _opener(
-        self, environment: GraphEnvironment, job: MergeJob, call: MergeCall
+        self,
+        environment: GraphEnvironment,
+        job: MergeJob,
+        call: MergeCall,
+        forks: dict[TableKey, Table],
     ) -> Callable[[TablePin], Table]:
         """Where rows are staged; a dry run stages beside the rows that the target reads, and makes no fork."""
-        if call.dry_run:
-            return lambda pin: open_pin(environment.tables, pin)
-        return lambda pin: self._open_for_writing(environment, job.given.target, pin)
 
-    def _delete_source(self, call: MergeCall, result: MergeResult) -> MergeResult:
+        def open_table(pin: TablePin) -> Table:
+            if call.dry_run:
+                return open_pin(environment.tables, pin)
+            table = self._open_for_writing(environment, job.given.target, pin)
+            if table.branch != pin.branch:
+                forks[pin.table_key] = table
+            return table
+
+        return open_table
+
+    def _delete_source(self, call: MergeCall, result: MergeResult, source: Head) -> MergeResult:
+        """Delete what was merged, and nothing that came later."""
         try:
-            delete_branch(self._environment, call.source, call.actor)
+            delete_branch(self._environment, call.source, call.actor, source)
+        except ReadSetConflictError:
+            reason = f"branch {call.source} has changed since it was merged: merge it again"
+            return replace(result, branch_deleted=False, branch_delete_error=reason)
         except OmniError as error:
             return replace(result, branch_deleted=False, branch_delete_error=error.message)
         return replace(result, branch_deleted=True)

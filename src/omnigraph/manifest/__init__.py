@@ -13,13 +13,16 @@ from omnigraph.manifest.branching import (
 )
 from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
 from omnigraph.manifest.lineage import (
+    BaseStep,
     base_commits,
+    base_steps,
     distances,
     first_parents,
+    lasting_bases,
     merge_bases,
     parents,
 )
-from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.pins import open_pin, reading_pins
 from omnigraph.manifest.publisher import (
     FOLD_THRESHOLD,
     PHYSICAL_KINDS,
@@ -41,6 +44,7 @@ __all__ = [
     "PHYSICAL_KINDS",
     "PUBLISHER_RETRY_BUDGET",
     "ROLLBACK_KIND",
+    "BaseStep",
     "Changes",
     "Expectations",
     "GraphCommit",
@@ -53,6 +57,7 @@ __all__ = [
     "Target",
     "Tombstone",
     "base_commits",
+    "base_steps",
     "branch_at",
     "branch_of",
     "check_branch_name",
@@ -62,9 +67,11 @@ __all__ = [
     "distances",
     "first_parents",
     "free_fork_name",
+    "lasting_bases",
     "merge_bases",
     "open_pin",
     "parents",
+    "reading_pins",
     "resolve_target",
     "snapshot_at",
     "snapshot_of",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, ReadSetConflictError
 from omnigraph.manifest.rows import MAIN, Head
 
 if TYPE_CHECKING:
@@ -77,17 +77,26 @@ def branch_at(
 
 
 def deleted_branch(
-    state: ManifestState, name: str, graph_version: int, actor: str | None = None
+    state: ManifestState,
+    name: str,
+    graph_version: int,
+    actor: str | None = None,
+    expected: Head | None = None,
 ) -> Head:
-    """The last head row of a branch.
+    """The last head row of a branch; with `expected` only if it is still there.
 
     Raises:
         BranchNotFoundError: there is no such branch.
+        ReadSetConflictError: it is not where it was expected.
         BadRequestError: it is main, or other branches build on it.
     """
     if name == MAIN:
         raise BadRequestError("main cannot be deleted")
     head = state.head(name)
+    if expected is not None and head.commit_id != expected.commit_id:
+        raise ReadSetConflictError(f"branch {name}", expected.commit_id, head.commit_id)
+    if expected is not None and head.incarnation != expected.incarnation:
+        raise ReadSetConflictError(f"branch {name}", expected.incarnation, head.incarnation)
     children = sorted(other.branch for other in state.heads.values() if _builds_on(other, head))
     if children:
         raise BadRequestError(

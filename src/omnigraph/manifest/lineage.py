@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from omnigraph.manifest.rows import GraphCommit
 
@@ -63,20 +65,75 @@ def merge_bases(
     )
 
 
-def base_commits(
-    commits: Mapping[str, GraphCommit], one: Sequence[str], other: Sequence[str]
-) -> set[str]:
-    """Every commit whose state a merge of two lines looks at: their bases, and the bases of these, if several."""
-    needed: set[str] = set()
-    seen: set[tuple[frozenset[str], frozenset[str]]] = set()
-    waiting = [(list(one), list(other))]
+#: The commits of one line, and the commit of the other: what a step finds the bases of.
+BasePair = tuple[frozenset[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseStep:
+    """The bases of two lines, and for each base but the first the step for what it has in common with those before."""
+
+    pair: BasePair
+    bases: tuple[str, ...]
+    common: tuple[BasePair, ...]
+
+
+def base_steps(commits: Mapping[str, GraphCommit], one: str, other: str) -> list[BaseStep]:
+    """How the base of a merge is put together, oldest first; the last step is about the two commits themselves.
+
+    Usually one step with one base. Bases of bases come again and again in a history of mutual merges; each is here
+    once.
+    """
+    found: dict[BasePair, BaseStep] = {}
+    waiting: list[BasePair] = [(frozenset([one]), other)]
     while waiting:
-        left, right = waiting.pop()
-        pair = frozenset(left), frozenset(right)
-        if pair in seen:
+        pair = waiting.pop()
+        if pair in found:
             continue
-        seen.add(pair)
-        found = merge_bases(commits, left, right)
-        needed |= set(found)
-        waiting += [(found[:count], [found[count]]) for count in range(1, len(found))]
-    return needed
+        bases = merge_bases(commits, sorted(pair[0]), [pair[1]])
+        common = tuple((frozenset(bases[:count]), bases[count]) for count in range(1, len(bases)))
+        found[pair] = BaseStep(pair, tuple(bases), common)
+        waiting += common
+
+    def newest(step: BaseStep) -> int:
+        return max(commits[item].graph_version for item in (*step.pair[0], step.pair[1]))
+
+    # Bases are older than what they are the bases of, so every step comes after those that it needs.
+    return sorted(found.values(), key=newest)
+
+
+def base_commits(steps: Sequence[BaseStep]) -> tuple[str, ...]:
+    """Every commit whose state a merge looks at, its best base first."""
+    return tuple(dict.fromkeys(base for step in reversed(steps) for base in step.bases))
+
+
+def lasting_bases(
+    commits: Mapping[str, GraphCommit], heads: Iterable[str], limit: int
+) -> set[str] | None:
+    """Every commit that a merge of these heads, or of what they become, can have as a base; None above a limit.
+
+    What is common to later heads is common to some of the present ones, or a base of their bases: so the set is closed
+    under bases.
+    """
+    ancestors: dict[str, set[str]] = {}
+
+    def known(commit_id: str) -> set[str]:
+        if commit_id not in ancestors:
+            ancestors[commit_id] = set(distances(commits, commit_id))
+        return ancestors[commit_id]
+
+    points, found, seen = sorted(set(heads)), set[str](), set[tuple[str, str]]()
+    while True:
+        pairs = [pair for pair in combinations(points, 2) if pair not in seen]
+        if not pairs:
+            return found
+        for one, other in pairs:
+            common = known(one) & known(other)
+            for base in sorted(common, key=lambda c: commits[c].graph_version, reverse=True):
+                if base in common:
+                    found.add(base)
+                    common -= known(base)
+        seen.update(pairs)
+        points = sorted({*points, *found})
+        if len(points) > limit:
+            return None

@@ -1,12 +1,16 @@
-"""Opening what a snapshot pins."""
+"""Opening what a snapshot pins, and telling what was cleaned up from what is broken."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageFailure
+from omnigraph.storage.tables import dataset_exists
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from omnigraph.manifest.rows import TablePin
     from omnigraph.storage.tables import Table, TableStore
 
@@ -24,3 +28,21 @@ def open_pin(store: TableStore, pin: TablePin) -> Table:
         if error.failure is not StorageFailure.NOT_FOUND:
             raise
         raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
+
+
+@contextmanager
+def reading_pins(store: TableStore, pins: Iterable[TablePin | None]) -> Iterator[None]:
+    """Read tables that were opened before: one that was cleaned up since then is told as such.
+
+    Raises:
+        HistoricalVersionReclaimedError: reading failed, and one of the versions is gone.
+    """
+    try:
+        yield
+    except StorageError as error:
+        for pin in pins:
+            if pin is None:
+                continue
+            if not dataset_exists(store.location, pin.location, pin.branch, pin.version):
+                raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
+        raise

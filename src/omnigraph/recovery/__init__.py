@@ -19,7 +19,11 @@ if TYPE_CHECKING:
         discard_staged,
         run_phases,
     )
-    from omnigraph.recovery.forks import reclaim_forks, reclaim_forks_quietly
+    from omnigraph.recovery.forks import (
+        reclaim_forks,
+        reclaim_forks_quietly,
+        remove_unpublished_forks,
+    )
     from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
     from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
     from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
@@ -42,6 +46,7 @@ __all__ = [
     "reclaim_forks",
     "reclaim_forks_quietly",
     "reclaim_staged_files",
+    "remove_unpublished_forks",
     "run_phases",
     "settle_all",
     "staged_max_age_s",
@@ -58,6 +63,7 @@ __getattr__ = late_exports(
         "run_phases": "attempt",
         "reclaim_forks": "forks",
         "reclaim_forks_quietly": "forks",
+        "remove_unpublished_forks": "forks",
         "Reclaimed": "reclaim",
         "reclaim_staged_files": "reclaim",
         "staged_max_age_s": "reclaim",

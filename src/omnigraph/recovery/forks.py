@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.manifest import base_commits, branch_of, snapshot_at
+from omnigraph.manifest import branch_of, lasting_bases, snapshot_at
 from omnigraph.recovery.sweep import settle_all
 from omnigraph.storage.staged import list_forks, remove_fork
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.ids import TableKey
     from omnigraph.manifest import History, ManifestState
     from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
 
 _log = logging.getLogger(__name__)
+#: Heads and bases up to which it is worth finding out what can go; above, everything stays until branches are deleted.
+_MAX_POINTS = 100
 
 
 def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
@@ -36,6 +41,8 @@ def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
         if not candidates:
             return []
         needed = _needed_by_merges(state, held.manifest.history())
+        if needed is None:
+            return []
         left = [item for item in candidates if item not in needed]
         while left:
             failed = [item for item in left if not _remove(held, *item)]
@@ -43,6 +50,21 @@ def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
             # A fork of a fork goes first; what fails without any progress stays.
             left = failed if len(failed) < len(left) else []
     return removed
+
+
+def remove_unpublished_forks(
+    environment: GraphEnvironment, branch: str, forks: Mapping[TableKey, Table]
+) -> None:
+    """Remove forks that a write made and that no head of its branch reads; what stays is reclaimed later."""
+    try:
+        with environment.window() as held, held.staging.try_exclusive() as is_alone:
+            head = held.manifest.state().heads.get(branch) if is_alone else None
+            for key, table in forks.items() if is_alone else ():
+                pin = None if head is None else head.pins.get(key)
+                if pin is None or pin.branch != table.branch:
+                    remove_fork(held.location, table.path, str(table.branch))
+    except OmniError as error:
+        _log.warning("forks of branch %s stay until cleanup: %s", branch, error)
 
 
 def _remove(environment: GraphEnvironment, path: str, fork: str) -> bool:
@@ -75,12 +97,12 @@ def _unowned(environment: GraphEnvironment, state: ManifestState) -> list[tuple[
     ]
 
 
-def _needed_by_merges(state: ManifestState, history: History) -> set[tuple[str, str | None]]:
-    needed: set[tuple[str, str | None]] = set()
-    heads = sorted({head.commit_id for head in state.heads.values()})
-    for one, other in combinations(heads, 2):
-        for base in base_commits(history.commits, [one], [other]):
-            if branch_of(state.all_heads, history.commits[base]).deleted:
-                pins = snapshot_at(history, base).pins.values()
-                needed |= {(pin.location, pin.branch) for pin in pins}
-    return needed
+def _needed_by_merges(state: ManifestState, history: History) -> set[tuple[str, str | None]] | None:
+    """Forks of deleted branches whose data is the base of merges, now or later; None: too many to find out."""
+    heads = (head.commit_id for head in state.heads.values())
+    bases = lasting_bases(history.commits, heads, _MAX_POINTS)
+    if bases is None:
+        return None
+    deleted = [base for base in bases if branch_of(state.all_heads, history.commits[base]).deleted]
+    pins = (pin for base in deleted for pin in snapshot_at(history, base).pins.values())
+    return {(pin.location, pin.branch) for pin in pins}

@@ -269,6 +269,8 @@ def _is_fork_of(root: LanceDataset, branch: str, base: Table) -> bool:
 
 def _remove_fork(root: LanceDataset, location: GraphLocation, path: str, branch: str) -> None:
     known = root.branches.list()
+    if branch not in known and not dataset_exists(location, path, branch):
+        return
     nested = [name for name in known if name.startswith(f"{branch}/")]
     if nested:
         # Its directory holds theirs, and goes as a whole.
@@ -279,8 +281,7 @@ def _remove_fork(root: LanceDataset, location: GraphLocation, path: str, branch:
     if branch in known:
         root.branches.delete(branch)
         return
-    if dataset_exists(location, path, branch):
-        LanceDataset.drop(branch_uri(location.child(path), branch))
+    LanceDataset.drop(branch_uri(location.child(path), branch))
 
 
 def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | None) -> None:

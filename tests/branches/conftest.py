@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from branches.worlds import MATRIX_BASE, PEOPLE, RULES, RULES_BASE
+from graph.worlds import new_graph, run
+from omnigraph.graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+#: Graphs that many tests begin with: schema and first mutation.
+_TEMPLATES = {"people": (PEOPLE, MATRIX_BASE), "rules": (RULES, RULES_BASE)}
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _no_flush() -> Iterator[None]:
+    """No test here pulls the plug, so nothing has to be flushed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_DURABILITY", "process")
+        yield
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a graph that is made once and copied by every test."""
+    made: dict[str, Path] = {}
+
+    def find(name: str) -> Path:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            schema, first = _TEMPLATES[name]
+            with new_graph(folder, schema) as graph:
+                run(graph, first)
+            made[name] = folder / "g.omni"
+        return made[name]
+
+    return find
+
+
+def _copy(source: Path, folder: Path) -> Iterator[Graph]:
+    shutil.copytree(source, folder / "g.omni")
+    with Graph.open(folder / "g.omni") as graph:
+        yield graph
+
+
+@pytest.fixture
+def people(template: Callable[[str], Path], tmp_path: Path, _no_flush: None) -> Iterator[Graph]:
+    """Alice 30, Bob 25, Carol 40, Dan 50, and Bob knows Carol."""
+    yield from _copy(template("people"), tmp_path)
+
+
+@pytest.fixture
+def rules(template: Callable[[str], Path], tmp_path: Path, _no_flush: None) -> Iterator[Graph]:
+    """A graph with every kind of rule."""
+    yield from _copy(template("rules"), tmp_path)

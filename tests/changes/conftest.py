@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from changes.support import SCHEMA
+from omnigraph.graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _no_flush() -> Iterator[None]:
+    """No test here pulls the plug, so nothing has to be flushed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_DURABILITY", "process")
+        yield
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    """An empty graph of people."""
+    with Graph.init(tmp_path / "g.omni", SCHEMA) as opened:
+        yield opened
