@@ -114,9 +114,11 @@ def places(merge: Merge) -> list[tuple[str, Outcome]]:
     return [(str(name), outcome) for name, outcome in cells]
 
 
-#: All places of one kind; of the others one death before, in and after every step of the commit.
+#: Nearly all places of one kind; of the others one death before, in and after every step of the commit.
 CHOSEN = {
-    INTO_MAIN.name: tuple(name for name, _ in places(INTO_MAIN)),
+    INTO_MAIN.name: tuple(
+        name for name, _ in places(INTO_MAIN) if not name.endswith(("commit@3", "before_confirm"))
+    ),
     INTO_UNFORKED.name: (
         *(F.MERGE_STAGED, F.MERGE_CHECKED, F.AFTER_SIDECAR),
         *("after_table_commit@1", "before_table_commit@3", F.BEFORE_CONFIRM),
@@ -439,7 +441,7 @@ RECOVERING = [
             *PUBLISHING,
             *RECORDING,
         ],
-        "rolled_forward": [F.RECOVERY_LIST, *PUBLISHING, *RECORDING],
+        "rolled_forward": [F.RECOVERY_LIST, *PUBLISHING[::2], F.AUDIT_WRITE],
     }.items()
     for place in found
 ]

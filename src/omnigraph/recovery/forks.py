@@ -58,6 +58,8 @@ def remove_unpublished_forks(
     """Remove forks that a write made and that no head of its branch reads; what stays is reclaimed later."""
     try:
         with environment.window() as held, held.staging.try_exclusive() as is_alone:
+            # First, because an unsettled write may have moved a fork that is not published yet.
+            settle_all(held)
             head = held.manifest.state().heads.get(branch) if is_alone else None
             for key, table in forks.items() if is_alone else ():
                 pin = None if head is None else head.pins.get(key)
