@@ -10,6 +10,7 @@ from branches.worlds import PERSON, add_person, ages, compact, put, remove_perso
 from graph.search.support import SCHEMA as DOCUMENTS
 from graph.search.support import ZERO, cites, doc, set_body, write
 from graph.worlds import everything, new_graph
+from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -275,3 +276,28 @@ def test_rows_from_many_files_are_merged(people: Graph) -> None:
     people.merge("feature")
     expected = {f"m{n}": 100 + n for n in range(0, 12, 2)} | {"m3": 50, "m7": 50, "m11": 11}
     assert {n: age for n, age in ages(people).items() if n.startswith("m")} == expected
+
+
+# ---- forks of merges that fail
+
+
+def test_a_fork_that_an_unsettled_merge_moved_stays_until_it_is_settled(
+    people: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removing it would leave a write that nobody can settle, and stop every later one."""
+
+    def no_room(*_: object) -> None:
+        raise StorageError("no space", StorageFailure.CONFIGURATION)
+
+    people.create_branch("dev")
+    add_person(people, "main", "Eve")
+    with monkeypatch.context() as full:
+        full.setattr("omnigraph.recovery.attempt.Attempt._confirm", no_room)
+        full.setattr("omnigraph.recovery.sweep.stage_restore", no_room)
+        with pytest.raises(RecoveryRequiredError):
+            people.merge("main", "dev")
+    add_person(people, "main", "Fay")
+    assert people.pending_recoveries() == []
+    assert "Eve" not in ages(people, "dev")
+    assert people.merge("main", "dev").outcome == "fast_forward"
+    assert ages(people, "dev") == ages(people)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 from omnigraph.failpoints import VARIABLE
+from omnigraph.failpoints import Failpoint as F
 from omnigraph.graph import Graph
 from omnigraph.manifest import FOLD_THRESHOLD
 
@@ -45,6 +46,14 @@ SEED = """query seed() {
 }"""
 
 ACTOR = "act-writer"
+
+#: Places that only merges, and the making and deletion of branches pass: `test_killed_merges`.
+OF_MERGES_AND_BRANCHES = frozenset(
+    {
+        *(F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM, F.AFTER_CONFIRM),
+        *(F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

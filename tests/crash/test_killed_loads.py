@@ -17,6 +17,7 @@ import pytest
 from crash.support import (
     ACTOR,
     NEXT,
+    OF_MERGES_AND_BRANCHES,
     Children,
     check_sound,
     content,
@@ -479,7 +480,7 @@ def test_the_matrix_names_every_place_of_a_load():
     chosen = {str(place).partition("@")[0] for names in CHOSEN.values() for place in names}
     assert {place for place in F if place.startswith("load_")} <= chosen
     # Inside tasks a death is a retry, and folding is the same for every writer.
-    elsewhere = {F.IN_TASK, F.IN_FOLD}
+    elsewhere = {F.IN_TASK, F.IN_FOLD, *OF_MERGES_AND_BRANCHES}
     recovery = {place for place in F if place.startswith(("init_", "recovery_", "audit_"))} | {
         F.BEFORE_RESTORE,
         F.AFTER_RESTORE,

@@ -26,7 +26,7 @@ from crash.support import (
     sidecars,
 )
 from omnigraph.errors import BadRequestError, BranchNotFoundError
-from omnigraph.failpoints import VARIABLE
+from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.failpoints import Failpoint as F
 from omnigraph.graph import Graph
 from omnigraph.recovery import RECOVERY_ACTOR, reclaim_forks, reclaim_staged_files
@@ -422,6 +422,51 @@ def test_the_target_can_be_deleted_after_a_merge_into_it_died(
         graph.delete_branch("side")
         assert graph.branches() == ["dev", "main", "zero"]
         assert "side" not in {fork for _, fork in forks(root)}
+    check_sound(root)
+
+
+# ---- merges that fail and live on
+
+
+FAILING = [
+    (INTO_UNFORKED, F.MERGE_STAGED, False),
+    (INTO_UNFORKED, F.MERGE_CHECKED, False),
+    (INTO_UNFORKED, f"{F.SIDECAR_WRITE}@1", False),
+    (INTO_UNFORKED, "after_table_commit@2", False),
+    (INTO_MAIN, "after_table_commit@2", False),
+    (INTO_UNFORKED, f"{F.SIDECAR_WRITE}@2", False),
+    (INTO_UNFORKED, F.AFTER_CONFIRM, True),
+    (INTO_MAIN, F.BEFORE_CATALOG_COMMIT, True),
+    (INTO_UNFORKED, F.AFTER_PUBLISH, True),
+]
+
+
+@pytest.mark.parametrize(("merge", "place", "happens"), FAILING)
+def test_a_merge_that_fails_settles_itself_and_stops_nobody(
+    before: Before,
+    after: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    merge: Merge,
+    place: str,
+    happens: bool,
+):
+    root = copy(before.root, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        with monkeypatch.context() as patch:
+            patch.setenv(VARIABLE, f"{place}=raise")
+            if happens:
+                assert graph.merge(merge.source, merge.target).commit is not None
+            else:
+                with pytest.raises(FailpointError):
+                    graph.merge(merge.source, merge.target)
+        assert graph.pending_recoveries() == []
+        check_sound(root)
+        assert contents(root) == (after[merge.name] if happens else before.content)
+        outcome = graph.merge(merge.source, merge.target)
+        assert (outcome.commit is None) is happens
+        assert contents(root) == after[merge.name]
+        graph.mutate(NEXT, branch=merge.target)
     check_sound(root)
 
 

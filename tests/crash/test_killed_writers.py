@@ -12,6 +12,7 @@ from crash.support import (
     DELETE,
     FORK,
     INSERT,
+    OF_MERGES_AND_BRANCHES,
     WRITERS,
     Children,
     Writer,
@@ -260,6 +261,7 @@ def test_the_matrix_names_every_place_of_a_write():
         F.AFTER_AUDIT,
         # Only loads have tasks.
         F.IN_TASK,
+        *OF_MERGES_AND_BRANCHES,
     }
     others = ("init_", "load_")
     assert covered | elsewhere == {place for place in F if not place.startswith(others)}

@@ -224,7 +224,8 @@ def _publish(
             # What was undone was not merged.
             merged_parent_id=sidecar.commit.merged_parent_id if is_forward else None,
             merge_strategy=sidecar.commit.merge_strategy if is_forward else None,
-            created_at=environment.clock(),
+            # The moment at which the writer acted, whoever completes it.
+            created_at=sidecar.commit.created_at if is_forward else environment.clock(),
             kind=str(sidecar.writer_kind) if is_forward else ROLLBACK_KIND,
             operation_id=sidecar.operation_id,
             schema_hash=current.schema_hash,
