@@ -23,6 +23,7 @@ from branches.worlds import (
     set_age,
 )
 from graph.worlds import everything, rows_of, run, table_of
+from omnigraph.branches.merging import MergeJob
 from omnigraph.errors import (
     MAX_CONFLICTS,
     BadRequestError,
@@ -429,6 +430,33 @@ def test_a_conflict_that_arises_meanwhile_is_found(
         with pytest.raises(MergeConflictsError):
             graph.merge("feature")
     assert ages(graph)["Eve"] == 2
+
+
+def test_commits_of_other_types_on_the_target_do_not_matter(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is planned again; but what was a fast-forward is a merge now."""
+    add_person(graph, "feature", "Eve")
+    planned: list[int] = []
+    plan = MergeJob.plan
+    monkeypatch.setattr(MergeJob, "plan", lambda job: (planned.append(1), plan(job))[1])
+    with Graph.open(graph.uri) as other:
+        interrupted(monkeypatch, lambda: run(other, 'insert Place { name: "Rome" }'))
+        result = graph.merge("feature")
+    assert (result.outcome, len(planned)) == ("merged", 1)
+    assert "Eve" in ages(graph)
+    assert [commit.kind for commit in graph.commits()][:2] == ["branch_merge", "mutation"]
+
+
+def test_a_merge_into_the_target_meanwhile_is_planned_again(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have brought what this merge brings, so the base is another one."""
+    add_person(graph, "feature", "Eve")
+    with Graph.open(graph.uri) as other:
+        interrupted(monkeypatch, lambda: other.merge("feature"))
+        assert graph.merge("feature").outcome == "already_up_to_date"
+    assert [commit.kind for commit in graph.commits()].count("branch_merge") == 1
 
 
 def test_a_source_that_moved_meanwhile_is_merged_as_it_was(

@@ -10,7 +10,13 @@ from branches.worlds import PERSON, add_person, ages, compact, put, remove_perso
 from graph.search.support import SCHEMA as DOCUMENTS
 from graph.search.support import ZERO, cites, doc, set_body, write
 from graph.worlds import everything, new_graph
-from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
+from omnigraph.branches.merging import MergeJob
+from omnigraph.errors import (
+    BranchNotFoundError,
+    RecoveryRequiredError,
+    StorageError,
+    StorageFailure,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -279,6 +285,34 @@ def test_rows_from_many_files_are_merged(people: Graph) -> None:
 
 
 # ---- forks of merges that fail
+
+
+def test_a_fork_that_others_published_stays_when_its_branch_is_deleted(
+    people: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge made the fork and fails, because the target is gone; it is the base of others by then."""
+    for name in ("dev", "f", "x"):
+        people.create_branch(name)
+    for name in ("f", "x", "main"):
+        add_person(people, name, f"of {name}")
+    check, done = MergeJob.check, []
+
+    def check_and_act(job: MergeJob) -> None:
+        check(job)
+        if not done:
+            done.append(1)
+            add_person(people, "dev", "of dev")
+            people.merge("dev")
+            people.merge("dev", "x")
+            people.delete_branch("dev")
+
+    monkeypatch.setattr(MergeJob, "check", check_and_act)
+    with pytest.raises(BranchNotFoundError):
+        people.merge("f", "dev")
+    set_age(people, "x", "of dev", 7)
+    add_person(people, "main", "later")
+    assert people.merge("x").outcome == "merged"
+    assert ages(people)["of dev"] == 7
 
 
 def test_a_fork_that_an_unsettled_merge_moved_stays_until_it_is_settled(

@@ -114,11 +114,13 @@ def places(merge: Merge) -> list[tuple[str, Outcome]]:
     return [(str(name), outcome) for name, outcome in cells]
 
 
-#: Nearly all places of one kind; of the others one death before, in and after every step of the commit.
+#: Every place at one kind at least, and every kind before, in and after its commit; all of them behind the marker.
+ELSEWHERE = (
+    *("merge_staged", "before_confirm", "before_catalog_commit"),
+    *("after_table_commit@1", "before_table_commit@3", "after_table_commit@3"),
+)
 CHOSEN = {
-    INTO_MAIN.name: tuple(
-        name for name, _ in places(INTO_MAIN) if not name.endswith(("commit@3", "before_confirm"))
-    ),
+    INTO_MAIN.name: tuple(name for name, _ in places(INTO_MAIN) if name not in ELSEWHERE),
     INTO_UNFORKED.name: (
         *(F.MERGE_STAGED, F.MERGE_CHECKED, F.AFTER_SIDECAR),
         *("after_table_commit@1", "before_table_commit@3", F.BEFORE_CONFIRM),

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph.graph.loading as loading
+import omnigraph.graph.tidying as tidying
 import omnigraph.pipeline.load as stages
 from omnigraph import failpoints
 from omnigraph.errors import (
@@ -601,7 +602,7 @@ def test_a_file_that_cannot_be_removed_does_not_hide_how_the_load_ended(
     commit = graph.snapshot().commit_id
     with monkeypatch.context() as patch:
         patch.setattr(stages, "delete_fragment", refuse)
-        patch.setattr(loading, "reclaim_staged_files", refuse)
+        patch.setattr(tidying, "reclaim_staged_files", refuse)
         with pytest.raises(LoadRejectedError):
             graph.load(path, mode="append", engine="local")
     assert graph.snapshot().commit_id == commit

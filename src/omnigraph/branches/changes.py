@@ -23,6 +23,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.manifest import snapshot_at
+from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,8 +44,9 @@ pc: Any = _compute
 DEFAULT_PAGE_CHANGES = 1_000
 MAX_PAGE_CHANGES = 8_192
 PAGE_BYTES = 4 * 1024 * 1024
-#: Rows whose images are read at once.
+#: Rows whose images are read at once; few where an image may hold a blob.
 _IMAGE_ROWS = 512
+_BLOB_IMAGE_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,12 +202,13 @@ class CommitChanges:
     def _changes(self, delta: TypeDelta, begin: int) -> Iterator[Change]:
         kind, _, name = delta.table_key.partition(":")
         codes = delta.codes
-        for first in range(begin, len(delta.rows), _IMAGE_ROWS):
-            rows = delta.rows.slice(first, _IMAGE_ROWS)
+        step = _BLOB_IMAGE_ROWS if blob_columns(delta.definition) else _IMAGE_ROWS
+        for first in range(begin, len(delta.rows), step):
+            rows = delta.rows.slice(first, step)
             before = self.reader.images(delta.definition, delta.old, rows["old_row"])
             after = self.reader.images(delta.definition, delta.new, rows["new_row"])
             columns = (rows[column].to_pylist() for column in ("id", "old_row", "new_row"))
-            some = codes[first : first + _IMAGE_ROWS].tolist()
+            some = codes[first : first + step].tolist()
             for code, entity_id, old_row, new_row in zip(some, *columns, strict=True):
                 yield Change(
                     kind=kind,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
 
+_BATCH_ROWS = 65_536
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetChange:
@@ -182,9 +184,6 @@ class Diff:
             body["graph_branch"] = self.graph_branch
         changes = [change.to_json() for change in self]
         return body | {"changes": changes, "stats": self.stats.to_json()}
-
-
-_BATCH_ROWS = 65_536
 
 
 def _version(delta: TypeDelta) -> int:

@@ -94,6 +94,8 @@ class MergeJob:
     conflicts: Conflicts = field(default_factory=Conflicts)
     plans: dict[TableKey, RowPlan] = field(default_factory=dict)
     writes: dict[TableKey, StagedWrite] = field(default_factory=dict)
+    #: Tables of the target that the result depends on, beside those that are written.
+    read: set[TableKey] = field(default_factory=set)
     _fragments: dict[TableKey, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -134,6 +136,7 @@ class MergeJob:
             with self._bases_readable(key):
                 plan = plan_rows(states, self.given.base, shape, self.engine, self.given.strategy)
             self.plans[key] = plan
+            self.read.add(key)
             self._add_row_conflicts(definition, plan, states)
         reach(Failpoint.MERGE_PLANNED)
 
@@ -268,13 +271,17 @@ class MergeJob:
                 tables=tables,
                 rules=self.given.rules,
                 joins=self.engine.for_rows(self.changed_rows).joins,
-                untouched=lambda key: Image(table=self._open(self.given.target.pins[key])),
+                untouched=self._untouched,
                 conflicts=self.conflicts,
             ).check_all()
         finally:
             for private in privates:
                 close_private(private, self.objects)
         reach(Failpoint.MERGE_CHECKED)
+
+    def _untouched(self, key: TableKey) -> Image:
+        self.read.add(key)
+        return Image(table=self._open(self.given.target.pins[key]))
 
     def _simple_image(self, key: TableKey) -> StagedWrite | None:
         """The new rows behind the old ones, where no rule would notice that replaced rows are still there.

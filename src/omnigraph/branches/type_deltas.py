@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.storage import Table, TableStore
 
 _CACHED_DELTAS = 8
-_CACHED_ROWS = 200_000
+_CACHED_BYTES = 256 * 1024 * 1024
 
 _INSERT, _UPDATE, _DELETE = range(3)
 _OPS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -155,12 +155,14 @@ class DeltaReader:
         after = None if new is None else self.open(new)
         with reading_pins(self._store, [old, new]):
             rows = delta_between(before, after, row_shape(definition), engine)
-        if len(rows) <= _CACHED_ROWS:
-            with self._lock:
-                self._known[old, new] = rows
-                while len(self._known) > _CACHED_DELTAS:
-                    self._known.popitem(last=False)
+        with self._lock:
+            self._known[old, new] = rows
+            while len(self._known) > _CACHED_DELTAS or self._cached_bytes() > _CACHED_BYTES:
+                self._known.popitem(last=False)
         return rows
+
+    def _cached_bytes(self) -> int:
+        return sum(int(rows.nbytes) for rows in self._known.values())
 
 
 def _matched(old: Snapshot, new: Snapshot) -> list[tuple[TablePin | None, TablePin | None]]:

@@ -13,13 +13,11 @@ from omnigraph.errors import (
     BranchNotFoundError,
     ConflictError,
     ExpectedVersionMismatchError,
-    OmniError,
     ReadSetConflictError,
-    SparkError,
-    StorageError,
 )
 from omnigraph.graph.results import LoadResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
+from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.graph.writing import NewBranch
 from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, open_pin, snapshot_of
 from omnigraph.pipeline.ids import new_id_prefix
@@ -32,10 +30,7 @@ from omnigraph.recovery import (
     Intent,
     StagedTable,
     WriterKind,
-    reclaim_staged_files,
-    remove_unpublished_forks,
     run_phases,
-    staged_max_age_s,
 )
 
 if TYPE_CHECKING:
@@ -184,9 +179,7 @@ class _Run:
             job.stage(tables)
             return self._until_won(job, snapshot)
         except BaseException as error:
-            # Data and files that are refused leave nothing behind; a task that died, or an interrupt, may.
-            died = isinstance(error, SparkError | StorageError) or not isinstance(error, OmniError)
-            self._may_leave_files = died
+            self._may_leave_files = may_leave_files(error)
             raise
         finally:
             if not self._has_effect:
@@ -304,16 +297,7 @@ class _Run:
     # ---- afterwards
 
     def clean_up(self) -> None:
-        """Remove forks that nothing refers to, and files of tasks that died; what stays is reclaimed by cleanup."""
-        forks = {} if self._has_effect else self._forks
-        try:
-            if self._may_leave_files:
-                state = self._environment.manifest.state()
-                paths = {
-                    pin.location for head in state.heads.values() for pin in head.pins.values()
-                }
-                reclaim_staged_files(self._environment, sorted(paths), staged_max_age_s())
-        except OmniError as error:
-            _log.warning("staged files stay until cleanup: %s", error)
-        if forks:
-            remove_unpublished_forks(self._environment, self._call.branch, forks)
+        """Remove what the load left behind."""
+        forks = () if self._has_effect else tuple(self._forks.values())
+        if forks or self._may_leave_files:
+            tidy_up(self._environment, forks, has_unknown_files=self._may_leave_files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from omnigraph.errors import (
 from omnigraph.graph.branching import delete_branch
 from omnigraph.graph.results import commit_json
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
 from omnigraph.pipeline.elastic import ElasticEngine
 from omnigraph.recovery import (
@@ -28,7 +29,6 @@ from omnigraph.recovery import (
     WriterKind,
     commit_write,
     discard_staged,
-    remove_unpublished_forks,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from omnigraph.storage import Table
 
 STRATEGIES = ("ours", "theirs")
+#: Rows up to which a merge may be planned while all writers wait.
+_MAX_ROWS_IN_WINDOW = 100_000
 
 
 class MergeOutcome(StrEnum):
@@ -119,6 +121,14 @@ class MergeCall:
             )
 
 
+@dataclass(slots=True)
+class _Effort:
+    """What the tries of one merge have done so far."""
+
+    forks: dict[TableKey, Table] = field(default_factory=dict)
+    changed_rows: int = 0
+
+
 class GraphMerger:
     """Runs merges. `open_for_writing` gives a table where the target writes, forked at its first write to the type."""
 
@@ -135,27 +145,33 @@ class GraphMerger:
     def merge(self, call: MergeCall) -> MergeResult:
         """Merge one branch into another; all of it becomes visible at once, or nothing does."""
         engine = ElasticEngine(call.engine, call.spark, call.progress)
-        forks: dict[TableKey, Table] = {}
+        effort = _Effort()
         try:
-            source, result = self._until_won(call, engine, forks)
-        except OmniError:
-            if forks:
-                remove_unpublished_forks(self._environment, call.target, forks)
+            source, result = self._until_won(call, engine, effort)
+        except BaseException as error:
+            # Also after an interrupt: nobody else knows what was left.
+            unknown = may_leave_files(error)
+            if effort.forks or unknown:
+                tidy_up(self._environment, effort.forks.values(), has_unknown_files=unknown)
             raise
         if call.delete_branch and not call.dry_run:
             return self._delete_source(call, result, source)
         return result
 
     def _until_won(
-        self, call: MergeCall, engine: ElasticEngine, forks: dict[TableKey, Table]
+        self, call: MergeCall, engine: ElasticEngine, effort: _Effort
     ) -> tuple[Head, MergeResult]:
-        """Plan and commit; again when the target moved, in the end inside the window, where nobody else can move it."""
+        """Plan and commit; again when the target moved in a way that matters.
+
+        A small merge that keeps losing is planned inside the window in the end, where nobody else can move the target.
+        A large one never is: it would keep all writers waiting.
+        """
         for number in range(REPREPARATION_BUDGET + 1):
             try:
-                if number < OPTIMISTIC_TRIES:
-                    return self._try(self._environment, call, engine, forks)
+                if number < OPTIMISTIC_TRIES or effort.changed_rows > _MAX_ROWS_IN_WINDOW:
+                    return self._try(self._environment, call, engine, effort)
                 with self._environment.window() as environment:
-                    return self._try(environment, call, engine, forks)
+                    return self._try(environment, call, engine, effort)
             except (ExpectedVersionMismatchError, ReadSetConflictError):
                 if number == REPREPARATION_BUDGET:
                     raise
@@ -166,7 +182,7 @@ class GraphMerger:
         environment: GraphEnvironment,
         call: MergeCall,
         engine: ElasticEngine,
-        forks: dict[TableKey, Table],
+        effort: _Effort,
     ) -> tuple[Head, MergeResult]:
         """Plan and commit once; the head of the source that was merged, and the result."""
         # Before the heads are read: from here on nobody removes forks, even if the source is deleted meanwhile.
@@ -205,8 +221,7 @@ class GraphMerger:
                 store=environment.tables,
                 objects=environment.objects,
             )
-            opener = self._opener(environment, job, call, forks)
-            return source, self._run(environment, job, call, result, opener)
+            return source, self._run(environment, job, call, result, effort)
 
     def _run(
         self,
@@ -214,17 +229,18 @@ class GraphMerger:
         job: MergeJob,
         call: MergeCall,
         result: MergeResult,
-        opener: Callable[[TablePin], Table],
+        effort: _Effort,
     ) -> MergeResult:
         source, target = job.given.source, job.given.target
         with call.progress.stage("compare branches", 1) as stage:
             job.plan()
+            effort.changed_rows = job.changed_rows
             stage.update(1, job.changed_rows)
         is_committed = False
         try:
             if not job.conflicts.total:
                 with call.progress.stage("copy rows", 1) as stage:
-                    job.stage(opener)
+                    job.stage(self._opener(environment, job, call, effort))
                     stage.update(1, job.changed_rows)
                 with call.progress.stage("check the result", 1) as stage:
                     job.check()
@@ -241,6 +257,8 @@ class GraphMerger:
                     branch=call.target,
                     incarnation=target.incarnation,
                     schema_hash=target.schema_hash,
+                    touched={key: target.pins[key].version for key in job.writes},
+                    read={key: target.pins[key].version for key in job.read - job.writes.keys()},
                     position=target.commit_id,
                 ),
                 actor=call.actor,
@@ -250,7 +268,11 @@ class GraphMerger:
             writes = _staged_tables(job)
             is_committed = True
             with call.progress.stage("commit", 1):
-                return replace(result, commit=commit_write(environment, intent, writes))
+                commit = commit_write(environment, intent, writes)
+            if commit.parent_id != target.commit_id:
+                # The target got a commit of its own meanwhile, of types that this merge has nothing to do with.
+                result = replace(result, outcome=MergeOutcome.MERGED)
+            return replace(result, commit=commit)
         finally:
             if not is_committed:
                 discard_staged(environment, _staged_tables(job))
@@ -260,7 +282,7 @@ class GraphMerger:
         environment: GraphEnvironment,
         job: MergeJob,
         call: MergeCall,
-        forks: dict[TableKey, Table],
+        effort: _Effort,
     ) -> Callable[[TablePin], Table]:
         """Where rows are staged; a dry run stages beside the rows that the target reads, and makes no fork."""
 
@@ -269,7 +291,7 @@ class GraphMerger:
                 return open_pin(environment.tables, pin)
             table = self._open_for_writing(environment, job.given.target, pin)
             if table.branch != pin.branch:
-                forks[pin.table_key] = table
+                effort.forks[pin.table_key] = table
             return table
 
         return open_table

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, ReadSetConflictError
-from omnigraph.manifest.rows import MAIN, Head
+from omnigraph.manifest.rows import MAIN, Head, branch_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,8 +60,6 @@ def branch_at(
     origin: Snapshot, name: str, graph_version: int, fork_name: str, actor: str | None = None
 ) -> Head:
     """The first position of a branch that begins at a snapshot."""
-    from omnigraph.manifest.rows import branch_key
-
     return Head(
         branch=name,
         incarnation=graph_version,

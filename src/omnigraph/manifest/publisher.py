@@ -75,7 +75,7 @@ class Expectations:
     read: Mapping[TableKey, int] = field(default_factory=dict)
     #: The caller's own precondition on the branch head.
     head_commit: str | None = None
-    #: The commit that the branch has to be at, whatever a commit since then touched.
+    #: The commit that the branch was at; ordinary commits since then do not matter, merges into it do.
     position: str | None = None
     #: The position that a new branch begins at, as it was read: later commits of its base do not matter to it. The
     #: branch must not exist yet.
@@ -210,8 +210,8 @@ class Manifest:
             raise ReadSetConflictError(member, expectations.incarnation, head.incarnation)
         if expectations.head_commit is not None:
             self._check_head(expectations, head)
-        if expectations.position is not None and head.commit_id != expectations.position:
-            raise ReadSetConflictError(f"branch {name}", expectations.position, head.commit_id)
+        if expectations.position is not None:
+            self._check_position(expectations.position, head)
         if head.schema_hash != expectations.schema_hash:
             raise ReadSetConflictError("the schema", expectations.schema_hash, head.schema_hash)
         for key, version in expectations.touched.items():
@@ -223,6 +223,15 @@ class Manifest:
             if actual != version:
                 raise ReadSetConflictError(key, version, actual)
         return head
+
+    def _check_position(self, position: str, head: Head) -> None:
+        """The expected position, or one that only ordinary commits followed: the base of a merge stays the same."""
+        current: str | None = head.commit_id
+        while current != position:
+            commit = None if current is None else self.commit(current)
+            if commit is None or commit.merged_parent_id is not None:
+                raise ReadSetConflictError(f"branch {head.branch}", position, head.commit_id)
+            current = commit.parent_id
 
     def _check_fork(self, expectations: Expectations, origin: Head, state: ManifestState) -> Head:
         """The position that a new branch begins at, if it may still begin there."""

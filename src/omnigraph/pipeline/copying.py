@@ -184,6 +184,8 @@ def _shrink(target: Table, row_ids: NDArray[np.uint64], workers: Workers) -> dic
     if not len(row_ids):
         return {}
     addresses = take_by_row_id(target, row_ids, [ROW_ADDRESS])[ROW_ADDRESS]
+    if len(addresses) != len(row_ids):
+        raise InternalError(f"{len(row_ids) - len(addresses)} rows of {target.path} are gone")
     address = table_address(target)
     items = [
         ShrinkItem(target=address, fragment=number, offsets=rows.offsets)

@@ -36,21 +36,19 @@ def spark_delta(workers: Workers, old: RowSet, new: RowSet, shape: RowShape) -> 
         return DELTA.empty_table()
     rows = old.row_count + new.row_count
     partitions = max(workers.parallelism, rows // _PARTITION_ROWS + 1)
-    with spark_errors():
+    with spark_errors(), workers.shared(parts) as shared:
         numbers = workers.spark.range(0, len(parts), 1, len(parts))
-        sides = numbers.mapInArrow(_scan_function(parts, shape), _SIDES)
+        sides = numbers.mapInArrow(_scan_function(shared, shape), _SIDES)
         matched = sides.repartition(partitions, "id").mapInArrow(_match, _DELTA)
         found: Any = matched.toArrow()
     return found.cast(DELTA)
 
 
-def _scan_function(
-    parts: list[tuple[int, RowSet]], shape: RowShape
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _scan_function(parts: Any, shape: RowShape) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def function(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                side, rows = parts[number]
+                side, rows = parts.value[number]
                 for found in scan_side(rows, shape):
                     mark = pa.array([side] * found.num_rows, pa.int32())
                     columns = [mark, *found.columns]

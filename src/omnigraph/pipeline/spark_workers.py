@@ -56,8 +56,8 @@ class SparkWorkers:
         """As `Workers.run`."""
         if not items:
             return []
-        with self._watched(stage, len(items)) as count:
-            function = _item_function(task, list(items), count, task_instruction())
+        with self._watched(stage, len(items)) as count, self.shared(list(items)) as shared:
+            function = _item_function(task, shared, count, task_instruction())
             numbers = self.spark.range(0, len(items), 1, len(items))
             answers = collect(numbers.mapInArrow(function, f"number long, {_MESSAGES}"))
         found = {int(row["number"]): json.loads(row["message"]) for row in answers}
@@ -81,6 +81,15 @@ class SparkWorkers:
         for message in messages:
             raise_failure(message)
         return messages
+
+    @contextmanager
+    def shared(self, values: list[Any]) -> Iterator[Any]:
+        """Values that tasks look up by number: each worker process gets them once, not each task."""
+        shared = self._context.broadcast(values)
+        try:
+            yield shared
+        finally:
+            shared.destroy()
 
     @contextmanager
     def _watched(self, stage: str, tasks: int) -> Iterator[Callable[[int, int], None]]:
@@ -111,7 +120,7 @@ class SparkWorkers:
 
 def _item_function(
     task: Callable[[Item], Message],
-    items: list[Item],
+    items: Any,  # a broadcast list; Spark types its value as anything
     count: Callable[[int, int], None],
     instruction: str | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -120,7 +129,7 @@ def _item_function(
             numbers: Any = batch.column(0)
             for number in numbers.to_pylist():
                 _reach(instruction)
-                message = _guarded(lambda item: [task(item)], items[number])[0]
+                message = _guarded(lambda item: [task(item)], items.value[number])[0]
                 count(1, int(message.get("rows", 0)))
                 yield pa.RecordBatch.from_pydict(
                     {"number": [number], "message": [json.dumps(message)]}

@@ -12,9 +12,8 @@ from omnigraph.recovery.sweep import settle_all
 from omnigraph.storage.staged import list_forks, remove_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
-    from omnigraph.ids import TableKey
     from omnigraph.manifest import History, ManifestState
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.tables import Table
@@ -27,23 +26,22 @@ _MAX_POINTS = 100
 def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
     """Remove forks of deleted branches, and those whose publish never happened; what was removed, as path and fork.
 
-    Kept are forks that a branch writes to or reads from, and forks at which two live branches last agreed: the data of
-    a deleted branch is the base of later merges between branches that took its work over. Does nothing while another
-    writer stages files, because one may stage into a fork that is not published yet.
+    Kept are forks that a branch writes to or reads from, and forks at which live branches last agreed, or can have: the
+    data of a deleted branch is the base of later merges between branches that took its work over. Does nothing while
+    another writer stages files, because one may stage into a fork that is not published yet.
     """
+    manifest = environment.manifest
+    state = manifest.state()
+    if not _unowned(environment, state):
+        return []
+    # Before the lock is taken: it follows the length of the history.
+    needed = _needed_by_merges(state, manifest.history())
     removed: list[tuple[str, str]] = []
     with environment.window() as held, held.staging.try_exclusive() as is_alone:
-        if not is_alone:
-            return []
         settle_all(held)
-        state = held.manifest.state()
-        candidates = _unowned(held, state)
-        if not candidates:
+        if not is_alone or held.manifest.state().catalog_version != state.catalog_version:
             return []
-        needed = _needed_by_merges(state, held.manifest.history())
-        if needed is None:
-            return []
-        left = [item for item in candidates if item not in needed]
+        left = [item for item in _unowned(held, state) if item not in needed]
         while left:
             failed = [item for item in left if not _remove(held, *item)]
             removed += [item for item in left if item not in failed]
@@ -52,21 +50,31 @@ def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
     return removed
 
 
-def remove_unpublished_forks(
-    environment: GraphEnvironment, branch: str, forks: Mapping[TableKey, Table]
-) -> None:
-    """Remove forks that a write made and that no head of its branch reads; what stays is reclaimed later."""
+def reclaim_forks_quietly(environment: GraphEnvironment) -> None:
+    """As `reclaim_forks`; a failure only leaves work for the next run."""
+    try:
+        reclaim_forks(environment)
+    except OmniError as error:
+        _log.warning("forks stay until cleanup: %s", error)
+
+
+def remove_unpublished_forks(environment: GraphEnvironment, forks: Iterable[Table]) -> None:
+    """Remove forks that a write made for nothing; what stays is reclaimed later.
+
+    Forks of a branch that was deleted meanwhile stay: others may have published into them before.
+    """
     try:
         with environment.window() as held, held.staging.try_exclusive() as is_alone:
             # First, because an unsettled write may have moved a fork that is not published yet.
             settle_all(held)
-            head = held.manifest.state().heads.get(branch) if is_alone else None
-            for key, table in forks.items() if is_alone else ():
-                pin = None if head is None else head.pins.get(key)
-                if pin is None or pin.branch != table.branch:
+            state = held.manifest.state()
+            deleted = {head.fork_name for head in state.all_heads if head.deleted}
+            used = _used(state)
+            for table in forks if is_alone else ():
+                if (table.path, table.branch) not in used and table.branch not in deleted:
                     remove_fork(held.location, table.path, str(table.branch))
     except OmniError as error:
-        _log.warning("forks of branch %s stay until cleanup: %s", branch, error)
+        _log.warning("forks stay until cleanup: %s", error)
 
 
 def _remove(environment: GraphEnvironment, path: str, fork: str) -> bool:
@@ -79,18 +87,9 @@ def _remove(environment: GraphEnvironment, path: str, fork: str) -> bool:
     return True
 
 
-def reclaim_forks_quietly(environment: GraphEnvironment) -> None:
-    """As `reclaim_forks`; a failure only leaves work for the next run."""
-    try:
-        reclaim_forks(environment)
-    except OmniError as error:
-        _log.warning("forks stay until cleanup: %s", error)
-
-
 def _unowned(environment: GraphEnvironment, state: ManifestState) -> list[tuple[str, str]]:
-    heads = state.heads.values()
-    used = {(pin.location, pin.branch) for head in heads for pin in head.pins.values()}
-    paths = {pin.location for head in state.all_heads for pin in head.pins.values()}
+    used = _used(state)
+    paths = {pin.location for head in state.heads.values() for pin in head.pins.values()}
     return [
         (path, fork)
         for path in sorted(paths)
@@ -99,12 +98,19 @@ def _unowned(environment: GraphEnvironment, state: ManifestState) -> list[tuple[
     ]
 
 
-def _needed_by_merges(state: ManifestState, history: History) -> set[tuple[str, str | None]] | None:
-    """Forks of deleted branches whose data is the base of merges, now or later; None: too many to find out."""
+def _used(state: ManifestState) -> set[tuple[str, str | None]]:
+    heads = state.heads.values()
+    return {(pin.location, pin.branch) for head in heads for pin in head.pins.values()}
+
+
+def _needed_by_merges(state: ManifestState, history: History) -> set[tuple[str, str | None]]:
+    """Forks of deleted branches whose data is the base of merges, now or later."""
+    commits = history.commits
+    gone = {c for c in commits if branch_of(state.all_heads, commits[c]).deleted}
     heads = (head.commit_id for head in state.heads.values())
-    bases = lasting_bases(history.commits, heads, _MAX_POINTS)
+    bases = lasting_bases(commits, heads, _MAX_POINTS)
     if bases is None:
-        return None
-    deleted = [base for base in bases if branch_of(state.all_heads, history.commits[base]).deleted]
-    pins = (pin for base in deleted for pin in snapshot_at(history, base).pins.values())
+        _log.warning("too many branches to see which forks merges need: all of them stay")
+        bases = gone
+    pins = (pin for base in bases & gone for pin in snapshot_at(history, base).pins.values())
     return {(pin.location, pin.branch) for pin in pins}

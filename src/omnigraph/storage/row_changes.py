@@ -15,7 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.storage.failures import translated
-from omnigraph.storage.partitions import TableAddress, open_address, table_address
+from omnigraph.storage.fragments import ROW_ADDRESS, fragment_sizes
+from omnigraph.storage.partitions import (
+    BATCH_ROWS,
+    BLOB_BATCH_ROWS,
+    TableAddress,
+    open_address,
+    table_address,
+)
 from omnigraph.storage.reads import ROW_ID
 from omnigraph.storage.tables import session
 
@@ -27,11 +34,7 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.tables import Table
 
-ROW_ADDRESS = "_rowaddr"
 _UPDATED_AT = "_row_last_updated_at_version"
-#: Rows of a batch; few when it holds blobs, because a batch is in memory as a whole.
-_BATCH_ROWS = 65_536
-_BLOB_BATCH_ROWS = 64
 #: Rows that one filter names.
 _PROBED_ROWS = 8_192
 
@@ -57,7 +60,7 @@ class RowSet:
 
     def parts(self, rows: int) -> list[RowSet]:
         """The same rows in sets of about so many, for tasks; a fragment stays whole."""
-        sizes = _fragment_sizes(open_address(self.address)) if self.fragments else {}
+        sizes = fragment_sizes(open_address(self.address)) if self.fragments else {}
         found = [
             RowSet(address=self.address, fragments=(number,), fragment_rows=sizes[number])
             for number in self.fragments
@@ -84,6 +87,9 @@ def differing_rows(old: Table, new: Table) -> tuple[RowSet, RowSet]:
         come = [fragment for key, fragment in after.items() if key not in before]
         if gone and come and follows(new, old):
             return _narrowed((old, gone), (new, come), hidden_in_new, hidden_in_old)
+        if gone and come and follows(old, new):
+            ahead, behind = _narrowed((new, come), (old, gone), hidden_in_old, hidden_in_new)
+            return behind, ahead
         return (
             _row_set(old, gone, _joined(hidden_in_new)),
             _row_set(new, come, _joined(hidden_in_old)),
@@ -154,7 +160,7 @@ def scan_row_set(rows: RowSet, columns: Sequence[str]) -> Iterator[pa.RecordBatc
     table = open_address(rows.address)
     dataset = table._dataset
     has_blobs = bool(table.blob_columns & set(columns))
-    size = _BLOB_BATCH_ROWS if has_blobs else _BATCH_ROWS
+    size = BLOB_BATCH_ROWS if has_blobs else BATCH_ROWS
     with translated(f"reading rows of {rows.address.uri}"):
         if rows.fragments:
             wanted = set(rows.fragments)
@@ -165,9 +171,9 @@ def scan_row_set(rows: RowSet, columns: Sequence[str]) -> Iterator[pa.RecordBatc
                 batch_size=size,
                 blob_handling="all_binary",
             ).to_batches()
-        for begin in range(0, len(rows.row_ids), _BATCH_ROWS):
-            chunk = rows.row_ids[begin : begin + _BATCH_ROWS]
-            yield from take_by_row_id(table, chunk, columns).to_batches(max_chunksize=size)
+        for begin in range(0, len(rows.row_ids), size):
+            wanted_rows = rows.row_ids[begin : begin + size]
+            yield from take_by_row_id(table, wanted_rows, columns).to_batches()
 
 
 def take_by_row_id(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str]) -> pa.Table:
@@ -263,10 +269,6 @@ def _mark(fragment: lance.LanceFragment) -> str | None:
 def _row_ids(table: Table, fragments: list[lance.LanceFragment]) -> NDArray[np.uint64]:
     found = table._dataset.scanner(columns=[ROW_ID], fragments=fragments).to_table()
     return np.asarray(found[ROW_ID], dtype=np.uint64)
-
-
-def _fragment_sizes(table: Table) -> dict[int, int]:
-    return {item.fragment_id: item.count_rows() for item in table._dataset.get_fragments()}
 
 
 def _row_set(

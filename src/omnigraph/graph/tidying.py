@@ -1,0 +1,37 @@
+"""What bulk writes leave behind when they fail: forks that they made for nothing, and files of tasks that died."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import OmniError, SparkError, StorageError
+from omnigraph.recovery import reclaim_staged_files, remove_unpublished_forks, staged_max_age_s
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.storage import Table
+
+_log = logging.getLogger(__name__)
+
+
+def may_leave_files(error: BaseException) -> bool:
+    """Whether files may be left that nobody knows: data that is refused leaves nothing, a task that died may."""
+    return isinstance(error, SparkError | StorageError) or not isinstance(error, OmniError)
+
+
+def tidy_up(
+    environment: GraphEnvironment, forks: Collection[Table], *, has_unknown_files: bool
+) -> None:
+    """Remove forks that nothing refers to, and files that nobody knows; what stays is reclaimed by cleanup."""
+    try:
+        if has_unknown_files:
+            heads = environment.manifest.state().heads.values()
+            paths = {pin.location for head in heads for pin in head.pins.values()}
+            reclaim_staged_files(environment, sorted(paths), staged_max_age_s())
+    except OmniError as error:
+        _log.warning("staged files stay until cleanup: %s", error)
+    if forks:
+        remove_unpublished_forks(environment, forks)
