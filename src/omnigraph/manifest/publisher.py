@@ -108,6 +108,8 @@ class Manifest:
         self._current: tuple[CatalogView, ManifestState] | None = None
         #: The last history that was read, with the version of the catalog it belongs to.
         self._history: tuple[int, History] | None = None
+        #: The same for its commits alone.
+        self._commits: tuple[int, Mapping[str, GraphCommit]] | None = None
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
         """The first version of the catalog: branch `main` with one parentless commit."""
@@ -256,11 +258,10 @@ class Manifest:
         kept = self._history
         if kept is not None and kept[0] == state.catalog_version:
             return kept[1]
-        commits = [read_commit(row) for row in view.read_rows("graph_commit")]
         versions = [read_version(row) for row in view.read_rows("table_version")]
         stones = [read_tombstone(row) for row in view.read_rows("table_tombstone")]
         history = History(
-            commits={commit.commit_id: commit for commit in commits},
+            commits=self._commits_of(view, state),
             versions=tuple(versions),
             tombstones=tuple(stones),
             heads=state.all_heads,
@@ -268,11 +269,18 @@ class Manifest:
         self._history = (state.catalog_version, history)
         return history
 
-    def commits(self) -> dict[str, GraphCommit]:
+    def commits(self) -> Mapping[str, GraphCommit]:
         """Every commit of the graph by id."""
-        view, _ = self._look()
-        found = (read_commit(row) for row in view.read_rows("graph_commit"))
-        return {commit.commit_id: commit for commit in found}
+        return self._commits_of(*self._look())
+
+    def _commits_of(self, view: CatalogView, state: ManifestState) -> Mapping[str, GraphCommit]:
+        kept = self._commits
+        if kept is None or kept[0] != state.catalog_version:
+            rows = view.read_rows("graph_commit")
+            found = (read_commit(row) for row in rows)
+            kept = (state.catalog_version, {commit.commit_id: commit for commit in found})
+            self._commits = kept
+        return kept[1]
 
     def commit(self, commit_id: str) -> GraphCommit | None:
         """One commit, or None."""
