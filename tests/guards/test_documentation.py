@@ -109,7 +109,7 @@ def test_every_page_is_in_the_navigation() -> None:
 def _coverage_rows() -> list[str]:
     text = (ROOT / "docs/develop/coverage.md").read_text(encoding="utf-8")
     return re.findall(
-        r"`((?:unit|golden|property|cli|guards|graph|storage|crash|s3|engine|search|pipeline|spark)/[^`]+)`",
+        r"`((?:unit|golden|property|cli|guards|graph|storage|crash|s3|engine|search|pipeline|spark|branches|changes)/[^`]+)`",
         text,
     )
 
