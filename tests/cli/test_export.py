@@ -54,6 +54,7 @@ def test_flags_choose_the_rows(og: Run, past: History, words: list[str], expecte
 
 def test_a_commit_is_exported_as_it_was(og: Run, past: History) -> None:
     assert ids(og("export", past.uri, "--snapshot", past.commits[3]).out) == ["a", "b"]
+    assert ids(og("export", past.uri, "--graph-version", "3").out) == ["a", "b"]
 
 
 def test_the_old_flag_is_accepted_with_a_warning(og: Run, past: History) -> None:

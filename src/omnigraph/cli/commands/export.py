@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, GraphUri, ReadBranch, SnapshotId, Store, Types
+from omnigraph.cli.options import (
+    AsJson,
+    AsOf,
+    GraphUri,
+    GraphVersion,
+    ReadBranch,
+    SnapshotId,
+    Store,
+    Types,
+)
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import open_graph
@@ -31,6 +40,8 @@ def export(
     store: Store = None,
     branch: ReadBranch = None,
     snapshot: SnapshotId = None,
+    graph_version: GraphVersion = None,
+    as_of: AsOf = None,
     type: Types = None,
     out: Annotated[
         Path | None,
@@ -45,7 +56,7 @@ def export(
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
     json: AsJson = False,
 ) -> None:
-    """Write every entity of a branch or a commit; without --out as sorted JSONL to stdout."""
+    """Write every entity of a branch, now or at any point, or of a commit; without --out as sorted JSONL to stdout."""
     if branch is not None and snapshot is not None:
         raise typer.BadParameter("give one of --branch and --snapshot")
     if out is None and (parts or json or format is not FileFormat.JSONL):
@@ -60,6 +71,8 @@ def export(
                 "-" if out is None else out,
                 branch=branch or "main",
                 snapshot=snapshot,
+                version=graph_version,
+                as_of=as_of,
                 types=type,
                 format=format,
                 parts=parts,
