@@ -368,56 +368,56 @@ def test_thousands_of_queries_are_compiled() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["forward", "backward"])
-def test_three_thousand_traversals_in_a_chain_are_compiled(order) -> None:
-    chain = [f"$a{i} cites $a{i + 1}" for i in range(3000)][::order]
+def test_a_thousand_traversals_in_a_chain_are_compiled(order) -> None:
+    chain = [f"$a{i} cites $a{i + 1}" for i in range(1000)][::order]
     compiled = compile_file(_read("$p cites $a0 " + "\n".join(chain)), READING)
-    assert len(compiled[0].ir.pipeline) == 3002
+    assert len(compiled[0].ir.pipeline) == 1002
 
 
-def test_three_thousand_traversals_from_one_node_are_compiled() -> None:
-    star = "\n".join(f"$p cites $a{i}" for i in range(3000))
-    assert len(compile_file(_read(star), READING)[0].ir.pipeline) == 3001
+def test_a_thousand_traversals_from_one_node_are_compiled() -> None:
+    star = "\n".join(f"$p cites $a{i}" for i in range(1000))
+    assert len(compile_file(_read(star), READING)[0].ir.pipeline) == 1001
 
 
-def test_three_thousand_bindings_are_compiled() -> None:
-    text = _read("\n".join(f"$a{i}: Paper {{ year: {i} }}" for i in range(3000)))
-    assert len(compile_file(text, READING)[0].ir.pipeline) == 3001
+def test_a_thousand_bindings_are_compiled() -> None:
+    text = _read("\n".join(f"$a{i}: Paper {{ year: {i} }}" for i in range(1000)))
+    assert len(compile_file(text, READING)[0].ir.pipeline) == 1001
 
 
-def test_three_thousand_filters_are_compiled() -> None:
-    compiled = compile_file(_read("\n".join(f"$p.year > {i}" for i in range(3000))), READING)
-    assert len(compiled[0].ir.pipeline[0].filters) == 3000
+def test_a_thousand_filters_are_compiled() -> None:
+    compiled = compile_file(_read("\n".join(f"$p.year > {i}" for i in range(1000))), READING)
+    assert len(compiled[0].ir.pipeline[0].filters) == 1000
 
 
-def test_three_thousand_joined_filters_are_compiled() -> None:
-    bound = "\n".join(f"$a{i}: Paper" for i in range(3001))
-    joins = "\n".join(f"$a{i}.year < $a{i + 1}.year" for i in range(3000))
-    assert len(compile_file(_read(f"{bound}\n{joins}"), READING)[0].ir.pipeline) == 6002
+def test_a_thousand_joined_filters_are_compiled() -> None:
+    bound = "\n".join(f"$a{i}: Paper" for i in range(1001))
+    joins = "\n".join(f"$a{i}.year < $a{i + 1}.year" for i in range(1000))
+    assert len(compile_file(_read(f"{bound}\n{joins}"), READING)[0].ir.pipeline) == 2002
 
 
-def test_three_thousand_negations_are_compiled() -> None:
-    text = _read("\n".join(f"not {{ $p cites $a{i} }}" for i in range(3000)))
-    assert len(compile_file(text, READING)[0].ir.pipeline) == 3001
+def test_a_thousand_negations_are_compiled() -> None:
+    text = _read("\n".join(f"not {{ $p cites $a{i} }}" for i in range(1000)))
+    assert len(compile_file(text, READING)[0].ir.pipeline) == 1001
 
 
-def test_three_thousand_columns_and_order_keys_are_compiled() -> None:
-    columns = ", ".join(f"$p.year as y{i}" for i in range(3000))
-    keys = ", ".join(f"y{i}" for i in range(3000))
+def test_a_thousand_columns_and_order_keys_are_compiled() -> None:
+    columns = ", ".join(f"$p.year as y{i}" for i in range(1000))
+    keys = ", ".join(f"y{i}" for i in range(1000))
     compiled = compile_file(_read("", columns, f"order {{ {keys} }}"), READING)
-    assert len(compiled[0].ir.order) == 3000
+    assert len(compiled[0].ir.order) == 1000
 
 
-def test_three_thousand_statements_are_compiled() -> None:
-    inserts = "\n".join("insert Author { full_name: $x }" for _ in range(3000))
+def test_a_thousand_statements_are_compiled() -> None:
+    inserts = "\n".join("insert Author { full_name: $x }" for _ in range(1000))
     compiled = compile_file(f"query q($x: String) {{ {inserts} }}", READING)
-    assert len(compiled[0].ir.statements) == 3000
+    assert len(compiled[0].ir.statements) == 1000
 
 
 def test_thousands_of_renames_are_planned() -> None:
-    old = compile_schema("".join(f"node N{i} {{ a: I32? }}\n" for i in range(2500)))
+    old = compile_schema("".join(f"node N{i} {{ a: I32? }}\n" for i in range(1000)))
     new = compile_schema(
         "".join(
-            f'node M{i} @rename_from("N{i}") {{ b: I32? @rename_from("a") }}\n' for i in range(2500)
+            f'node M{i} @rename_from("N{i}") {{ b: I32? @rename_from("a") }}\n' for i in range(1000)
         )
     )
     identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
@@ -425,7 +425,7 @@ def test_thousands_of_renames_are_planned() -> None:
         AcceptedSchema(catalog=old.catalog, identities=identities), new.catalog, new.source
     )
     assert plan.supported
-    assert len(plan.steps) == 5000
+    assert len(plan.steps) == 2000
 
 
 # ---- broken ends, long lines
@@ -514,62 +514,62 @@ def test_a_lone_surrogate_outside_of_strings_is_a_typed_error(language) -> None:
 
 
 def test_thousands_of_syntax_errors_in_a_schema_are_all_found() -> None:
-    text = "\n".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(3000))
+    text = "\n".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(1000))
     failure = _refusal(text, language="schema")
-    assert [found.line for found in failure.diagnostics] == list(range(1, 3001))
+    assert [found.line for found in failure.diagnostics] == list(range(1, 1001))
     assert len(failure.message) < 100_000
 
 
 def test_thousands_of_syntax_errors_in_one_line_are_all_found() -> None:
-    text = " ".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(3000))
-    assert len(_refusal(text, language="schema").diagnostics) == 3000
+    text = " ".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(1000))
+    assert len(_refusal(text, language="schema").diagnostics) == 1000
 
 
 def test_thousands_of_syntax_errors_in_queries_are_all_found() -> None:
     text = "\n".join(
-        f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} order $p }}" for i in range(6000)
+        f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} order $p }}" for i in range(2000)
     )
-    assert len(_refusal(text, language="query").diagnostics) == 6000
+    assert len(_refusal(text, language="query").diagnostics) == 2000
 
 
 def test_thousands_of_unknown_types_are_all_found() -> None:
-    text = "node A { " + "\n".join(f"p{i}: Strin" for i in range(3000)) + "}"
-    assert len(_refusal(text, language="schema").diagnostics) == 3000
+    text = "node A { " + "\n".join(f"p{i}: Strin" for i in range(1000)) + "}"
+    assert len(_refusal(text, language="schema").diagnostics) == 1000
 
 
 def test_thousands_of_unknown_endpoints_are_all_found() -> None:
-    text = "".join(f"node Node{i} {{}}\nedge E{i}: Nodee{i} -> Node{i}\n" for i in range(3000))
-    assert len(_refusal(text, language="schema").diagnostics) == 3000
+    text = "".join(f"node Node{i} {{}}\nedge E{i}: Nodee{i} -> Node{i}\n" for i in range(1000))
+    assert len(_refusal(text, language="schema").diagnostics) == 1000
 
 
 def test_thousands_of_unknown_members_are_all_found() -> None:
-    body = "\n".join(f"prop{i}: String?\n@index(propp{i})" for i in range(3000))
-    assert len(_refusal(f"node A {{ {body} }}", language="schema").diagnostics) == 3000
+    body = "\n".join(f"prop{i}: String?\n@index(propp{i})" for i in range(1000))
+    assert len(_refusal(f"node A {{ {body} }}", language="schema").diagnostics) == 1000
 
 
 def test_thousands_of_unbound_variables_are_all_found() -> None:
-    bound = "\n".join(f"$a{i}: Paper" for i in range(3000))
-    wrong = "\n".join(f"$ab{i}.year = 1" for i in range(3000))
-    assert len(_refusal(_read(f"{bound}\n{wrong}"), language="query").diagnostics) == 3000
+    bound = "\n".join(f"$a{i}: Paper" for i in range(1000))
+    wrong = "\n".join(f"$ab{i}.year = 1" for i in range(1000))
+    assert len(_refusal(_read(f"{bound}\n{wrong}"), language="query").diagnostics) == 1000
 
 
 def test_thousands_of_unknown_parameters_are_all_found() -> None:
-    params = ", ".join(f"$x{i}: String" for i in range(3000))
-    inserts = "\n".join(f"insert Author {{ full_name: $y{i} }}" for i in range(3000))
+    params = ", ".join(f"$x{i}: String" for i in range(1000))
+    inserts = "\n".join(f"insert Author {{ full_name: $y{i} }}" for i in range(1000))
     text = f"query q({params}) {{ {inserts} }}"
-    assert len(_refusal(text, language="query").diagnostics) == 3000
+    assert len(_refusal(text, language="query").diagnostics) == 1000
 
 
 def test_thousands_of_wrong_rename_hints_are_all_found() -> None:
-    old = compile_schema("".join(f"node Node{i} {{}}\n" for i in range(3000)))
+    old = compile_schema("".join(f"node Node{i} {{}}\n" for i in range(1000)))
     new = compile_schema(
-        "".join(f'node Mode{i} @rename_from("Nodd{i}") {{}}\n' for i in range(3000))
+        "".join(f'node Mode{i} @rename_from("Nodd{i}") {{}}\n' for i in range(1000))
     )
     identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
     accepted = AcceptedSchema(catalog=old.catalog, identities=identities)
     with pytest.raises(CompilerError) as failure:
         plan_migration(accepted, new.catalog, new.source)
-    assert len(failure.value.diagnostics) == 3000
+    assert len(failure.value.diagnostics) == 1000
 
 
 def test_thousands_of_wrong_queries_are_all_judged() -> None:

@@ -25,7 +25,9 @@ def open_pin(store: TableStore, pin: TablePin) -> Table:
     try:
         return store.open(pin.location, pin.branch, pin.version)
     except StorageError as error:
-        if error.failure is not StorageFailure.NOT_FOUND:
+        is_gone = error.failure is StorageFailure.NOT_FOUND
+        if not is_gone or not dataset_exists(store.location, pin.location):
+            # Cleaning up removes versions and forks, never a whole dataset.
             raise
         raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
 
