@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from changes.support import knows, load, person, run, told
-from omnigraph.branches.changes import MAX_PAGE_CHANGES, PAGE_BYTES
+from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, MAX_PAGE_CHANGES
 from omnigraph.errors import BadRequestError, ChangeCursorRejectedError, ResourceLimitError
 from omnigraph.graph import Graph
 
@@ -112,11 +112,21 @@ def test_a_page_ends_before_it_holds_too_many_bytes(graph: Graph, tmp_path: Path
     ]
     for page in found:
         size = sum(len(json.dumps(change.to_json())) for change in page.changes)
-        assert size <= PAGE_BYTES
+        assert size <= DEFAULT_PAGE_BYTES
+
+
+def test_the_bytes_of_a_page_may_be_chosen_up_to_a_maximum(graph: Graph, tmp_path: Path):
+    made = load(graph, tmp_path, [big(name, 1000) for name in "abcde"])
+    assert len(graph.changes(made, max_bytes=2500).changes) == 2
+    block = graph.feed(start=f"after:{graph.commit(made).parent_id}", max_bytes=2500).blocks[0]
+    assert ([change.id for change in block.changes], block.is_complete) == (["a", "b"], False)
+    with pytest.raises(ResourceLimitError) as caught:
+        graph.changes(made, max_bytes=MAX_PAGE_BYTES + 1)
+    assert caught.value.resource == "commit_changes_page_bytes"
 
 
 def test_a_change_larger_than_a_page_travels_alone(graph: Graph, tmp_path: Path):
-    large = PAGE_BYTES + 1
+    large = DEFAULT_PAGE_BYTES + 1
     made = load(graph, tmp_path, [big("a", 1), big("b", large), big("c", large), big("d", 1)])
     found = [[change.id for change in page.changes] for page in pages(graph, made)]
     assert found == [["a"], ["b"], ["c"], ["d"]]
@@ -125,7 +135,7 @@ def test_a_change_larger_than_a_page_travels_alone(graph: Graph, tmp_path: Path)
 
 
 def test_both_images_of_an_update_count(graph: Graph, tmp_path: Path):
-    third = PAGE_BYTES // 3
+    third = DEFAULT_PAGE_BYTES // 3
     inserted = load(graph, tmp_path, [big("a", third), big("b", third)])
     assert [len(page.changes) for page in pages(graph, inserted)] == [2]
     lines = [big("a", third - 1), big("b", third - 1)]

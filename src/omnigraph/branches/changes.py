@@ -43,7 +43,8 @@ pc: Any = _compute
 
 DEFAULT_PAGE_CHANGES = 1_000
 MAX_PAGE_CHANGES = 8_192
-PAGE_BYTES = 4 * 1024 * 1024
+DEFAULT_PAGE_BYTES = 4 * 1024 * 1024
+MAX_PAGE_BYTES = 32 * 1024 * 1024
 #: Rows whose images are read at once; few where an image may hold a blob.
 _IMAGE_ROWS = 512
 _BLOB_IMAGE_ROWS = 8
@@ -125,23 +126,27 @@ class PageBudget:
     """How much a page may still hold."""
 
     changes: int
-    bytes: int = PAGE_BYTES
+    bytes: int
 
     @staticmethod
-    def of(limit: int) -> PageBudget:
-        """The budget of a page with at most so many changes.
+    def of(limit: int, max_bytes: int) -> PageBudget:
+        """The budget of a page with at most so many changes and bytes.
 
         Raises:
-            BadRequestError: the limit is not positive.
-            ResourceLimitError: it is above the maximum.
+            BadRequestError: a limit is not positive.
+            ResourceLimitError: a limit is above its maximum.
         """
-        if limit < 1:
+        if limit < 1 or max_bytes < 1:
             raise BadRequestError("a page holds at least one change")
+        if max_bytes > MAX_PAGE_BYTES:
+            raise ResourceLimitError(
+                "commit_changes_page_bytes", MAX_PAGE_BYTES, max_bytes, "ask for smaller pages"
+            )
         if limit > MAX_PAGE_CHANGES:
             raise ResourceLimitError(
                 "commit_changes_page_changes", MAX_PAGE_CHANGES, limit, "ask for smaller pages"
             )
-        return PageBudget(changes=limit)
+        return PageBudget(changes=limit, bytes=max_bytes)
 
     def takes(self, change: Change, *, is_first: bool) -> bool:
         """Whether a change still fits; it counts if it does. The first change of a page always fits."""

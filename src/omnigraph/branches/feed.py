@@ -80,6 +80,7 @@ class FeedCall:
     start: str | None = None
     page_token: str | None = None
     limit: int
+    max_bytes: int
     max_commits: int = DEFAULT_POLL_COMMITS
 
     def __post_init__(self) -> None:
@@ -152,7 +153,7 @@ class Feed:
             ChangeFeedGapError: history that has to be told was cleaned up.
             ChangeSchemaBoundaryError: a commit on the way changed the schema of a type with data.
         """
-        budget = PageBudget.of(call.limit)
+        budget = PageBudget.of(call.limit, call.max_bytes)
         place, cut, position = self._beginning(call)
         blocks: list[ChangeBlock] = []
         while place < cut:

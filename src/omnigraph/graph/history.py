@@ -130,11 +130,10 @@ class GraphHistory:
         state: ManifestState,
         commit_id: str,
         selection: Selection,
-        limit: int,
+        budget: PageBudget,
         page_token: str | None,
     ) -> ChangesPage:
         """One page of the changes of a commit."""
-        budget = PageBudget.of(limit)
         history = self._environment.manifest.history()
         commit = check_readable(state, history.commits.get(commit_id), commit_id)
         filter_ = self._filter(commit.schema_hash, selection)

@@ -117,9 +117,12 @@ class HistoryMethods(OpenGraph):
         types: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
         limit: int = 1_000,
+        max_bytes: int = 4 * 1024 * 1024,
         page_token: str | None = None,
     ) -> ChangesPage:
         """One page of what a commit did, against its first parent, with every entity before and after.
+
+        A page ends after `limit` changes or `max_bytes` of JSON; one change that is larger travels alone.
 
         Raises:
             NotFoundError: there is no such commit, or its branch was deleted.
@@ -128,10 +131,12 @@ class HistoryMethods(OpenGraph):
             ChangeCursorRejectedError: the page token belongs to something else.
             HistoricalVersionReclaimedError: a version was cleaned up.
         """
+        from omnigraph.branches.changes import PageBudget
         from omnigraph.graph.history import Selection
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
-        return self._history.changes(self._state(), commit_id, selection, limit, page_token)
+        budget = PageBudget.of(limit, max_bytes)
+        return self._history.changes(self._state(), commit_id, selection, budget, page_token)
 
     def feed(
         self,
@@ -143,6 +148,7 @@ class HistoryMethods(OpenGraph):
         types: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
         limit: int = 1_000,
+        max_bytes: int = 4 * 1024 * 1024,
         max_commits: int = 128,
         page_token: str | None = None,
     ) -> FeedPage:
@@ -159,7 +165,12 @@ class HistoryMethods(OpenGraph):
         from omnigraph.graph.history import Selection
 
         call = FeedCall(
-            cursor=cursor, start=start, page_token=page_token, limit=limit, max_commits=max_commits
+            cursor=cursor,
+            start=start,
+            page_token=page_token,
+            limit=limit,
+            max_bytes=max_bytes,
+            max_commits=max_commits,
         )
         selection = Selection(kinds=kinds, types=types, ops=ops)
         return self._history.poll(self._state(), check_branch_name(branch), selection, call)
