@@ -43,7 +43,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generate
 
 test: check ## check + the whole test suite with branch coverage
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m coverage combine --quiet
 	@$(BIN)/python -m coverage report
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,33 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("omnigraph")
+
+
+#: Files whose tests are few and long. A worker takes whole files, and whoever got one of these last would keep the
+#: others waiting.
+LONG = (
+    "guards/test_documentation.py",
+    "property/test_branch_model.py",
+    "cli/test_commands.py",
+    "s3/",
+    "spark/",
+    "pipeline/test_bad_records.py",
+    "pipeline/test_sources.py",
+    "engine/test_against_oracle.py",
+    "crash/",
+    "graph/races/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, then those with many tests; the order within a file stays."""
+    counts = Counter(item.path for item in items)
+
+    def order(item: pytest.Item) -> tuple[bool, int, Path]:
+        is_long = item.path.relative_to(TESTS).as_posix().startswith(LONG)
+        return not is_long, -counts[item.path], item.path
+
+    items.sort(key=order)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
