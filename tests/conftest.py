@@ -20,7 +20,7 @@ settings.register_profile(
     "omnigraph",
     deadline=None,
     derandomize=True,
-    max_examples=50,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("omnigraph")

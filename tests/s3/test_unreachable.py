@@ -121,6 +121,7 @@ def orphan(monkeypatch: pytest.MonkeyPatch) -> Graph:
     return graph
 
 
+@pytest.mark.slow  # storage tries again for many seconds; a refused connection shows the same in the default run
 def test_an_open_graph_whose_server_went_away_fails_typed_and_readable(orphan: Graph) -> None:
     for call in (orphan.snapshot, lambda: orphan.mutate(ADD_NOTE, {"text": "y"})):
         with pytest.raises(StorageError) as caught:
