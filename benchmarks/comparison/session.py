@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from comparison.contract import engine_class
+from comparison.processes import stop_worker
 from graphs.folder import read_dataset
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 #: Written into a store when it is filled: what with, and by which version.
 _COMPLETE = "complete.txt"
 #: A worker that has not ended by itself after this time is killed.
-_STOP_TIMEOUT_S = 10.0
 
 
 class Session(Protocol):
@@ -138,13 +138,7 @@ class WorkerSession:
 
     def close(self) -> None:
         """End the worker: it stops when its input ends."""
-        assert self._process.stdin is not None, "opened with a pipe"
-        self._process.stdin.close()
-        try:
-            self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        stop_worker(self._process)
 
     def _ask(self, method: str, **arguments: object) -> Any:
         assert self._process.stdin is not None, "opened with a pipe"

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from comparison.processes import stop_worker
 from histories.contract import OURS, PEER
 from histories.data import ensure
 
@@ -22,7 +23,6 @@ _STORES = {
     PEER: "histories.doltlite_store:DoltliteStore",
 }
 #: A worker that has not ended by itself after this time is killed.
-_STOP_TIMEOUT_S = 10.0
 
 
 class Session(Protocol):
@@ -137,13 +137,7 @@ class WorkerSession:
 
     def close(self) -> None:
         """End the worker: it stops when its input ends."""
-        assert self._process.stdin is not None, "opened with a pipe"
-        self._process.stdin.close()
-        try:
-            self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        stop_worker(self._process)
 
     def _ask(self, request: str, **arguments: object) -> Any:
         assert self._process.stdin is not None, "opened with a pipe"

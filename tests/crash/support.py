@@ -143,10 +143,10 @@ class Done:
 class Children:
     """Runs every job in a fresh process; see `child.py`."""
 
-    def __init__(self) -> None:
+    def __init__(self, child: Path = CHILD) -> None:
         environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
         self._server = subprocess.Popen(
-            [sys.executable, str(CHILD)],
+            [sys.executable, str(child)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

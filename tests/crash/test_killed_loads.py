@@ -170,14 +170,7 @@ class Loaders(Children):
     """Children that can load too."""
 
     def __init__(self) -> None:
-        environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
-        self._server = subprocess.Popen(
-            [sys.executable, str(CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        super().__init__(CHILD)
 
 
 @pytest.fixture(scope="module")

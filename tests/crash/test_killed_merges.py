@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,14 +146,7 @@ class Mergers(Children):
     """Children that can merge too."""
 
     def __init__(self) -> None:
-        environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
-        self._server = subprocess.Popen(
-            [sys.executable, str(CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        super().__init__(CHILD)
 
 
 @pytest.fixture(scope="module")

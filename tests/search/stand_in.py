@@ -130,5 +130,5 @@ def client_of(
     return create_embedder(
         EmbeddingSettings(provider=provider, base_url=base_url, api_key=ApiKey(KEY), **settings),
         clock=time.clock,
-        sleep=time.sleep,
+        sleep=time.sleep,  # the one of the made-up clock: nobody waits
     )

@@ -139,7 +139,7 @@ def _client(provider: Failing, **settings: int) -> EmbeddingClient:
         provider,
         EmbeddingSettings(provider=ProviderName.MOCK, **settings),
         clock=time.clock,
-        sleep=time.sleep,
+        sleep=time.sleep,  # the one of the made-up clock: nobody waits
     )
 
 
@@ -162,6 +162,7 @@ def test_an_attempt_gets_no_more_than_what_is_left(time: StillTime) -> None:
 def test_a_pause_that_takes_too_long_leaves_an_attempt_a_moment(time: StillTime) -> None:
     provider = Failing(time, takes_s=1.0, failures=1)
     settings = EmbeddingSettings(provider=ProviderName.MOCK, deadline_ms=2_000)
+    # The sleep of the made-up clock: nobody waits.
     oversleeping = EmbeddingClient(
         provider, settings, clock=time.clock, sleep=lambda _: time.sleep(5.0)
     )

@@ -179,6 +179,7 @@ class _Run:
             job.stage(tables)
             return self._until_won(job, snapshot)
         except BaseException as error:
+            # Also after an interrupt: tasks may have written what nobody knows.
             self._may_leave_files = may_leave_files(error)
             raise
         finally:
