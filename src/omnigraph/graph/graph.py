@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import (
-    NotFoundError,
-)
+from omnigraph.graph.blob_methods import BlobMethods
 from omnigraph.graph.branch_methods import BranchMethods
+from omnigraph.graph.embedding_methods import EmbeddingMethods
 from omnigraph.graph.history_methods import HistoryMethods
+from omnigraph.graph.maintenance_methods import MaintenanceMethods
 from omnigraph.graph.reading import ReadCall
+from omnigraph.graph.retention_methods import RetentionMethods
+from omnigraph.graph.schema_methods import SchemaMethods
 from omnigraph.graph.settings import GraphSettings
-from omnigraph.ids import TableKey
 from omnigraph.manifest import (
     MAIN,
     Target,
@@ -31,13 +32,21 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.answer import Result
     from omnigraph.graph.exporting import ExportResult, ExportTarget
-    from omnigraph.graph.results import IndexReport, LoadResult, MutationResult, PendingIndex
+    from omnigraph.graph.results import LoadResult, MutationResult
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.syntax import SourceText
 
 
-class Graph(BranchMethods, HistoryMethods):
+class Graph(
+    BlobMethods,
+    BranchMethods,
+    EmbeddingMethods,
+    HistoryMethods,
+    MaintenanceMethods,
+    RetentionMethods,
+    SchemaMethods,
+):
     """An open graph. Thread-safe; close it, or use it in a `with` statement.
 
     >>> import tempfile
@@ -115,11 +124,6 @@ class Graph(BranchMethods, HistoryMethods):
 
     # ---- reading
 
-    @property
-    def schema(self) -> str:
-        """The accepted schema text."""
-        return self._schema_of(self._state().head(MAIN).schema_hash).source
-
     def query(
         self,
         text: str | SourceText,
@@ -165,31 +169,6 @@ class Graph(BranchMethods, HistoryMethods):
         """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator."""
         call = ReadCall(text=text, params=params, name=name, target=Target(branch=branch))
         return self._reader.explain(call, self._state(), analyze=analyze)
-
-    def read_blob(
-        self,
-        type_key: str,
-        entity_id: str,
-        property_name: str,
-        *,
-        branch: str = MAIN,
-        offset: int = 0,
-        length: int | None = None,
-    ) -> bytes:
-        """The bytes of one blob cell, or a range of them.
-
-        Raises:
-            NotFoundError: no such type, entity or property, or the cell is null.
-            BlobRangeError: the range begins behind the value.
-            BadRequestError: the range is empty or larger than one call reads.
-        """
-        from omnigraph.graph.blobs import BlobCell, read_cell
-
-        pin = self.snapshot(branch).pins.get(TableKey(type_key))
-        if pin is None:
-            raise NotFoundError(f"there is no type {type_key}")
-        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
-        return read_cell(self._open(pin), cell, offset, length)
 
     def export(
         self,
@@ -330,29 +309,3 @@ class Graph(BranchMethods, HistoryMethods):
         self._heal()
         loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
         return loader.load(call)
-
-    # ---- maintaining
-
-    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexReport:
-        """Build every index that the schema declares and the data lacks, as one commit that changes no row.
-
-        Traversal indexes of large edge types are prepared as well. Running it again without new data does nothing.
-
-        Raises:
-            BranchNotFoundError: there is no such branch.
-            ConflictError: writers kept changing the tables; nothing happened.
-        """
-        self._require_writable()
-        branch = check_branch_name(branch)
-        self._heal()
-        report = self._writer.ensure_indices(branch, actor)
-        self._reader.prepare_traversals(branch)
-        return report
-
-    def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
-        """Declared indexes that do not cover every row of a branch, with the reason."""
-        from omnigraph.graph.indexing import missing_indexes
-
-        snapshot = self.snapshot(branch)
-        catalog = self._schema_of(snapshot.schema_hash).catalog
-        return missing_indexes(catalog, snapshot, self._open)
