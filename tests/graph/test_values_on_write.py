@@ -16,7 +16,9 @@ from omnigraph.errors import (
     ExternalBlobPolicyError,
     NotFoundError,
     OmniError,
+    ResourceLimitError,
 )
+from omnigraph.graph import BLOB_RANGE_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,9 +183,11 @@ def test_a_blob_is_read_in_ranges(things: Graph) -> None:
     for offset in (3, -1):
         with pytest.raises(BlobRangeError):
             read("node:Thing", "kept", "data", offset=offset)
-    for length in (0, -1, 4 * 1024 * 1024 + 1):
+    for length in (0, -1):
         with pytest.raises(BadRequestError):
             read("node:Thing", "kept", "data", length=length)
+    with pytest.raises(ResourceLimitError):
+        read("node:Thing", "kept", "data", length=BLOB_RANGE_BYTES + 1)
 
 
 @pytest.mark.parametrize(

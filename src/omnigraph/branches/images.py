@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,6 +10,7 @@ from omnigraph.schema import EdgeDef
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.row_changes import take_by_row_id
 from omnigraph.types import Scalar, ScalarType
+from omnigraph.types.blob_cells import blob_text
 from omnigraph.types.json_values import json_column
 
 if TYPE_CHECKING:
@@ -58,8 +58,5 @@ def row_images(
 def _json(column: Any, base: Any) -> list[object]:
     if base == _BLOB:
         # As an export spells it, so that it loads again.
-        return [
-            None if value is None else f"base64:{b64encode(value).decode('ascii')}"
-            for value in column.to_pylist()
-        ]
+        return [None if cell is None else blob_text(cell) for cell in column.to_pylist()]
     return json_column(column.combine_chunks(), base)

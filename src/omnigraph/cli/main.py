@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.commands import (
+    blob,
     branch,
     changes,
     commit,
@@ -59,6 +60,7 @@ app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
 app.add_typer(schema.app, name="schema")
+app.add_typer(blob.app, name="blob")
 app.add_typer(branch.app, name="branch")
 app.add_typer(commit.app, name="commit")
 app.add_typer(changes.app, name="changes")

@@ -25,7 +25,10 @@
     ├── AlreadyInitializedError, InitializationClaimedError, InitializationCommittedError
     ├── PreconditionFailedError          the branch head is not the expected commit
     ├── ResourceLimitError               a configured bound would be crossed
-    ├── BlobRangeError, ExternalBlobPolicyError
+    ├── BlobRangeError                   a range outside the value
+    ├── ExternalBlobPolicyError          an external blob is not allowed
+    ├── ExternalBlobSourceError          an allowed one cannot be read
+    ├── BlobIntegrityError               a stored blob is damaged
     ├── RecoveryRequiredError            *unknown*: look before you retry
     ├── HistoricalVersionReclaimedError  the version was cleaned up
     ├── StorageError                     the storage below failed
@@ -43,6 +46,13 @@ from omnigraph.errors.base import (
     Diagnostic,
     OmniError,
     Severity,
+)
+from omnigraph.errors.blobs import (
+    BlobIntegrityError,
+    BlobRangeError,
+    ExternalBlobPolicyError,
+    ExternalBlobSourceError,
+    without_credentials,
 )
 from omnigraph.errors.changes import (
     ChangeCursorRejectedError,
@@ -78,10 +88,8 @@ from omnigraph.errors.merges import (
 from omnigraph.errors.requests import (
     MAX_SHOWN_DIAGNOSTICS,
     BadRequestError,
-    BlobRangeError,
     BranchNotFoundError,
     CompilerError,
-    ExternalBlobPolicyError,
     InputFileError,
     MixedMutationError,
     NotFoundError,
@@ -108,6 +116,7 @@ __all__ = [
     "AlreadyInitializedError",
     "BadRecord",
     "BadRequestError",
+    "BlobIntegrityError",
     "BlobRangeError",
     "BranchNotFoundError",
     "ChangeCursorRejectedError",
@@ -123,6 +132,7 @@ __all__ = [
     "EmbeddingError",
     "ExpectedVersionMismatchError",
     "ExternalBlobPolicyError",
+    "ExternalBlobSourceError",
     "HistoricalVersionReclaimedError",
     "InitializationClaimedError",
     "InitializationCommittedError",
@@ -149,4 +159,5 @@ __all__ = [
     "StorageError",
     "StorageFailure",
     "StorageFormatError",
+    "without_credentials",
 ]

@@ -139,28 +139,3 @@ class ResourceLimitError(OmniError):
                 "actual": self.actual,
             }
         }
-
-
-class BlobRangeError(OmniError):
-    """A range outside the value of a blob."""
-
-    kind = "blob_range"
-    code = "bad_request"
-    http_status = 416
-
-    def __init__(self, start: int, end: int, length: int) -> None:
-        super().__init__(f"bytes {start} to {end} are outside a blob of {length} bytes")
-        self.start, self.end, self.length = start, end, length
-
-
-class ExternalBlobPolicyError(OmniError):
-    """An external blob URI is not allowed."""
-
-    kind = "external_blob_policy"
-    code = "bad_request"
-    http_status = 400
-
-    def __init__(self, uri: str, reason: str) -> None:
-        self.uri = uri
-        self.reason = reason
-        super().__init__(f"external blob {uri} is refused: {reason}")

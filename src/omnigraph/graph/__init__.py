@@ -5,7 +5,7 @@ rooms below. Start reading at `graph`.
 """
 
 from omnigraph.graph.answer import Result
-from omnigraph.graph.blobs import BLOB_RANGE_BYTES
+from omnigraph.graph.blobs import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobReader
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.results import (
     BuiltIndexes,
@@ -21,6 +21,9 @@ from omnigraph.manifest import Target
 __all__ = [
     "BLOB_RANGE_BYTES",
     "REPREPARATION_BUDGET",
+    "BlobInfo",
+    "BlobKind",
+    "BlobReader",
     "BuiltIndexes",
     "Graph",
     "GraphSettings",

@@ -1,19 +1,40 @@
-"""Reading one blob cell, or a range of it."""
+"""One blob cell: what it is, its tag, and its bytes in ranges of bounded size."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError
-from omnigraph.storage import Compare
+from omnigraph.errors import (
+    BadRequestError,
+    BlobRangeError,
+    NotFoundError,
+    ResourceLimitError,
+)
 from omnigraph.types import Scalar, ScalarType
 
 if TYPE_CHECKING:
-    from omnigraph.storage import Table
+    from collections.abc import Iterator
 
-#: Largest range of a blob that one call reads.
+    from omnigraph.manifest import Target
+    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage import StoredBlob, Table
+
+#: Largest range of a blob that one call reads, and what a stream of one has in memory.
 BLOB_RANGE_BYTES = 4 * 1024 * 1024
+#: Positions are unsigned numbers of 64 bits.
+_LAST_POSITION = 2**64 - 1
+_BLOB = ScalarType(Scalar.BLOB)
+
+
+class BlobKind(StrEnum):
+    """Where the bytes of a blob are: in the graph, or behind an address that the graph only remembers."""
+
+    MANAGED = "managed"
+    EXTERNAL = "external"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,25 +45,216 @@ class BlobCell:
     entity_id: str
     property: str
 
+    def __str__(self) -> str:
+        return f"{self.property} of {self.type_key} {self.entity_id!r}"
 
-def read_cell(table: Table, cell: BlobCell, offset: int, length: int | None) -> bytes:
-    """The bytes of a cell from an offset on.
+    def to_json(self) -> dict[str, object]:
+        """The cell as a selector names it."""
+        kind, _, name = self.type_key.partition(":")
+        return {"entity": kind, "type": name, "id": self.entity_id, "property": self.property}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPlace:
+    """A cell, the target that was asked for, and the commit that it meant."""
+
+    cell: BlobCell
+    target: Target
+    snapshot_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobInfo:
+    """What is known about a cell without its bytes."""
+
+    cell: BlobCell
+    kind: BlobKind
+    #: How many bytes a managed value has; None for an external one.
+    size: int | None
+    #: Strong tag of a managed value: never equal for different bytes. None for an external one.
+    etag: str | None
+    #: The address of an external value, exactly as it was given; None for a managed one.
+    uri: str | None
+    #: What was asked for, and the commit that it meant.
+    target: Target
+    snapshot_id: str
+
+    def to_json(self) -> dict[str, object]:
+        """The document of `blob stat --json`."""
+        body: dict[str, object] = {"selector": self.cell.to_json(), "kind": str(self.kind)}
+        if self.kind is BlobKind.MANAGED:
+            body |= {"size": self.size, "etag": self.etag}
+        else:
+            body["uri"] = self.uri
+        target = self.target.to_json() | {"resolved_snapshot": self.snapshot_id}
+        return body | {"target": target}
+
+
+class BlobReader:
+    """One cell of one snapshot. Nothing that is written later changes what it reads."""
+
+    def __init__(self, table: Table, blob: StoredBlob, place: CellPlace) -> None:
+        self._table = table
+        self._blob = blob
+        self._place = place
+
+    @property
+    def size(self) -> int:
+        """How many bytes a managed value has.
+
+        Raises:
+            BadRequestError: the value is external.
+        """
+        return self._managed().size
+
+    @cached_property
+    def info(self) -> BlobInfo:
+        """What the cell is. Costs one range at most, for the tag of a small value."""
+        blob = self._blob
+        is_managed = blob.uri is None
+        return BlobInfo(
+            cell=self._place.cell,
+            kind=BlobKind.MANAGED if is_managed else BlobKind.EXTERNAL,
+            size=blob.size if is_managed else None,
+            etag=etag_of(self._table, blob) if is_managed else None,
+            uri=blob.uri,
+            target=self._place.target,
+            snapshot_id=self._place.snapshot_id,
+        )
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes from an offset on, to the end or so many; an end behind the value is moved to it.
+
+        Raises:
+            BlobRangeError: the range begins behind the value.
+            BadRequestError: the range is malformed, or the value is external.
+            ResourceLimitError: the range is larger than `BLOB_RANGE_BYTES`.
+        """
+        check_range(offset, length, limit=BLOB_RANGE_BYTES)
+        return b"".join(self.chunks(offset, length))
+
+    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The same bytes of any length as pieces of at most `BLOB_RANGE_BYTES`; one is in memory at a time.
+
+        Raises:
+            BlobRangeError: the range begins behind the value; before the first piece.
+            BadRequestError: the range is malformed, or the value is external.
+        """
+        check_range(offset, length)
+        begin, end = clamped(offset, length, self.size)
+        return self._pieces(begin, end)
+
+    def _managed(self) -> StoredBlob:
+        if self._blob.uri is not None:
+            raise BadRequestError(
+                f"{self._place.cell} is only a reference, which is never followed; its bytes are at {self._blob.uri}"
+            )
+        return self._blob
+
+    def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
+        from omnigraph.storage import read_blob_range
+
+        while begin < end:
+            length = min(BLOB_RANGE_BYTES, end - begin)
+            yield read_blob_range(self._table, self._blob, begin, length)
+            begin += length
+
+
+# ---- ranges
+
+
+def check_range(offset: int, length: int | None, *, limit: int | None = None) -> None:
+    """Refuse what no value could satisfy, before anything is opened.
 
     Raises:
-        NotFoundError: no such entity or property, or the cell is null.
-        BlobRangeError: the range begins behind the value.
-        BadRequestError: the range is empty or larger than one call reads.
+        BlobRangeError: the offset is negative.
+        BadRequestError: the length is not positive, or the end is no position.
+        ResourceLimitError: the length is above the limit.
     """
-    if length is not None and not 0 < length <= BLOB_RANGE_BYTES:
-        raise BadRequestError(f"a blob range has 1 to {BLOB_RANGE_BYTES} bytes")
-    if cell.property not in table.blob_columns:
-        raise NotFoundError(f"{cell.type_key} has no Blob property {cell.property}")
-    where = Compare("id", ScalarType(Scalar.STRING), "=", cell.entity_id)
-    cells = table.read([cell.property], where)[cell.property].to_pylist()
-    value = cells[0] if cells else None
-    if value is None:
-        raise NotFoundError(f"{cell.type_key} {cell.entity_id!r} has no {cell.property}")
-    if offset < 0 or (offset >= len(value) and value):
-        raise BlobRangeError(offset, offset + (length or len(value)), len(value))
-    end = len(value) if length is None else offset + length
-    return bytes(value[offset:end])
+    if offset < 0:
+        raise BlobRangeError(offset, offset + (length or 0), 0)
+    if length is not None and length <= 0:
+        raise BadRequestError(f"a blob range has at least 1 byte, not {length}")
+    if offset + (length or 0) > _LAST_POSITION:
+        raise BadRequestError(f"{offset} + {length or 0} is no position in a blob")
+    if limit is not None and length is not None and length > limit:
+        advice = "read several ranges, or stream the value with `open_blob`"
+        raise ResourceLimitError("Blob read range bytes", limit, length, advice)
+
+
+def clamped(offset: int, length: int | None, size: int) -> tuple[int, int]:
+    """Begin and end of a range inside a value of some size.
+
+    >>> clamped(2, 10, 5)
+    (2, 5)
+
+    Raises:
+        BlobRangeError: the range begins behind a value that is not empty.
+    """
+    if size == 0:
+        return 0, 0
+    if offset >= size:
+        raise BlobRangeError(offset, offset + (length or 0), size)
+    return offset, size if length is None else min(size, offset + length)
+
+
+# ---- finding a cell
+
+
+def find_type(catalog: Catalog, type_key: str) -> NodeDef | EdgeDef:
+    """The type of `node:Name` or `edge:Name`; the name of an edge type in any case.
+
+    Raises:
+        BadRequestError: it is not of this form.
+        NotFoundError: there is no such type.
+    """
+    kind, _, name = type_key.partition(":")
+    if kind not in ("node", "edge") or not name:
+        raise BadRequestError(f"{type_key!r} names no type: write node:Name or edge:Name")
+    found = catalog.nodes.get(name) if kind == "node" else catalog.edge(name)
+    if found is None:
+        raise NotFoundError(f"there is no {kind} type {name} at this snapshot")
+    return found
+
+
+def find_property(definition: NodeDef | EdgeDef, name: str) -> None:
+    """Make sure that a property holds blobs.
+
+    Raises:
+        NotFoundError: there is no such property.
+        BadRequestError: it is no Blob.
+    """
+    found = definition.properties.get(name)
+    if found is None:
+        raise NotFoundError(f"{definition.table_key} has no property {name}")
+    if found.type.base != _BLOB:
+        raise BadRequestError(f"{definition.table_key}.{name} is no Blob: read it with a query")
+
+
+def open_cell(table: Table, place: CellPlace) -> BlobReader:
+    """The reader of a cell.
+
+    Raises:
+        NotFoundError: there is no such entity, or the cell is null.
+    """
+    from omnigraph.storage import find_blob, has_row
+
+    cell = place.cell
+    blob = find_blob(table, cell.property, cell.entity_id)
+    if blob is None:
+        if not has_row(table, cell.entity_id):
+            raise NotFoundError(f"there is no {cell.type_key} {cell.entity_id!r}")
+        raise NotFoundError(
+            f"{cell.type_key} {cell.entity_id!r} has no {cell.property}: it is null"
+        )
+    return BlobReader(table, blob, place)
+
+
+def etag_of(table: Table, blob: StoredBlob) -> str:
+    """A strong tag: of the bytes where one range holds them, else of the place in a file that never changes."""
+    from omnigraph.storage import read_blob_range
+
+    if blob.size > BLOB_RANGE_BYTES:
+        return f'"file-{blob.place[:40]}"'
+    data = read_blob_range(table, blob, 0, blob.size) if blob.size else b""
+    return f'"sha256-{sha256(data).hexdigest()}"'

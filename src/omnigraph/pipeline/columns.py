@@ -16,6 +16,7 @@ import pyarrow.compute as _compute
 from omnigraph.pipeline.values import load_value, text_value
 from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_field, arrow_type
+from omnigraph.types.blob_cells import MARK
 from omnigraph.writes.columns import column_array
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ def _fast(base: BaseType, column: Column, *, is_text: bool) -> Column | None:
     match base:
         case ScalarType(Scalar.BLOB):
             is_binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
-            return column.cast(pa.large_binary()) if is_binary else None
+            if not is_binary or _any(pc.starts_with(column, MARK)):
+                return None
+            return column.cast(pa.large_binary())
         case ScalarType(scalar):
             return _fast_scalar(scalar, column, is_text=is_text)
         case EnumType():

@@ -16,7 +16,6 @@ from omnigraph.pipeline.merging import ShrinkItem, by_fragment, shrink_fragment
 from omnigraph.pipeline.workers import raise_failure
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
-    ROW_ADDRESS,
     remove_written,
     stage_removal,
     stage_replacement,
@@ -24,7 +23,8 @@ from omnigraph.storage.fragments import (
     write_rows,
 )
 from omnigraph.storage.partitions import open_address, table_address
-from omnigraph.storage.row_changes import take_by_row_id
+from omnigraph.storage.row_changes import scan_by_row_id, take_by_row_id
+from omnigraph.storage.row_columns import ROW_ADDRESS
 from omnigraph.writes.columns import stored_values
 from omnigraph.writes.value_rules import complaint, rule_name, violations
 
@@ -45,7 +45,6 @@ pc: Any = _compute
 #: Rows that one task copies, and rows that it has in memory.
 _TASK_ROWS = 200_000
 _BATCH_ROWS = 8_192
-_BLOB_BATCH_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +98,13 @@ def copy_rows(item: CopyItem) -> Message:
 def _read(
     table: Table, row_ids: NDArray[np.uint64], columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    size = _BLOB_BATCH_ROWS if table.blob_columns else _BATCH_ROWS
-    for begin in range(0, len(row_ids), size):
-        wanted = row_ids[begin : begin + size]
-        found = take_by_row_id(table, wanted, columns)
-        if found.num_rows != len(wanted):
-            raise InternalError(f"{len(wanted) - found.num_rows} rows of {table.path} are gone")
-        yield from found.to_batches()
+    for begin in range(0, len(row_ids), _BATCH_ROWS):
+        missing = len(wanted := row_ids[begin : begin + _BATCH_ROWS])
+        for batch in scan_by_row_id(table, wanted, columns):
+            missing -= batch.num_rows
+            yield batch
+        if missing:
+            raise InternalError(f"{missing} rows of {table.path} are gone")
 
 
 def _broken(rule: ValueRule, batch: pa.RecordBatch) -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +22,7 @@ from omnigraph.types import (
     ScalarType,
     VectorType,
 )
+from omnigraph.types.blob_cells import blob_text, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,6 @@ LINES = pa.schema([pa.field("id", _TEXT, nullable=False), pa.field("line", _TEXT
 
 #: What cannot stand inside a JSON string as it is.
 _ESCAPED = r'[\x00-\x1f"\\]'
-_MANAGED = "base64:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +120,12 @@ def _scalars(scalar: Scalar, column: Array) -> Array:
             return column.cast(_TEXT)
 
 
-def _blob(value: bytes | None) -> str | None:
-    return None if value is None else f'"{_MANAGED}{b64encode(value).decode("ascii")}"'
+def _blob(cell: bytes | None) -> str | None:
+    # Base64 needs no escaping, an address may.
+    if cell is None:
+        return None
+    text = blob_text(cell)
+    return f'"{text}"' if reference_of(cell) is None else json.dumps(text, ensure_ascii=False)
 
 
 def _quoted(column: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.storage.blob_cells import plain_bytes
 from omnigraph.types import BaseType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_type
 
@@ -88,13 +89,14 @@ def _natural_type(base: BaseType) -> pa.DataType:
 
 
 def _natural_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        _natural(column, field.type) for column, field in zip(batch.columns, schema, strict=True)
-    ]
+    columns = [_natural(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _natural(column: Any, wanted: pa.DataType) -> Any:
+def _natural(column: Any, field: pa.Field[Any]) -> Any:
+    wanted = field.type
+    if pa.types.is_large_binary(column.type):
+        column = plain_bytes(column, field.name)
     # By way of the bare number: as a calendar day a date64 would lose its time.
     if pa.types.is_date64(column.type):
         column = column.cast(pa.int64())

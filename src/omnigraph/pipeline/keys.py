@@ -15,9 +15,10 @@ from omnigraph.pipeline.ids import spelled
 from omnigraph.pipeline.sieve import Sieve
 from omnigraph.storage import OneOf
 from omnigraph.storage.filters import to_sql
-from omnigraph.storage.fragments import ROW_ADDRESS, fragment_sizes
+from omnigraph.storage.fragments import fragment_sizes
 from omnigraph.storage.indexes import has_index
 from omnigraph.storage.partitions import open_address, scan_fragments, table_address
+from omnigraph.storage.row_columns import ROW_ADDRESS
 from omnigraph.types import EnumType, Scalar, ScalarType
 from omnigraph.writes.committed import PROBE_CHUNK
 

@@ -25,6 +25,7 @@ from omnigraph.types import (
     coerce_scalar,
     integer_range,
 )
+from omnigraph.types.blob_cells import managed_cell
 from omnigraph.types.values import parse_decimal_integer
 
 MANAGED_BLOB = "base64:"
@@ -123,7 +124,7 @@ def _list(item: Scalar, value: object, *, is_strict: bool) -> StoredValue:
 
 def _blob(value: object) -> bytes:
     if isinstance(value, bytes):
-        return value
+        return managed_cell(value)
     if not isinstance(value, str):
         raise ValueError(f"{_kind(value)} is not a Blob")
     if not value.startswith(MANAGED_BLOB):
@@ -131,7 +132,7 @@ def _blob(value: object) -> bytes:
             "an external blob is not allowed for this graph: give its bytes as `base64:…`"
         )
     try:
-        return base64.b64decode(value.removeprefix(MANAGED_BLOB), validate=True)
+        return managed_cell(base64.b64decode(value.removeprefix(MANAGED_BLOB), validate=True))
     except binascii.Error as problem:
         raise ValueError(f"the text behind `{MANAGED_BLOB}` is not base64: {problem}") from problem
 

@@ -6,6 +6,7 @@ Never decides what is visible: that is the manifest. Nothing here moves the HEAD
 `staged`.
 """
 
+from omnigraph.storage.blobs import StoredBlob, find_blob, has_row, read_blob_range
 from omnigraph.storage.compaction import (
     commit_compaction,
     discard_compaction,
@@ -38,7 +39,6 @@ from omnigraph.storage.memory import TextIndex, text_pairs_match
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.reads import (
     DISTANCE,
-    ROW_ID,
     SCORE,
     TEXT_ANALYSIS,
     TextQuery,
@@ -48,6 +48,7 @@ from omnigraph.storage.reads import (
     search_rows,
     take_rows,
 )
+from omnigraph.storage.row_columns import ROW_ID
 from omnigraph.storage.staged import (
     StagedWrite,
     StageKind,
@@ -88,6 +89,7 @@ __all__ = [
     "PhysicalIndex",
     "StageKind",
     "StagedWrite",
+    "StoredBlob",
     "Table",
     "TableStore",
     "TextIndex",
@@ -98,13 +100,16 @@ __all__ = [
     "create_table",
     "dataset_exists",
     "discard_compaction",
+    "find_blob",
     "find_leftovers",
+    "has_row",
     "list_indexes",
     "nearest_rows",
     "needs_work",
     "new_files",
     "parse_location",
     "plan_compaction",
+    "read_blob_range",
     "read_rows",
     "remove_fork",
     "remove_leftovers",

@@ -12,9 +12,11 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import InternalError
+from omnigraph.storage.blob_cells import encoded_cells
 from omnigraph.storage.failures import translated
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.row_columns import ROW_ADDRESS
 from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import Table, branch_uri
 
@@ -23,18 +25,16 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.objects import ControlObjects
 
-ROW_ADDRESS = "_rowaddr"
-
 
 def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
     """Write rows as new fragments of a dataset; their metadata as JSON. Nothing refers to them yet.
 
-    Rows come in the column types of the schema; blob columns as bytes. When it fails, its files are gone.
+    Rows come in the column types of the schema; blob columns as cells. When it fails, its files are gone.
     """
     schema = table.schema
     reader = pa.RecordBatchReader.from_batches(schema, (_encoded(b, schema) for b in batches))
     with translated(f"writing rows of {table.path}"):
-        written = write_fragments(reader, table._dataset)
+        written = write_fragments(reader, table._dataset, allow_external_blob_outside_bases=True)
     return [json.dumps(fragment.to_json()) for fragment in written]
 
 
@@ -44,7 +44,7 @@ def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in schema:
         column: Any = batch.column(field.name)
         if isinstance(field.type, lance.blob.BlobType):
-            column = lance.blob_array(column.to_pylist())
+            column = encoded_cells(column)
         elif column.type != field.type:
             column = column.cast(field.type)
         columns.append(column)

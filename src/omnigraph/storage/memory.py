@@ -10,7 +10,8 @@ import pyarrow as pa
 from omnigraph.ids import new_ulid
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Filter, to_sql
-from omnigraph.storage.reads import ROW_ID, SCORE, TEXT_ANALYSIS, TextQuery, search_dataset
+from omnigraph.storage.reads import SCORE, TEXT_ANALYSIS, TextQuery, search_dataset
+from omnigraph.storage.row_columns import ROW_ID
 
 if TYPE_CHECKING:
     from omnigraph.storage.tables import Table

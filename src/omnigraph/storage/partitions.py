@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
+from omnigraph.storage.blob_cells import scan_cells
 from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.tables import Table
 
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 
 #: Neighbouring fragments are read by one task until it has so many rows.
 GROUP_ROWS = 131_072
-#: Rows of a batch; few when it holds blobs, because a batch is in memory as a whole.
+#: Rows of a batch; fewer where blobs make it large.
 BATCH_ROWS = 65_536
-BLOB_BATCH_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def open_address(address: TableAddress) -> Table:
 
 
 def scan_schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The columns of the batches that `scan_fragments` gives: as the table has them, blobs as their bytes.
+    """The columns of the batches that `scan_fragments` gives: as the table has them, blobs as cells.
 
     Raises:
         BadRequestError: there is no such column.
@@ -124,7 +124,7 @@ def scan_fragments(
     *,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of some fragments that satisfy a condition, as a stream of batches; blobs come as their bytes.
+    """Rows of some fragments that satisfy a condition, as a stream of batches; blobs come as cells.
 
     Rows keep their order within a fragment, and fragments theirs.
 
@@ -141,16 +141,14 @@ def scan_fragments(
     with translated(f"scanning version {address.version} of {address.uri}"):
         dataset = open_address(address)._dataset
         fragments = [_fragment(dataset, number) for number in fragment_ids]
-        is_blob = lance.blob.BlobType
-        blobs = {item.name for item in dataset.schema if isinstance(item.type, is_blob)}
-        yield from dataset.scanner(
-            columns=list(columns),
+        yield from scan_cells(
+            dataset,
+            columns,
             filter=where,
             fragments=fragments,
-            batch_size=BLOB_BATCH_ROWS if blobs & set(columns) else batch_rows,
-            blob_handling="all_binary",
+            batch_size=batch_rows,
             scan_in_order=True,
-        ).to_batches()
+        )
 
 
 def _fragment(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:

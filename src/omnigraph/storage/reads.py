@@ -14,6 +14,7 @@ from lance.query import MatchQuery, PhraseQuery
 
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Filter, to_sql
+from omnigraph.storage.row_columns import ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.tables import Table
 
-ROW_ID = "_rowid"
 SCORE = "_score"
 DISTANCE = "_distance"
 #: How the inverted index analyses text. The same settings wherever one is built, so that matches never differ.

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.storage.blob_cells import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.failures import translated
-from omnigraph.storage.fragments import ROW_ADDRESS, fragment_sizes
+from omnigraph.storage.fragments import fragment_sizes
 from omnigraph.storage.partitions import (
     BATCH_ROWS,
-    BLOB_BATCH_ROWS,
     TableAddress,
     open_address,
     table_address,
 )
-from omnigraph.storage.reads import ROW_ID
+from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
 from omnigraph.storage.tables import session
 
 if TYPE_CHECKING:
@@ -156,50 +156,31 @@ def _main_line(table: Table) -> lance.LanceDataset:
 
 
 def scan_row_set(rows: RowSet, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a set as a stream of batches; blobs come as their bytes."""
+    """The rows of a set as a stream of batches; blobs come as cells."""
     table = open_address(rows.address)
     dataset = table._dataset
-    has_blobs = bool(table.blob_columns & set(columns))
-    size = BLOB_BATCH_ROWS if has_blobs else BATCH_ROWS
     with translated(f"reading rows of {rows.address.uri}"):
         if rows.fragments:
             wanted = set(rows.fragments)
             fragments = [f for f in dataset.get_fragments() if f.fragment_id in wanted]
-            yield from dataset.scanner(
-                columns=list(columns),
-                fragments=fragments,
-                batch_size=size,
-                blob_handling="all_binary",
-            ).to_batches()
-        for begin in range(0, len(rows.row_ids), size):
-            wanted_rows = rows.row_ids[begin : begin + size]
-            yield from take_by_row_id(table, wanted_rows, columns).to_batches()
+            yield from scan_cells(dataset, columns, fragments=fragments, batch_size=BATCH_ROWS)
+        for begin in range(0, len(rows.row_ids), BATCH_ROWS):
+            yield from scan_by_row_id(table, rows.row_ids[begin : begin + BATCH_ROWS], columns)
 
 
 def take_by_row_id(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str]) -> pa.Table:
-    """Columns of the rows with these ids, in their order; ids that do not exist are left out. Blobs come as bytes."""
+    """Columns of the rows with these ids, in their order; ids that do not exist are left out. Blobs come as cells."""
     with translated(f"reading rows of {table.path}"):
-        if not table.blob_columns & set(columns):
-            return table._dataset._take_rows(row_ids.tolist(), columns=list(columns))
-        names = list(dict.fromkeys([*columns, ROW_ID]))
-        pieces = [
-            table._dataset.to_table(
-                columns=names,
-                filter=f"{ROW_ID} IN ({', '.join(map(str, chunk))})",
-                blob_handling="all_binary",
-            )
-            for begin in range(0, len(row_ids), _PROBED_ROWS)
-            if (chunk := row_ids[begin : begin + _PROBED_ROWS].tolist())
-        ]
-        if not pieces:
-            return table._dataset.to_table(
-                columns=list(columns), limit=0, blob_handling="all_binary"
-            )
-        found = pa.concat_tables(pieces)
-        order = np.argsort(row_ids, kind="stable")
-        wanted = row_ids[order]
-        places = order[np.searchsorted(wanted, np.asarray(found[ROW_ID]))]
-        return found.take(np.argsort(places, kind="stable")).select(list(columns))
+        found: pa.Table = take_cells(table._dataset, row_ids.tolist(), columns)
+        return found
+
+
+def scan_by_row_id(
+    table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The same rows as a stream of batches whose blobs have a bounded size together."""
+    with translated(f"reading rows of {table.path}"):
+        yield from scan_taken_cells(table._dataset, row_ids.tolist(), columns)
 
 
 # ---- deletion marks

@@ -20,6 +20,7 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
+from omnigraph.storage.blob_cells import encoded_cells
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
 from omnigraph.storage.tables import Table, branch_uri, dataset_exists, session
@@ -317,7 +318,7 @@ def _for_writing(rows: pa.Table, table: Table) -> pa.Table:
     for field_ in schema:
         column: Any = rows.column(field_.name)
         if isinstance(field_.type, lance.blob.BlobType):
-            column = lance.blob_array(column.to_pylist())
+            column = encoded_cells(column)
         elif column.type != field_.type:
             column = column.cast(field_.type)
         columns.append(column)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.storage.blob_cells import blob_names, read_cells, scan_cells
 from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.filters import Filter, to_sql
 
@@ -92,8 +93,7 @@ class Table:
     @property
     def blob_columns(self) -> frozenset[str]:
         """The columns that hold blobs."""
-        is_blob = lance.blob.BlobType
-        return frozenset(f.name for f in self._dataset.schema if isinstance(f.type, is_blob))
+        return blob_names(self._dataset.schema)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -113,25 +113,19 @@ class Table:
         *,
         limit: int | None = None,
     ) -> pa.Table:
-        """Rows as one Arrow table; blob columns come as their bytes."""
+        """Rows as one Arrow table; blob columns come as cells (`omnigraph.types.blob_cells`)."""
+        where = to_sql(filter_) if filter_ else None
         with translated(f"reading {self.path}"):
-            return self._dataset.to_table(
-                columns=None if columns is None else list(columns),
-                filter=to_sql(filter_) if filter_ else None,
-                limit=limit,
-                blob_handling="all_binary",
-            )
+            found: pa.Table = read_cells(self._dataset, columns, filter=where, limit=limit)
+            return found
 
     def scan(
         self, columns: Sequence[str] | None = None, filter_: Filter | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows as a stream of batches, in storage order."""
+        """Rows as a stream of batches, in storage order; blob columns come as cells."""
+        where = to_sql(filter_) if filter_ else None
         with translated(f"scanning {self.path}"):
-            yield from self._dataset.scanner(
-                columns=None if columns is None else list(columns),
-                filter=to_sql(filter_) if filter_ else None,
-                blob_handling="all_binary",
-            ).to_batches()
+            yield from scan_cells(self._dataset, columns, filter=where)
 
     def transaction_uuid(self) -> str | None:
         """The id of the transaction that made this version; None when Lance kept none."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
 from omnigraph.query import ir
 from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, StoredValue, coerce_json
+from omnigraph.types.blob_cells import managed_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +62,6 @@ def _blob(type_: PropertyType, given: StoredValue) -> bytes | None:
     if not text.startswith(_MANAGED):
         raise ExternalBlobPolicyError(text, "no external base is allowed for this graph")
     try:
-        return base64.b64decode(text.removeprefix(_MANAGED), validate=True)
+        return managed_cell(base64.b64decode(text.removeprefix(_MANAGED), validate=True))
     except binascii.Error as problem:
         raise ValueError(f"the text behind `{_MANAGED}` is not base64: {problem}") from problem

@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from omnigraph.errors import InternalError
+from omnigraph.storage.blob_cells import plain_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,18 +76,18 @@ def batch_schema(schema: StructType) -> pa.Schema:
 
 def to_spark(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """A batch of a scan in the types of `batch_schema`. No value changes; one that would not fit raises."""
-    columns = [
-        _convert(column, item.type) for column, item in zip(batch.columns, wanted, strict=True)
-    ]
+    columns = [_convert(column, item) for column, item in zip(batch.columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def _convert(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
+def _convert(column: pa.Array[Any], wanted: pa.Field[Any]) -> pa.Array[Any]:
+    if pa.types.is_large_binary(column.type):
+        column = plain_bytes(column, wanted.name)
     if _leaf(column.type) == pa.date64():
         # Arrow takes a date64 for a whole day and would drop its time.
         for step in (pa.int64(), pa.timestamp("ms")):
             column = column.cast(_with_leaf(column.type, step))
-    return column.cast(wanted)
+    return column.cast(wanted.type)
 
 
 def _leaf(kind: pa.DataType) -> pa.DataType:
