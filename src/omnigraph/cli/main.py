@@ -16,6 +16,7 @@ from omnigraph.cli.commands import (
     commit,
     demo,
     diff,
+    embed,
     explain,
     export,
     init,
@@ -54,6 +55,7 @@ app.command("export")(export.export)
 app.command("snapshot")(snapshot.snapshot)
 app.command("diff")(diff.diff)
 app.command("log")(log.log)
+app.command("embed")(embed.embed)
 app.command("optimize")(optimize.optimize)
 app.command("version")(version.show_version)
 app.command("lint")(lint.lint)

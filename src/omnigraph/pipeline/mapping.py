@@ -21,12 +21,12 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.yaml_files import read_yaml
 from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def read_mapping(
     where, base, body = "the mapping", Path.cwd(), given
     if not hasattr(given, "keys"):
         path = Path(os.fspath(given))
-        where, base, body = str(path), path.parent, _read_yaml(path)
+        where, base, body = str(path), path.parent, read_yaml(path)
     try:
         parsed = _MappingBody.model_validate(body)
     except ValidationError as error:
@@ -284,37 +284,6 @@ def map_columns(
             f"{where}: there is no column `{missing[0]}`" + (f": {hint}" if hint else "")
         )
     return found
-
-
-def _read_yaml(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InputFileError(str(path), reason or str(error)) from error
-    try:
-        # The loader is the safe one, made strict: a repeated key would silently hide a type.
-        return yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        raise BadRequestError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-
-
-class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """YAML without repeated keys."""
-
-
-def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    pairs = loader.construct_pairs(node, deep=True)
-    names = [name for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise yaml.constructor.ConstructorError(
-            None, None, f"the key {twice!r} is given twice", node.start_mark
-        )
-    return dict(pairs)
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:map", _strict_mapping)
 
 
 def _problems(error: ValidationError) -> str:

@@ -1,0 +1,271 @@
+"""The file pipeline: JSON lines in, the same lines with vectors out. No graph is involved (spec: search §7).
+
+Lines keep their order. Records wait in memory until their texts fill one batch for the provider, so a batch
+bounds memory whatever the size of the file. The output appears when it is complete: a failure leaves the old one as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+from omnigraph.errors import BadRequestError, InputFileError
+from omnigraph.pipeline.embedding.specs import EmbedMode
+from omnigraph.pipeline.embedding.texts import is_missing, is_selected, text_of
+from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.records import MAX_LINE_BYTES
+from omnigraph.search import EmbedPurpose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from omnigraph.pipeline.embedding.specs import EmbedFiles
+    from omnigraph.pipeline.progress import Progress, StageProgress
+    from omnigraph.search import Embedder
+
+#: Texts that go to the client at once, and lines that wait for them at most.
+_BATCH_TEXTS = 256
+_WAITING_LINES = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedFilesResult:
+    """What a run did."""
+
+    input: Path
+    output: Path
+    records: int
+    selected_records: int
+    embedded_records: int
+    cleaned_records: int
+    mode: EmbedMode
+    dimension: int
+    #: Empty when nothing was to be embedded by anybody.
+    model: str
+
+    def to_json(self) -> dict[str, object]:
+        """The summary as a JSON object."""
+        return {
+            "input": str(self.input),
+            "output": str(self.output),
+            "records": self.records,
+            "selected_records": self.selected_records,
+            "embedded_records": self.embedded_records,
+            "cleaned_records": self.cleaned_records,
+            "mode": str(self.mode),
+            "dimension": self.dimension,
+            "model": self.model,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """One line on its way: its bytes, or the record that gets a vector."""
+
+    content: bytes
+    record: dict[str, Any] = field(default_factory=dict)
+    target: str = ""
+    text: str | None = None
+
+
+@dataclass(slots=True)
+class _Counts:
+    records: int = 0
+    selected: int = 0
+    embedded: int = 0
+    cleaned: int = 0
+
+
+def embed_files(
+    call: EmbedFiles, embedder: Embedder | None, progress: Progress | None = None
+) -> EmbedFilesResult:
+    """Embed the records of a file into another one, which may be the same.
+
+    Args:
+        call: which files, which records, which mode.
+        embedder: who embeds; None in the mode `clean`, which needs nobody.
+        progress: shows records as they are done.
+
+    Raises:
+        InputFileError: a file cannot be read or written.
+        BadRequestError: a line is no record; the text has its number.
+        EmbeddingError: the provider failed. The output is as it was.
+    """
+    if embedder is None and call.mode is not EmbedMode.CLEAN:
+        raise BadRequestError(f"the mode {call.mode} needs an embedder")
+    draft = call.output.with_name(f"{call.output.name}.tmp")
+    counts = _Counts()
+    with (progress or Silent()).stage("embed", 1) as stage:
+        try:
+            with _opened(call.input, "rb") as source:
+                call.output.parent.mkdir(parents=True, exist_ok=True)
+                with _opened(draft, "wb") as target:
+                    _Run(call, embedder, counts, stage).copy(source, target)
+                    target.flush()
+                    os.fsync(target.fileno())
+            draft.replace(call.output)
+        except OSError as error:
+            raise InputFileError(
+                str(error.filename or call.output), error.strerror or str(error)
+            ) from error
+        finally:
+            draft.unlink(missing_ok=True)
+        stage.update(1, counts.records)
+    return EmbedFilesResult(
+        input=call.input,
+        output=call.output,
+        records=counts.records,
+        selected_records=counts.selected,
+        embedded_records=counts.embedded,
+        cleaned_records=counts.cleaned,
+        mode=call.mode,
+        dimension=call.spec.dimension,
+        model="" if embedder is None else embedder.model,
+    )
+
+
+def _opened(path: Path, mode: str) -> BinaryIO:
+    try:
+        return path.open(mode)  # type: ignore[return-value]  # both modes are binary
+    except OSError as error:
+        raise InputFileError(str(path), error.strerror or str(error)) from error
+
+
+class _Run:
+    """One pass over the lines of a file."""
+
+    def __init__(
+        self,
+        call: EmbedFiles,
+        embedder: Embedder | None,
+        counts: _Counts,
+        stage: StageProgress,
+    ) -> None:
+        self._call = call
+        self._embedder = embedder
+        self._counts = counts
+        self._stage = stage
+
+    def copy(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Write every line, in order."""
+        waiting: list[_Line] = []
+        texts = 0
+        for number, content in _lines(source, self._call.input):
+            line = self._decide(number, content)
+            waiting.append(line)
+            texts += line.text is not None
+            if texts == _BATCH_TEXTS or len(waiting) == _WAITING_LINES:
+                self._write(waiting, target)
+                waiting, texts = [], 0
+        self._write(waiting, target)
+
+    def _decide(self, number: int, content: bytes) -> _Line:
+        """What becomes of a line."""
+        call, counts = self._call, self._counts
+        if not content.strip():
+            return _Line(content=content)
+        record = _record(number, content, call.input)
+        counts.records += 1
+        name = record.get("type")
+        if name is None:
+            return _Line(content=content)
+        data = record.get("data")
+        if not isinstance(name, str) or not isinstance(data, dict):
+            what = "`type` is no text" if not isinstance(name, str) else "`data` is no object"
+            _refuse(call.input, number, what)
+        spec = call.spec.types.get(name)
+        if spec is None or (call.types and name not in call.types):
+            return _Line(content=content)
+        if not is_selected(name, data, call.selectors):
+            return _Line(content=content)
+        counts.selected += 1
+        if call.mode is EmbedMode.CLEAN:
+            if spec.target not in data:
+                return _Line(content=content)
+            del data[spec.target]
+            counts.cleaned += 1
+            return _Line(content=_encoded(record))
+        if call.mode is EmbedMode.FILL_MISSING and not is_missing(data.get(spec.target)):
+            return _Line(content=content)
+        text = text_of(name, data, spec.fields)
+        return _Line(content=content, record=record, target=spec.target, text=text)
+
+    def _write(self, lines: Sequence[_Line], target: BinaryIO) -> None:
+        pending = [line for line in lines if line.text is not None]
+        if pending:
+            assert self._embedder is not None, "checked before anything was read"
+            vectors = self._embedder.embed(
+                [str(line.text) for line in pending],
+                dimension=self._call.spec.dimension,
+                purpose=EmbedPurpose.DOCUMENT,
+            )
+            for line, vector in zip(pending, vectors, strict=True):
+                line.record["data"][line.target] = _short(vector)
+                line.content = _encoded(line.record)
+        for line in lines:
+            target.write(line.content + b"\n")
+        self._counts.embedded += len(pending)
+        self._stage.update(0, self._counts.records)
+
+
+def _lines(source: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
+    """All lines with their numbers, without the line feed at their end."""
+    number = 0
+    while content := source.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(content) > MAX_LINE_BYTES:
+            _refuse(path, number, f"it is longer than {MAX_LINE_BYTES:,} bytes")
+        if number == 1:
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        yield number, content.removesuffix(b"\n")
+
+
+def _record(number: int, content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(
+            content, object_pairs_hook=_strict, parse_float=_finite, parse_constant=_no_number
+        )
+    except (ValueError, RecursionError) as error:
+        _refuse(path, number, f"it is no JSON ({error})")
+    if not isinstance(record, dict):
+        _refuse(path, number, "it is no JSON object")
+    return record
+
+
+def _strict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _refuse(path: Path, number: int, what: str) -> NoReturn:
+    raise BadRequestError(f"{path}, line {number}: {what}; nothing was written")
+
+
+def _encoded(record: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair is legal in JSON as an escape only.
+        return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _short(vector: Sequence[float]) -> list[float]:
+    """32-bit floats with as many digits as they have: a load reads the same bits back."""
+    import numpy as np
+
+    return [float(str(component)) for component in np.array(vector, np.float32)]
