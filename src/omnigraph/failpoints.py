@@ -23,6 +23,8 @@ class Failpoint(StrEnum):
     LOAD_FRAGMENTS_WRITTEN = "load_fragments_written"
     LOAD_IDENTIFIED = "load_identified"
     LOAD_CHECKED = "load_checked"
+    EMBED_VECTORS_KEPT = "embed_vectors_kept"
+    EMBED_STAGED = "embed_staged"
     MERGE_PLANNED = "merge_planned"
     MERGE_STAGED = "merge_staged"
     MERGE_CHECKED = "merge_checked"

@@ -34,6 +34,15 @@ def is_ulid(text: str) -> bool:
         return False
 
 
+def ulid_time_ms(text: str) -> int:
+    """When a ULID was made, in milliseconds since the epoch.
+
+    >>> ulid_time_ms("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    1469922850259
+    """
+    return int(ULID.from_str(text).milliseconds)
+
+
 def node_table_key(type_name: str) -> TableKey:
     """The table key of a node type.
 

@@ -47,11 +47,13 @@ SEED = """query seed() {
 
 ACTOR = "act-writer"
 
-#: Places that only merges, and the making and deletion of branches pass: `test_killed_merges`.
+#: Places that only merges, the making and deletion of branches (`test_killed_merges`) and embeddings pass
+#: (`test_killed_embeddings`).
 OF_MERGES_AND_BRANCHES = frozenset(
     {
         *(F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM, F.AFTER_CONFIRM),
         *(F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL),
+        *(F.EMBED_VECTORS_KEPT, F.EMBED_STAGED),
     }
 )
 

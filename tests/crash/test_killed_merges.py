@@ -671,7 +671,7 @@ def test_the_matrix_names_every_place_of_merges_and_branches():
     branches = {F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL}
     recovery = {place.partition("@")[0] for _, place in RECOVERING}
     # Folding is the same for every writer, and what happens in tasks is a retry.
-    others = {place for place in F if place.startswith(("init_", "load_", "in_"))}
+    others = {place for place in F if place.startswith(("init_", "load_", "embed_", "in_"))}
     assert covered | branches | recovery | others == set(F)
     for merge in MERGES:
         assert {str(name) for name in CHOSEN[merge.name]} <= {name for name, _ in places(merge)}

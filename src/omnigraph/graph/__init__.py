@@ -9,6 +9,8 @@ from omnigraph.graph.blobs import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobRead
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.results import (
     BuiltIndexes,
+    EmbeddedProperty,
+    EmbedResult,
     IndexReport,
     LoadResult,
     MutationResult,
@@ -25,6 +27,8 @@ __all__ = [
     "BlobKind",
     "BlobReader",
     "BuiltIndexes",
+    "EmbedResult",
+    "EmbeddedProperty",
     "Graph",
     "GraphSettings",
     "IndexReport",

@@ -13,6 +13,8 @@ from pyspark.errors import PySparkException
 
 from omnigraph.errors import BadRequestError, OmniError, SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
+from omnigraph.ids import new_ulid
+from omnigraph.pipeline.sealing import seal
 from omnigraph.pipeline.workers import failure_message, raise_failure
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.pipeline.progress import Progress, StageProgress
+    from omnigraph.pipeline.sealing import Sealed
     from omnigraph.pipeline.workers import Item, Message
 
 _MESSAGES = "message string"
@@ -90,6 +93,22 @@ class SparkWorkers:
             yield shared
         finally:
             shared.destroy()
+
+    @contextmanager
+    def sealing(self, secret: str) -> Iterator[Sealed]:
+        """As `Workers.sealing`: what travels with the items is useless without a property of the job.
+
+        Items are broadcast, and Spark writes broadcasts to disk. Properties travel in messages only; an event log
+        leaves out the values of those whose name says that they are secret.
+        """
+        name = f"omnigraph.secret.{new_ulid()}"
+        sealed, pad = seal(secret, name)
+        self._context.setLocalProperty(name, pad)
+        try:
+            yield sealed
+        finally:
+            # None takes the property away, which the published types do not know.
+            self._context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
     @contextmanager
     def _watched(self, stage: str, tasks: int) -> Iterator[Callable[[int, int], None]]:

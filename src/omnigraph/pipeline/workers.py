@@ -7,13 +7,22 @@ run counts.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from omnigraph.errors import BadRequestError, InputFileError, OmniError, StorageError
+from omnigraph.errors import (
+    BadRequestError,
+    EmbeddingError,
+    InputFileError,
+    OmniError,
+    StorageError,
+)
 from omnigraph.errors import StorageFailure as _Failure
+from omnigraph.pipeline.sealing import Sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
@@ -58,6 +67,10 @@ class Workers(Protocol):
         frame: Any,  # an Arrow table or a Spark frame, as the implementation takes it
     ) -> list[Message]:
         """The answers of a task to all partitions of a frame; it gets the number of the partition."""
+        ...
+
+    def sealing(self, secret: str) -> AbstractContextManager[Sealed]:
+        """A secret that tasks of the block can open, in a form that may travel and be written."""
         ...
 
 
@@ -106,6 +119,11 @@ class LocalWorkers:
             progress.update(1, sum(int(answer.get("rows", 0)) for answer in answers))
         return answers
 
+    @contextmanager
+    def sealing(self, secret: str) -> Iterator[Sealed]:
+        """As `Workers.sealing`; here it goes nowhere."""
+        yield Sealed(secret.encode())
+
 
 def failure_message(error: OmniError) -> Message:
     """A failure on purpose, as a message: it would not go away by trying again."""
@@ -113,6 +131,8 @@ def failure_message(error: OmniError) -> Message:
         return {"failure": "input", "path": error.path, "text": error.reason}
     if isinstance(error, StorageError):
         return {"failure": "storage", "text": error.message, "storage": str(error.failure)}
+    if isinstance(error, EmbeddingError):
+        return {"failure": "embedding", "text": error.message, "storage": str(error.failure)}
     return {"failure": "request", "text": error.message}
 
 
@@ -125,5 +145,7 @@ def raise_failure(message: Message) -> None:
             raise InputFileError(str(message["path"]), str(message["text"]))
         case "storage":
             raise StorageError(str(message["text"]), _Failure(message["storage"]))
+        case "embedding":
+            raise EmbeddingError(str(message["text"]), _Failure(message["storage"]))
         case _:
             raise BadRequestError(str(message["text"]))

@@ -25,6 +25,7 @@ class WriterKind(StrEnum):
     INIT = "init"
     MUTATION = "mutation"
     LOAD = "load"
+    EMBED = "embed"
     SCHEMA_APPLY = "schema_apply"
     BRANCH_MERGE = "branch_merge"
     ENSURE_INDICES = "ensure_indices"

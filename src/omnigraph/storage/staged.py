@@ -40,6 +40,7 @@ class StageKind(StrEnum):
 
     APPEND = "append"
     UPSERT = "upsert"
+    UPDATE = "update"
     DELETE = "delete"
     OVERWRITE = "overwrite"
     RESTORE = "restore"
@@ -185,15 +186,19 @@ def new_files(staged: StagedWrite) -> list[str]:
             files = (file for file in written.rglob("*") if file.is_file())
             names += [f"{folder}/{file.relative_to(table._dataset.uri)}" for file in files]
     known = {
-        fragment.metadata.deletion_file.path(fragment.fragment_id)
-        for fragment in table._dataset.get_fragments()
-        if fragment.metadata.deletion_file is not None
+        name for item in table._dataset.get_fragments() for name in _fragment_files(item.metadata)
     }
     for fragment in getattr(operation, "updated_fragments", None) or ():
-        if fragment.deletion_file is not None:
-            name = fragment.deletion_file.path(fragment.id)
-            if name not in known:
-                names.append(f"{folder}/{name}")
+        new = (name for name in _fragment_files(fragment) if name not in known)
+        names += [f"{folder}/{name}" for name in new]
+    return names
+
+
+def _fragment_files(fragment: FragmentMetadata) -> list[str]:
+    """The files of a fragment, as names below its dataset."""
+    names = [f"data/{file.path}" for file in fragment.files]
+    if fragment.deletion_file is not None:
+        names.append(fragment.deletion_file.path(fragment.id))
     return names
 
 

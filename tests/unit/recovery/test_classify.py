@@ -14,7 +14,13 @@ from omnigraph.recovery.classify import (
 from omnigraph.recovery.sidecar import WriterKind
 from unit.recovery.sidecars import entry
 
-EXACT = [WriterKind.INIT, WriterKind.MUTATION, WriterKind.LOAD, WriterKind.SCHEMA_APPLY]
+EXACT = [
+    WriterKind.INIT,
+    WriterKind.MUTATION,
+    WriterKind.LOAD,
+    WriterKind.EMBED,
+    WriterKind.SCHEMA_APPLY,
+]
 LOOSE = [WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE]
 MERGE = [WriterKind.BRANCH_MERGE]
 

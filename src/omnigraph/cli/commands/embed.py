@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import AsJson, Quiet, Types
+from omnigraph.cli.options import Actor, AsJson, ElasticEngine, GraphUri, Quiet, Store, Types
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.scope import echo_write, open_graph, resolve_uri
 
 if TYPE_CHECKING:
+    from omnigraph.graph import EmbeddedProperty, EmbedResult
     from omnigraph.pipeline.embedding.files import EmbedFilesResult
     from omnigraph.pipeline.embedding.specs import EmbedFiles, EmbedMode
     from omnigraph.search import EmbeddingClient
@@ -42,6 +44,20 @@ Select = Annotated[
 ]
 
 
+OnGraph = Annotated[
+    bool, typer.Option("--graph", help="embed the rows of a graph instead of a file")
+]
+GraphBranch = Annotated[
+    str | None,
+    typer.Option("--branch", metavar="NAME", help="branch of the graph; main is the default"),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option("--rate", metavar="N", help="texts per second at most", show_default=False),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="count what would be embedded")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileFlags:
     seed: Path | None
@@ -49,35 +65,136 @@ class _FileFlags:
     output: Path | None
     spec: Path | None
     clean: bool
-    reembed_all: bool
     select: list[str]
+    reembed_all: bool
+    types: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GraphFlags:
+    uri: str | None
+    store: str | None
+    branch: str | None
+    engine: ElasticEngine | None
+    rate: float | None
+    dry_run: bool
+    actor: str | None
+    reembed_all: bool
     types: list[str]
 
 
 def embed(
+    uri: GraphUri = None,
+    graph: OnGraph = False,
+    store: Store = None,
+    branch: GraphBranch = None,
+    engine: Annotated[
+        ElasticEngine | None,
+        typer.Option("--engine", help="where a graph is embedded; auto: Spark when it is much"),
+    ] = None,
+    rate: Rate = None,
+    dry_run: DryRun = False,
+    actor: Actor = None,
     seed: Seed = None,
     input: Input = None,
     output: Output = None,
     spec: Spec = None,
     clean: Clean = False,
-    reembed_all: ReembedAll = False,
-    types: Types = None,
     select: Select = None,
+    types: Types = None,
+    reembed_all: ReembedAll = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Give the records of a file their vectors; the output appears when it is complete."""
-    flags = _FileFlags(
-        seed=seed,
-        input=input,
-        output=output,
-        spec=spec,
-        clean=clean,
-        reembed_all=reembed_all,
-        select=select or [],
-        types=types or [],
+    """Give records of a file, or with --graph rows of a graph, the vectors of their texts.
+
+    A file appears when it is complete. In a graph, rows without a vector and rows whose text changed since get one, all
+    of them in one commit.
+    """
+    shared: Any = {"reembed_all": reembed_all, "types": types or []}
+    files = _FileFlags(
+        seed=seed, input=input, output=output, spec=spec, clean=clean, select=select or [], **shared
     )
-    _embed_files(flags, quiet=quiet, json=json)
+    on_graph = _GraphFlags(
+        uri=uri,
+        store=store,
+        branch=branch,
+        engine=engine,
+        rate=rate,
+        dry_run=dry_run,
+        actor=actor,
+        **shared,
+    )
+    _refuse_foreign("--graph" if graph else "files", files if graph else on_graph)
+    if graph:
+        _embed_graph(on_graph, quiet=quiet, json=json)
+    else:
+        _embed_files(files, quiet=quiet, json=json)
+
+
+def _refuse_foreign(what: str, foreign: _FileFlags | _GraphFlags) -> None:
+    """A flag that the other half of the command has is an error, never ignored."""
+    names = {"actor": "--as", "uri": "a graph", "dry_run": "--dry-run"}
+    for item in fields(foreign):
+        if item.name not in ("reembed_all", "types") and getattr(foreign, item.name):
+            name = names.get(item.name, f"--{item.name}")
+            hint = "" if what == "--graph" else ": give --graph to embed a graph"
+            raise typer.BadParameter(f"{name} does not go with {what}{hint}")
+
+
+# ---- graphs
+
+
+def _embed_graph(flags: _GraphFlags, *, quiet: bool, json: bool) -> None:
+    address = resolve_uri(flags.uri, flags.store)
+    if not flags.dry_run:
+        echo_write("embed", address, quiet=quiet)
+    with open_graph(flags.uri, flags.store, read_only=False) as graph:
+        result = graph.embed(
+            types=flags.types or None,
+            branch=flags.branch or "main",
+            reembed=flags.reembed_all,
+            rate=flags.rate,
+            engine=flags.engine or ElasticEngine.AUTO,
+            actor=flags.actor,
+            dry_run=flags.dry_run,
+            progress=terminal_progress(quiet=quiet),
+        )
+    if json:
+        print_json(result.to_json())
+    else:
+        print_text(_graph_text(result))
+
+
+def _graph_text(result: EmbedResult) -> str:
+    lines = [_property_text(item) for item in result.properties]
+    if not result.properties:
+        lines.append("the schema has no vector with @embed")
+    elif not result.rows:
+        lines.append("every vector is up to date")
+    elif result.commit is None:
+        lines.append(f"{result.rows:,} rows would change on {result.branch}; nothing was written")
+    else:
+        reused = f", {result.reused:,} computed before" if result.reused else ""
+        lines.append(
+            f"{result.embedded:,} texts embedded with {result.model}{reused}; commit "
+            f"{result.commit.commit_id} on {result.branch}"
+        )
+    return "\n".join(lines)
+
+
+def _property_text(item: EmbeddedProperty) -> str:
+    counts = {
+        "missing": item.missing,
+        "outdated": item.outdated,
+        "without text any more": item.cleared,
+        "without text, but not nullable": item.kept,
+    }
+    parts = [f"{count:,} {what}" for what, count in counts.items() if count]
+    line = f"{item.type_key}.{item.property}: {', '.join(parts) or 'up to date'}"
+    if item.checked_since is not None:
+        line += f" (texts that changed before commit {item.checked_since} are not recognised)"
+    return line
 
 
 # ---- files

@@ -1,7 +1,7 @@
 """The file pipeline: JSON lines in, the same lines with vectors out. No graph is involved (spec: search §7).
 
-Lines keep their order. Records wait in memory until their texts fill one batch for the provider, so a batch
-bounds memory whatever the size of the file. The output appears when it is complete: a failure leaves the old one as it was.
+Lines keep their order. Records wait in memory until their texts fill one batch for the provider, so a batch bounds
+memory whatever the size of the file. The output appears when it is complete: a failure leaves the old one as it was.
 """
 
 from __future__ import annotations

@@ -66,20 +66,30 @@ class EmbeddingProvider(Protocol):
         ...
 
 
-def check_model(recorded: str | None, embedder_model: str, property_name: str) -> None:
-    """Refuse to search vectors of one model with a vector of another (spec: search §6, `@embed`).
+def check_model(
+    recorded: str | None,
+    embedder_model: str,
+    property_name: str,
+    purpose: EmbedPurpose = EmbedPurpose.QUERY,
+) -> None:
+    """Refuse to mix vectors of two models, in a search or in one column (spec: search §6, `@embed`).
 
     Args:
         recorded: The model that the schema records for the property; None means that nothing is checked.
-        embedder_model: The model that would embed the query string.
+        embedder_model: The model that would embed the text.
         property_name: The vector property, as `Type.property`.
+        purpose: Whether the text is a query string or belongs to a row.
 
     Raises:
         BadRequestError: The two names differ, literally.
     """
     if recorded is None or recorded == embedder_model:
         return
+    text, way_out = {
+        EmbedPurpose.QUERY: ("the query string", ", or pass a vector"),
+        EmbedPurpose.DOCUMENT: ("its texts", ""),
+    }[purpose]
     raise BadRequestError(
-        f"the vectors of {property_name} come from model `{recorded}`, but the query string would be embedded with "
-        f"`{embedder_model}`: set OMNIGRAPH_EMBED_MODEL={recorded} and a provider that serves it, or pass a vector"
+        f"the vectors of {property_name} come from model `{recorded}`, but {text} would be embedded with "
+        f"`{embedder_model}`: set OMNIGRAPH_EMBED_MODEL={recorded} and a provider that serves it{way_out}"
     )

@@ -1,0 +1,201 @@
+"""Rows whose text changed after their vector: found in the history, without any stored state.
+
+The commits of a branch are looked at from its head backwards, until one that embedded. Per commit only rows that differ
+from the state before are compared. An id whose vector changed in a later commit is decided; so is one that was deleted,
+because whatever came before belongs to another entity. An id whose text changed while its vector did not, and that is
+not decided, is outdated. Inserts decide nothing: an older entity of the same id was deleted in between.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import HistoricalVersionReclaimedError
+from omnigraph.manifest import PHYSICAL_KINDS, branch_of, first_parents, open_pin, reading_pins
+from omnigraph.pipeline.comparing import delta_between
+from omnigraph.pipeline.differences import RowShape
+from omnigraph.storage.row_changes import differing_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omnigraph.manifest import GraphCommit, History, TablePin
+    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.storage import Table, TableStore
+
+EMBED_KIND = "embed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorColumn:
+    """A vector, the text that it stands for, and the table of both at the head of a branch."""
+
+    pin: TablePin
+    source: str
+    vector: str
+
+
+@dataclass(slots=True)
+class Outdated:
+    """What the history told."""
+
+    ids: set[str] = field(default_factory=set)
+    #: The commit before which nothing could be checked, because its versions were cleaned up or had other columns.
+    checked_since: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDelta:
+    """What one commit did to the rows of a type. Ids of rows that were there before and after, unless it says so."""
+
+    changed_texts: frozenset[str]
+    changed_vectors: frozenset[str]
+    deleted: frozenset[str]
+
+
+def decide(deltas: Iterable[CommitDelta], within: frozenset[str] | None = None) -> set[str]:
+    """Outdated ids, or those of them `within` some, from the deltas of commits, newest first.
+
+    >>> newest = CommitDelta(frozenset({"a"}), frozenset({"b"}), frozenset())
+    >>> older = CommitDelta(frozenset({"a", "b", "c"}), frozenset({"c"}), frozenset())
+    >>> decide([newest, older])
+    {'a'}
+    """
+    outdated: set[str] = set()
+    decided: set[str] = set()
+    for delta in deltas:
+        found = delta.changed_texts - delta.changed_vectors - decided
+        outdated |= found if within is None else found & within
+        decided |= delta.changed_vectors | delta.deleted | found
+        if within is not None and within <= decided:
+            break
+    return outdated
+
+
+class OutdatedRows:
+    """Finds outdated rows of one column."""
+
+    def __init__(
+        self, history: History, store: TableStore, engine: ElasticEngine, column: VectorColumn
+    ) -> None:
+        self._history = history
+        self._store = store
+        self._engine = engine
+        self._column = column
+        self._pins: dict[str, tuple[list[int], list[TablePin]]] = {}
+
+    def find(self, head: str, schema_hash: str) -> Outdated:
+        """Outdated ids at a commit. A commit that embedded under another schema may not have known the column."""
+        found = Outdated()
+        found.ids = self._walk(head, schema_hash, None, found)
+        return found
+
+    def _walk(
+        self, head: str, schema_hash: str, within: frozenset[str] | None, found: Outdated
+    ) -> set[str]:
+        merged: set[str] = set()
+
+        def deltas() -> Iterable[CommitDelta]:
+            for commit in self._commits(head, schema_hash):
+                before, after = self._pin_before(commit), self._pin_at(commit)
+                if before is None or after is None:
+                    return
+                try:
+                    delta = self._delta(before, after)
+                except HistoricalVersionReclaimedError:
+                    delta = None
+                if delta is None:
+                    found.checked_since = commit.commit_id
+                    return
+                if commit.merged_parent_id is not None:
+                    # A vector that came with a merge is as good as it was on the branch that it came from.
+                    both = delta.changed_texts & delta.changed_vectors
+                    wanted = both if within is None else both & within
+                    if wanted:
+                        theirs = commit.merged_parent_id
+                        merged.update(self._walk(theirs, schema_hash, wanted, found) - seen)
+                seen.update(delta.changed_texts, delta.changed_vectors, delta.deleted)
+                yield delta
+
+        seen: set[str] = set()
+        return decide(deltas(), within) | merged
+
+    def _commits(self, head: str, schema_hash: str) -> Iterable[GraphCommit]:
+        """Commits that may have changed rows, newest first, down to the one that embedded last."""
+        for commit in first_parents(self._history.commits, head):
+            if commit.kind in PHYSICAL_KINDS:
+                continue
+            before, after = self._pin_before(commit), self._pin_at(commit)
+            if before == after:
+                continue
+            if commit.kind == EMBED_KIND and commit.schema_hash == schema_hash:
+                return
+            yield commit
+
+    def _delta(self, before: TablePin, after: TablePin) -> CommitDelta | None:
+        """What a commit did; None when one of the states has other columns."""
+        old, new = open_pin(self._store, before), open_pin(self._store, after)
+        with reading_pins(self._store, [before, after]):
+            if not differing_rows(old, new)[0].row_count:
+                return CommitDelta(frozenset(), frozenset(), frozenset())
+            wanted = {self._column.source, self._column.vector}
+            if not wanted <= {*old.schema.names} & {*new.schema.names}:
+                return None
+            texts = self._differing(old, new, self._column.source)
+            vectors = self._differing(old, new, self._column.vector)
+        return CommitDelta(
+            changed_texts=_ids(texts, in_both=True),
+            changed_vectors=_ids(vectors, in_both=True),
+            deleted=_ids(vectors, in_both=False),
+        )
+
+    def _differing(self, old: Table, new: Table, column: str) -> Any:
+        shape = RowShape(columns=("id", column), is_edge=False)
+        return delta_between(old, new, shape, self._engine)
+
+    # ---- versions of the table, without a snapshot per commit
+
+    def _pin_before(self, commit: GraphCommit) -> TablePin | None:
+        parent = commit.parent_id
+        return None if parent is None else self._pin_at(self._history.commits[parent])
+
+    def _pin_at(self, commit: GraphCommit) -> TablePin | None:
+        """The version of the table right after a commit; None when there was no table."""
+        branch = branch_of(self._history.heads, commit)
+        graph_version = commit.graph_version
+        while True:
+            numbers, pins = self._versions_of(branch.branch_key)
+            place = bisect_right(numbers, graph_version)
+            if place:
+                return pins[place - 1]
+            if branch.fork_commit_id is None:
+                return None
+            origin = self._history.commits[branch.fork_commit_id]
+            branch, graph_version = branch_of(self._history.heads, origin), origin.graph_version
+
+    def _versions_of(self, branch_key: str) -> tuple[list[int], list[TablePin]]:
+        """Versions of the table that a branch published, under whatever name the type had."""
+        if branch_key not in self._pins:
+            pin = self._column.pin
+            published: Sequence[Any] = [
+                item
+                for item in self._history.versions_by_branch.get(branch_key, ())
+                if (item.pin.incarnation, item.pin.location) == (pin.incarnation, pin.location)
+            ]
+            self._pins[branch_key] = (
+                [item.graph_version for item in published],
+                [item.pin for item in published],
+            )
+        return self._pins[branch_key]
+
+
+def _ids(delta: Any, *, in_both: bool) -> frozenset[str]:
+    """Ids of rows that differ and are in both states, or of those that are gone."""
+    import pyarrow.compute as pc
+
+    is_old = pc.is_valid(delta["old"])
+    is_new = pc.is_valid(delta["new"])
+    mask = pc.and_(is_old, is_new) if in_both else pc.and_not(is_old, is_new)
+    return frozenset(delta.filter(mask)["id"].to_pylist())

@@ -1,0 +1,159 @@
+"""Which rows of a graph need a vector, and why: no vector yet, a text that changed since, or all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.pipeline.embedding.outdated import Outdated, OutdatedRows, VectorColumn
+from omnigraph.storage import ROW_ID, IsNull, OneOf, scan_rows
+from omnigraph.types import VectorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest import History, Snapshot, TablePin
+    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage import Filter, Table, TableStore
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+#: Ids that one filter names, and rows of a scan that are in memory.
+_PROBED_IDS = 4_096
+_SCANNED_ROWS = 8_192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedTarget:
+    """A `Vector(N) @embed("source")` property."""
+
+    table_key: TableKey
+    type_name: str
+    property: str
+    source: str
+    dimension: int
+    #: The model that the schema records, if it does.
+    model: str | None
+    is_nullable: bool
+
+    def __str__(self) -> str:
+        return f"{self.type_name}.{self.property}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetWork:
+    """What one property needs at one state. Row ids are sorted."""
+
+    target: EmbedTarget
+    missing: NDArray[np.uint64]
+    outdated: NDArray[np.uint64]
+    #: Rows whose text is gone since their vector was made: it stands for nothing.
+    cleared: NDArray[np.uint64]
+    #: Such rows of a property that cannot be null.
+    kept: int
+    #: The commit before which texts that changed could not be recognised; None when all of them were.
+    checked_since: str | None
+
+    @property
+    def embedded(self) -> NDArray[np.uint64]:
+        """Rows that get a vector."""
+        return np.union1d(self.missing, self.outdated)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (len(self.missing) or len(self.outdated) or len(self.cleared))
+
+
+def embed_targets(catalog: Catalog, types: Iterable[str] | None) -> list[EmbedTarget]:
+    """Every property that vectors are made for, of some types or of all."""
+    wanted = None if types is None else set(types)
+    definitions: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    return [
+        EmbedTarget(
+            table_key=definition.table_key,
+            type_name=definition.name,
+            property=name,
+            source=item.embedding.source,
+            dimension=item.type.base.dimension,
+            model=item.embedding.model,
+            is_nullable=item.type.nullable,
+        )
+        for definition in definitions
+        if wanted is None or definition.name in wanted
+        for name, item in definition.properties.items()
+        if item.embedding is not None and isinstance(item.type.base, VectorType)
+    ]
+
+
+class WorkFinder:
+    """Finds what targets need at one snapshot."""
+
+    def __init__(
+        self, snapshot: Snapshot, history: History, store: TableStore, engine: ElasticEngine
+    ) -> None:
+        self._snapshot = snapshot
+        self._history = history
+        self._store = store
+        self._engine = engine
+
+    def find(
+        self, target: EmbedTarget, table: Table, pin: TablePin, *, reembed: bool
+    ) -> TargetWork:
+        """What one target needs; with `reembed` every row that has a text."""
+        column = VectorColumn(pin=pin, source=target.source, vector=target.property)
+        rows = OutdatedRows(self._history, self._store, self._engine, column)
+        outdated = rows.find(self._snapshot.commit_id, self._snapshot.schema_hash)
+        missing = _with_text(_scan(table, target, IsNull(target.property)), target.source)
+        changed = list(_of_ids(table, target, outdated))
+        stale = _with_text(changed, target.source)
+        gone = np.setdiff1d(_row_ids(changed), stale, assume_unique=True)
+        if reembed:
+            every = _with_text(_scan(table, target, None), target.source)
+            stale = np.setdiff1d(every, missing, assume_unique=True)
+        return TargetWork(
+            target=target,
+            missing=missing,
+            outdated=stale,
+            cleared=gone if target.is_nullable else _row_ids(()),
+            kept=0 if target.is_nullable else len(gone),
+            checked_since=outdated.checked_since,
+        )
+
+
+def _scan(table: Table, target: EmbedTarget, filter_: Filter | None) -> Iterator[Any]:
+    return scan_rows(table, [target.source], filter_, batch_rows=_SCANNED_ROWS)
+
+
+def _of_ids(table: Table, target: EmbedTarget, outdated: Outdated) -> Iterator[Any]:
+    """The rows of outdated ids that still have a vector."""
+    ids = sorted(outdated.ids)
+    columns = [target.source, target.property]
+    for begin in range(0, len(ids), _PROBED_IDS):
+        wanted = OneOf("id", ids[begin : begin + _PROBED_IDS])
+        for batch in scan_rows(table, columns, wanted):
+            yield batch.filter(pc.is_valid(batch.column(target.property)))
+
+
+def _with_text(batches: Iterable[Any], source: str) -> NDArray[np.uint64]:
+    """Ids of rows whose text is neither null nor blank."""
+    found = []
+    for batch in batches:
+        text = pc.utf8_trim_whitespace(batch.column(source))
+        found.append(batch.filter(pc.fill_null(pc.not_equal(text, ""), False)))
+    return _row_ids(found)
+
+
+def _row_ids(batches: Sequence[Any]) -> NDArray[np.uint64]:
+    pieces = [np.asarray(batch.column(ROW_ID), dtype=np.uint64) for batch in batches]
+    return np.sort(np.concatenate([np.empty(0, np.uint64), *pieces]))

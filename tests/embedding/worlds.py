@@ -1,0 +1,85 @@
+"""Graphs of notes with vectors, and ways to write to them and to look at them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import lance
+
+from omnigraph.graph import Graph
+from omnigraph.ids import TableKey
+from omnigraph.search import mock_vector
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIMENSION = 4
+SCHEMA = """
+node Note {
+    slug: String @key
+    body: String?
+    file: Blob?
+    vec: Vector(4)? @embed("body")
+}
+node Other { name: String @key }
+"""
+#: A vector that no text has.
+GIVEN = [0.0, 0.0, 0.0, 1.0]
+
+
+def notes_graph(folder: Path, schema: str = SCHEMA) -> Graph:
+    return Graph.init(str(folder / "notes.omni"), schema)
+
+
+def put(
+    graph: Graph, folder: Path, *notes: dict[str, Any], mode: str = "merge", **rest: Any
+) -> Any:
+    """Load notes as whole rows."""
+    path = folder / "notes.jsonl"
+    path.write_text("\n".join(json.dumps({"type": "Note", "data": note}) for note in notes))
+    return graph.load(path, mode=mode, engine="local", **rest)
+
+
+def note(slug: str, body: str | None, vec: list[float] | None = None) -> dict[str, Any]:
+    return {"slug": slug, "body": body, "vec": vec}
+
+
+def set_body(graph: Graph, slug: str, body: str | None, branch: str = "main") -> None:
+    graph.mutate(
+        "query q($slug: String, $body: String?) { update Note set { body: $body } where slug = $slug }",
+        {"slug": slug, "body": body},
+        branch=branch,
+    )
+
+
+def vectors(graph: Graph, branch: str = "main", **target: Any) -> dict[str, list[float] | None]:
+    found = graph.query(
+        "query q() { match { $n: Note } return { $n.slug, $n.vec } }", branch=branch, **target
+    )
+    return {row["n.slug"]: row["n.vec"] for row in found.to_pylist()}
+
+
+def stored_rows(graph: Graph, branch: str) -> list[dict[str, Any]]:
+    """Every row as it is stored, with its row id."""
+    pin = graph.snapshot(branch).pins[TableKey("node:Note")]
+    uri = f"{graph.uri}/{pin.location}" + (f"/tree/{pin.branch}" if pin.branch else "")
+    dataset = lance.dataset(uri, version=pin.version)
+    columns = ["slug", "body", "file", "vec", "_rowid", "_row_created_at_version"]
+    rows = dataset.to_table(columns=columns, blob_handling="all_binary").to_pylist()
+    return sorted(rows, key=lambda row: row["slug"])
+
+
+def of(text: str) -> list[float]:
+    """The vector of a text."""
+    return list(mock_vector(text, DIMENSION))
+
+
+def embed(graph: Graph, **choices: Any) -> Any:
+    return graph.embed(engine="local", **choices)
+
+
+def counts(result: Any) -> tuple[int, int, int]:
+    """Missing, outdated and cleared rows of the only property."""
+    (only,) = result.properties
+    return only.missing, only.outdated, only.cleared
