@@ -84,8 +84,8 @@ RULES: tuple[LintRule, ...] = (
     LintRule(
         code=LintCode.TIGHTEN_NULLABILITY,
         tier=Tier.VALIDATED,
-        meaning="make a nullable property required",
-        emitted=False,
+        meaning="make a nullable property required although rows hold null",
+        emitted=True,
     ),
     LintRule(
         code=LintCode.CHANGE_PROPERTY_TYPE,

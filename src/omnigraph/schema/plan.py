@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.errors import BadRequestError
+from omnigraph.schema.backfill import WIDER, Backfill, pick_backfill, read_backfill
 from omnigraph.schema.catalog import (
+    Cardinality,
     Catalog,
     EdgeDef,
     InterfaceDef,
@@ -31,11 +34,13 @@ from omnigraph.schema.steps import (
     RenameProperty,
     RenameType,
     Step,
+    TightenNullability,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
+    WidenProperty,
 )
-from omnigraph.types import EnumType, PropertyType
+from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.types.values import quote
 
 if TYPE_CHECKING:
@@ -55,6 +60,8 @@ class MigrationPlan:
 
     steps: tuple[Step, ...]
     resolution: Resolution
+    #: Wanted type and property → the value that existing rows get.
+    backfills: Mapping[tuple[TypeKind, str, str], Backfill]
 
     @property
     def refusals(self) -> tuple[UnsupportedChange, ...]:
@@ -87,6 +94,13 @@ class _Pair:
     properties: Mapping[str, str]
     #: (kind, accepted type) → wanted type, for those that go on.
     types: Mapping[tuple[TypeKind, str], str]
+    backfills: _Backfills
+
+    def backfill(self, new: PropertyDef) -> str | None:
+        """How the caller fills a property, as it was written."""
+        if isinstance(self.accepted, InterfaceDef):
+            return None
+        return self.backfills.take(self.kind, self.name, new, self.accepted)
 
     def unsupported(
         self, reason: str, *, member: str | None = None, code: LintCode | None = None
@@ -95,20 +109,57 @@ class _Pair:
         return UnsupportedChange(entity=entity, reason=reason, code=code)
 
 
+class _Backfills:
+    """What the caller gave, and what of it was used."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._given = given
+        self._used: set[str] = set()
+        self.read: dict[tuple[TypeKind, str, str], Backfill] = {}
+
+    def take(
+        self, kind: TypeKind, type_name: str, new: PropertyDef, accepted: NodeDef | EdgeDef
+    ) -> str | None:
+        found = pick_backfill(self._given, kind, type_name, new.name)
+        if found is None:
+            return None
+        target, value = found
+        self._used.add(target)
+        backfill = read_backfill(target, value, new.type, accepted)
+        self.read[kind, type_name, new.name] = backfill
+        return backfill.text
+
+    def check_all_used(self) -> None:
+        unused = sorted(set(self._given) - self._used)
+        if unused:
+            raise BadRequestError(
+                f"the backfill of {unused[0]} has no use: it is neither a new property of an existing type nor "
+                "one that becomes required"
+            )
+
+
 def plan_migration(
-    accepted: AcceptedSchema, wanted: Catalog, source: SourceText, *, allow_data_loss: bool = False
+    accepted: AcceptedSchema,
+    wanted: Catalog,
+    source: SourceText,
+    *,
+    allow_data_loss: bool = False,
+    backfill: Mapping[str, object] | None = None,
 ) -> MigrationPlan:
     """The plan from `accepted` to `wanted`.
 
     `source` is the text of the wanted schema, for errors about its rename hints. With `allow_data_loss` every drop
-    of the plan is hard.
+    of the plan is hard. `backfill` maps `Type.property` to the value of existing rows.
 
     Raises:
         CompilerError: a rename hint is wrong.
+        BadRequestError: a backfill is wrong, or about nothing.
     """
     resolution = resolve_identities(accepted.identities, wanted, source)
     mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
-    steps = [*_changes(accepted.catalog, wanted, resolution)]
+    backfills = _Backfills(backfill or {})
+    steps = [*_changes(accepted.catalog, wanted, resolution, backfills)]
+    backfills.check_all_used()
     steps += _drops(accepted.catalog, resolution, mode)
     if not steps and accepted.catalog.schema_hash != wanted.schema_hash:
         steps.append(
@@ -116,10 +167,12 @@ def plan_migration(
                 entity="schema", reason="the schemas differ in a way that no step covers"
             )
         )
-    return MigrationPlan(steps=tuple(steps), resolution=resolution)
+    return MigrationPlan(steps=tuple(steps), resolution=resolution, backfills=backfills.read)
 
 
-def _changes(accepted: Catalog, wanted: Catalog, resolution: Resolution) -> Iterator[Step]:
+def _changes(
+    accepted: Catalog, wanted: Catalog, resolution: Resolution, backfills: _Backfills
+) -> Iterator[Step]:
     old = dict(declared_types(accepted))
     types = {(kind, origin): name for (kind, name), origin in resolution.type_origins.items()}
     for key, declared in declared_types(wanted):
@@ -135,6 +188,7 @@ def _changes(accepted: Catalog, wanted: Catalog, resolution: Resolution) -> Iter
             wanted=declared,
             properties={was: now for now, was in resolution.property_origins[key].items()},
             types=types,
+            backfills=backfills,
         )
         yield from _type_changes(pair)
         yield from _property_changes(pair)
@@ -168,15 +222,27 @@ def _edge_changes(pair: _Pair, old: EdgeDef, new: EdgeDef) -> Iterator[Step]:
         yield pair.unsupported(
             "the endpoints of an edge are fixed: existing edges may not fit new ones"
         )
-    if old.cardinality != new.cardinality:
-        is_tighter = new.cardinality.low > old.cardinality.low or (
-            new.cardinality.high is not None
-            and (old.cardinality.high is None or new.cardinality.high < old.cardinality.high)
+    if old.cardinality == new.cardinality:
+        return
+    if _is_tighter(old.cardinality, new.cardinality):
+        yield AddConstraint(
+            type_kind=pair.kind,
+            type_name=pair.name,
+            constraint="card",
+            members=(),
+            detail=str(new.cardinality),
+            validate=True,
         )
-        why = "existing edges may violate it" if is_tighter else "that would relax the schema"
-        yield pair.unsupported(
-            f"@card cannot change from {old.cardinality} to {new.cardinality}: {why}"
-        )
+        return
+    yield pair.unsupported(
+        f"@card cannot change from {old.cardinality} to {new.cardinality}: that would relax the schema"
+    )
+
+
+def _is_tighter(old: Cardinality, new: Cardinality) -> bool:
+    """Whether everything that the new bounds allow was allowed before."""
+    keeps_high = old.high is None or (new.high is not None and new.high <= old.high)
+    return new.low >= old.low and keeps_high
 
 
 def _property_changes(pair: _Pair) -> Iterator[Step]:
@@ -192,7 +258,7 @@ def _property_changes(pair: _Pair) -> Iterator[Step]:
             yield RenameProperty(
                 type_kind=pair.kind, type_name=pair.name, old_name=origin, new_name=name
             )
-        yield from _type_change(pair, name, old.type, new.type)
+        yield from _type_change(pair, new, old.type)
         if old.description != new.description:
             yield UpdatePropertyMetadata(
                 type_kind=pair.kind,
@@ -204,10 +270,12 @@ def _property_changes(pair: _Pair) -> Iterator[Step]:
 
 
 def _addition(pair: _Pair, new: PropertyDef) -> Step:
-    if not new.type.nullable:
+    backfill = pair.backfill(new)
+    # An interface has no rows: the nodes that implement it say whether theirs have a value.
+    if not new.type.nullable and backfill is None and pair.kind is not TypeKind.INTERFACE:
         return pair.unsupported(
             f"property `{new.name}` is required, but existing rows have no value for it: "
-            f"declare it `{new.type}?`",
+            f"declare it `{new.type}?`, or give them one with --backfill '{pair.name}.{new.name}=VALUE'",
             member=new.name,
             code=LintCode.ADD_REQUIRED_PROPERTY,
         )
@@ -216,28 +284,61 @@ def _addition(pair: _Pair, new: PropertyDef) -> Step:
         type_name=pair.name,
         property_name=new.name,
         property_type=str(new.type),
+        backfill=backfill,
     )
 
 
-def _type_change(pair: _Pair, name: str, old: PropertyType, new: PropertyType) -> Iterator[Step]:
-    if old == new:
+def _type_change(pair: _Pair, new: PropertyDef, old: PropertyType) -> Iterator[Step]:
+    """The steps from one type to another: first its values, then whether null is one of them."""
+    name, type_ = new.name, new.type
+    if old == type_:
         return
-    if (
-        isinstance(old.base, EnumType)
-        and isinstance(new.base, EnumType)
-        and old.nullable == new.nullable
-        and set(old.base.values) < set(new.base.values)
-    ):
-        added = tuple(sorted(set(new.base.values) - set(old.base.values)))
-        yield ExtendEnum(
-            type_kind=pair.kind, type_name=pair.name, property_name=name, added_values=added
+    is_loosened = type_.nullable and not old.nullable
+    base_step = _base_step(pair, name, old, type_)
+    if is_loosened or (old.base != type_.base and base_step is None):
+        yield pair.unsupported(
+            f"the type of `{name}` cannot change from {old} to {type_}",
+            member=name,
+            code=LintCode.CHANGE_PROPERTY_TYPE,
         )
         return
-    yield pair.unsupported(
-        f"the type of `{name}` cannot change from {old} to {new}",
-        member=name,
-        code=LintCode.CHANGE_PROPERTY_TYPE,
-    )
+    if base_step is not None:
+        yield base_step
+    if old.nullable and not type_.nullable:
+        yield TightenNullability(
+            type_kind=pair.kind,
+            type_name=pair.name,
+            property_name=name,
+            property_type=str(type_),
+            backfill=pair.backfill(new),
+        )
+
+
+def _base_step(
+    pair: _Pair, name: str, old: PropertyType, new: PropertyType
+) -> ExtendEnum | WidenProperty | None:
+    match old.base, new.base:
+        case EnumType(before), EnumType(after) if set(before) < set(after):
+            added = tuple(sorted(set(after) - set(before)))
+            return ExtendEnum(
+                type_kind=pair.kind, type_name=pair.name, property_name=name, added_values=added
+            )
+        case ScalarType(before), ScalarType(after) if WIDER.get(before) is after:
+            if before is Scalar.F32 and name in _key_members(pair.wanted):
+                # The id holds the shortest spelling of the narrow value, which is another one when it is wider.
+                return None
+            return WidenProperty(
+                type_kind=pair.kind,
+                type_name=pair.name,
+                property_name=name,
+                old_type=str(old.base),
+                new_type=str(new.base),
+            )
+    return None
+
+
+def _key_members(declared: Declared) -> tuple[str, ...]:
+    return declared.key.members if isinstance(declared, NodeDef) and declared.key else ()
 
 
 def _fixed_parts(pair: _Pair, old: PropertyDef, new: PropertyDef) -> Iterator[Step]:
@@ -287,15 +388,17 @@ def _constraint_changes(pair: _Pair) -> Iterator[Step]:
     for rule in sorted(new - old, key=_rule_order):
         if rule.meaning() in old_meanings:
             yield pair.unsupported(f"{rule} cannot move between property and body spelling")
-        elif rule.kind == "index":
+        elif rule.kind == "key":
+            yield pair.unsupported(f"{rule} cannot be added: the ids of existing rows would change")
+        else:
             yield AddConstraint(
                 type_kind=pair.kind,
                 type_name=pair.name,
                 constraint=rule.kind,
                 members=rule.members,
+                detail=rule.detail or None,
+                validate=rule.kind != "index" and pair.kind is not TypeKind.INTERFACE,
             )
-        else:
-            yield pair.unsupported(f"{rule} cannot be added: existing rows may violate it")
     for rule in sorted(old - new, key=_rule_order):
         if rule.meaning() not in respelled:
             yield pair.unsupported(

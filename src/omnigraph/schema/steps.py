@@ -23,11 +23,11 @@ class _Step:
     kind: ClassVar[str]
 
     def to_json(self) -> dict[str, object]:
-        """The step as a JSON object tagged by `kind`; `code` only where there is one."""
+        """The step as a JSON object tagged by `kind`; optional members only where they say something."""
         body: dict[str, object] = {"kind": self.kind}
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value = getattr(self, field.name)
-            if value is not None or field.name != "code":
+            if value != field.default:
                 body[field.name] = list(value) if isinstance(value, tuple) else value
         return body
 
@@ -65,17 +65,19 @@ class RenameType(_Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddProperty(_Step):
-    """A new nullable property; existing rows hold null."""
+    """A new property; existing rows hold null, or the value of `backfill`."""
 
     kind = "add_property"
     type_kind: TypeKind
     type_name: str
     property_name: str
     property_type: str
+    backfill: str | None = None
 
     def describe(self) -> str:
         """The step as one line for people."""
-        return f"+ {self.type_kind} {self.type_name}.{self.property_name}: {self.property_type}"
+        filled = f" = {self.backfill}" if self.backfill else ""
+        return f"+ {self.type_kind} {self.type_name}.{self.property_name}: {self.property_type}{filled}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +97,60 @@ class RenameProperty(_Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddConstraint(_Step):
-    """A new `@index`; the physical index is built later."""
+    """A new `@index`, whose physical index is built later, or a rule that existing rows are checked against first."""
 
     kind = "add_constraint"
     type_kind: TypeKind
     type_name: str
     constraint: str
     members: tuple[str, ...]
+    #: Bounds or pattern.
+    detail: str | None = None
+    #: Whether existing rows could violate it.
+    validate: bool = False
 
     def describe(self) -> str:
         """The step as one line for people."""
-        return f"+ {self.type_kind} {self.type_name} @{self.constraint}({', '.join(self.members)})"
+        inner = ", ".join((*self.members, *([self.detail] if self.detail else ())))
+        checked = ", checked on existing rows" if self.validate else ""
+        return f"+ {self.type_kind} {self.type_name} @{self.constraint}({inner}){checked}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TightenNullability(_Step):
+    """A property becomes required; `backfill` fills the nulls, all others are refused."""
+
+    kind = "tighten_nullability"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    property_type: str
+    backfill: str | None = None
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        name = f"{self.type_kind} {self.type_name}.{self.property_name}"
+        filled = (
+            f", nulls become {self.backfill}" if self.backfill else ", checked on existing rows"
+        )
+        return f"~ {name} becomes required: {self.property_type}{filled}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidenProperty(_Step):
+    """A number gets more room; every value stays what it is."""
+
+    kind = "widen_property"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    old_type: str
+    new_type: str
+
+    def describe(self) -> str:
+        """The step as one line for people."""
+        name = f"{self.type_kind} {self.type_name}.{self.property_name}"
+        return f"~ {name} is widened from {self.old_type} to {self.new_type}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +250,8 @@ Step = (
     | AddProperty
     | RenameProperty
     | AddConstraint
+    | TightenNullability
+    | WidenProperty
     | ExtendEnum
     | UpdateTypeMetadata
     | UpdatePropertyMetadata
