@@ -5,6 +5,8 @@
     ├── BadRequestError                  refused input, nothing happened
     │   ├── ParameterError               query parameters do not fit their declaration
     │   ├── LoadRejectedError            records of a load are wrong; carries a report
+    │   ├── UnsupportedSchemaError       a schema change that no step can carry out; carries the plan
+    │   ├── SchemaViolationsError        existing rows violate a new schema; carries a report
     │   ├── ChangeCursorRejectedError    a cursor or page token does not belong here
     │   ├── QuerySelectionError          no query, several, or another kind of query than asked for
     │   └── MixedMutationError           one mutation query both writes and deletes
@@ -13,6 +15,7 @@
     │   └── BranchNotFoundError
     ├── ConflictError                    *lost*: nothing happened, a repetition may succeed
     │   ├── ExpectedVersionMismatchError a touched table moved
+    │   ├── BranchesExistError           other branches are in the way of a schema change
     │   ├── ReadSetConflictError         something only read moved
     │   └── RetryableCommitConflictError lock or catalog stayed busy
     ├── MergeConflictsError              two branches disagree; carries every conflict
@@ -62,6 +65,7 @@ from omnigraph.errors.changes import (
     CommitHasNoParentError,
 )
 from omnigraph.errors.commits import (
+    BranchesExistError,
     ConflictError,
     ExpectedVersionMismatchError,
     InternalError,
@@ -97,6 +101,7 @@ from omnigraph.errors.requests import (
     QuerySelectionError,
     ResourceLimitError,
 )
+from omnigraph.errors.schema_changes import SchemaViolationsError, UnsupportedSchemaError
 from omnigraph.errors.storage import (
     AlreadyInitializedError,
     DriftError,
@@ -119,6 +124,7 @@ __all__ = [
     "BlobIntegrityError",
     "BlobRangeError",
     "BranchNotFoundError",
+    "BranchesExistError",
     "ChangeCursorRejectedError",
     "ChangeDiffRefusedError",
     "ChangeFeedGapError",
@@ -154,10 +160,12 @@ __all__ = [
     "RecoveryRequiredError",
     "ResourceLimitError",
     "RetryableCommitConflictError",
+    "SchemaViolationsError",
     "Severity",
     "SparkError",
     "StorageError",
     "StorageFailure",
     "StorageFormatError",
+    "UnsupportedSchemaError",
     "without_credentials",
 ]

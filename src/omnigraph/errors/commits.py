@@ -31,6 +31,22 @@ class ExpectedVersionMismatchError(ConflictError):
         return {"manifest_conflict": conflict}
 
 
+class BranchesExistError(ConflictError):
+    """Something that needs `main` to be the only branch met others. Nothing happened."""
+
+    exit_code = 1
+
+    def __init__(self, branches: list[str]) -> None:
+        self.branches = branches
+        super().__init__(
+            f"the schema changes only while `main` is the only branch: merge or delete {', '.join(branches)} first"
+        )
+
+    def details(self) -> dict[str, object]:
+        """The branches that are in the way."""
+        return {"branches": self.branches}
+
+
 class ReadSetConflictError(ConflictError):
     """Something that was only read moved: another table, the branch itself, or the schema."""
 

@@ -80,7 +80,7 @@ class Graph(
         compiled = compile_schema_file(schema) if is_path else compile_schema(str(schema))
         graph = cls._at(uri, read_only=False)
         created = initialize(graph._environment, compiled, actor=actor, force=force)
-        graph._schemas[created.catalog.schema_hash] = created
+        graph._schemas[created.hash] = created
         return graph
 
     @classmethod

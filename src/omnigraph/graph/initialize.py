@@ -126,7 +126,7 @@ def _genesis(environment: GraphEnvironment, schema: GraphSchema, actor: str | No
         created_at=environment.clock(),
         kind=str(WriterKind.INIT),
         operation_id=new_ulid(),
-        schema_hash=schema.catalog.schema_hash,
+        schema_hash=schema.hash,
         actor=actor,
         schema_source=schema.source,
         schema_contract=json.dumps(write_contract(schema.accepted), sort_keys=True),

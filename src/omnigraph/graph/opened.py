@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
 from omnigraph.graph.reading import GraphReader
-from omnigraph.graph.schemas import read_schema_files
+from omnigraph.graph.schemas import find_schema
 from omnigraph.manifest import MAIN, Snapshot, check_branch_name, open_pin, snapshot_of
 from omnigraph.query import QueryCompiler
 
@@ -81,7 +81,7 @@ class OpenGraph:
     def _schema_of(self, schema_hash: str) -> GraphSchema:
         known = self._schemas.get(schema_hash)
         if known is None:
-            known = read_schema_files(self._environment.objects, schema_hash)
+            known = find_schema(self._environment.objects, self._environment.manifest, schema_hash)
             self._schemas[schema_hash] = known
         return known
 

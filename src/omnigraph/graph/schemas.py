@@ -1,4 +1,8 @@
-"""The accepted schema of a graph: its three control files, read and written together."""
+"""The schemas of a graph: the accepted one in three control files, and those of the past in their commits.
+
+The catalog names the schema of every state by a hash over its contract, so also by its stable ids: a type that was
+dropped and declared again makes another schema, although it reads the same.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import NotFoundError, StorageError, StorageFailure
+from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
 from omnigraph.schema import (
     AcceptedSchema,
     compile_schema,
@@ -15,13 +19,20 @@ from omnigraph.schema import (
     write_contract,
     write_state,
 )
-from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_SOURCE, SCHEMA_STATE
+from omnigraph.schema.shape import shape_hash
+from omnigraph.storage.location import (
+    SCHEMA_CONTRACT,
+    SCHEMA_SOURCE,
+    SCHEMA_STATE,
+    STAGING_SUFFIX,
+)
 from omnigraph.syntax import SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.ids import TableKey
+    from omnigraph.manifest import Manifest
     from omnigraph.schema import Catalog, Identities
     from omnigraph.storage import ControlObjects
     from omnigraph.writes import TableRules
@@ -41,6 +52,23 @@ class GraphSchema:
 
         return derive_rules(self.accepted.catalog)
 
+    @cached_property
+    def hash(self) -> str:
+        """What the catalog calls this schema."""
+        return shape_hash(write_contract(self.accepted))
+
+    def is_called(self, schema_hash: str) -> bool:
+        """Whether the catalog means this schema; graphs of before contracts were hashed name the shape alone."""
+        return schema_hash in (self.hash, self.catalog.schema_hash)
+
+    def files(self) -> dict[str, bytes]:
+        """The three control files by name."""
+        return {
+            SCHEMA_SOURCE: self.source.encode(),
+            SCHEMA_CONTRACT: _json(write_contract(self.accepted)),
+            SCHEMA_STATE: _json(write_state(self.accepted, self.source)),
+        }
+
     @property
     def catalog(self) -> Catalog:
         """The resolved types."""
@@ -54,13 +82,43 @@ class GraphSchema:
 
 def write_schema_files(objects: ControlObjects, schema: GraphSchema) -> None:
     """Write the three files of a new graph."""
-    objects.write(SCHEMA_SOURCE, schema.source.encode())
-    objects.write(SCHEMA_CONTRACT, _json(write_contract(schema.accepted)))
-    objects.write(SCHEMA_STATE, _json(write_state(schema.accepted, schema.source)))
+    for name, data in schema.files().items():
+        objects.write(name, data)
 
 
-def read_schema_files(objects: ControlObjects, schema_hash: str) -> GraphSchema:
+def read_schema_files(
+    objects: ControlObjects, schema_hash: str, *, staged: bool = False
+) -> GraphSchema:
     """The accepted schema, if the files are the ones that the catalog names.
+
+    With `staged` the files of a schema change that is published, but whose files do not have their real names yet.
+
+    Raises:
+        NotFoundError: a file is missing.
+        StorageError: the files are damaged, or describe another schema.
+        BadRequestError: the source was edited by hand.
+    """
+    suffix = STAGING_SUFFIX if staged else ""
+    try:
+        source = _read(objects, f"{SCHEMA_SOURCE}{suffix}").decode()
+    except UnicodeDecodeError as error:
+        raise _damaged(SCHEMA_SOURCE, error) from error
+    schema = _compiled(source, _read_json(objects, f"{SCHEMA_CONTRACT}{suffix}"))
+    state = _read_json(objects, f"{SCHEMA_STATE}{suffix}")
+    wanted = write_state(schema.accepted, source)
+    # Comments and layout of the source may be edited: its meaning is what the hashes pin.
+    if any(state.get(name) != wanted[name] for name in ("schema_hash", "contract_hash")):
+        raise _damaged(SCHEMA_STATE, "its hashes are not those of the other schema files")
+    if not schema.is_called(schema_hash):
+        raise StorageError(
+            f"{SCHEMA_SOURCE} is not the schema that the catalog has published",
+            StorageFailure.PERMANENT,
+        )
+    return schema
+
+
+def find_schema(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema:
+    """The schema that the catalog names for some state, present or past.
 
     Raises:
         NotFoundError: a file is missing.
@@ -68,21 +126,41 @@ def read_schema_files(objects: ControlObjects, schema_hash: str) -> GraphSchema:
         BadRequestError: the source was edited by hand.
     """
     try:
-        source = _read(objects, SCHEMA_SOURCE).decode()
-    except UnicodeDecodeError as error:
-        raise _damaged(SCHEMA_SOURCE, error) from error
+        return read_schema_files(objects, schema_hash)
+    except OmniError as error:
+        for find in (_find_staged, _find_past):
+            found = find(objects, manifest, schema_hash)
+            if found is not None:
+                return found
+        raise error
+
+
+def _find_staged(
+    objects: ControlObjects, manifest: Manifest, schema_hash: str
+) -> GraphSchema | None:
+    """The schema of a change whose files are on the way; somebody else may be moving them at this moment."""
+    for is_staged in (True, False):
+        try:
+            return read_schema_files(objects, schema_hash, staged=is_staged)
+        except OmniError:
+            # The caller tells what is wrong with the files under their real names.
+            continue
+    return None
+
+
+def _find_past(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema | None:
+    """A schema of the past, out of the commit that accepted it. The present one has to be in its files."""
+    if any(head.schema_hash == schema_hash for head in manifest.state().heads.values()):
+        return None
+    for commit in manifest.commits().values():
+        if commit.schema_hash == schema_hash and commit.schema_source is not None:
+            return _compiled(commit.schema_source, json.loads(str(commit.schema_contract)))
+    return None
+
+
+def _compiled(source: str, contract: dict[str, object]) -> GraphSchema:
     compiled = compile_schema(SourceText(source, SCHEMA_SOURCE), accepted=True)
-    accepted = read_contract(_read_json(objects, SCHEMA_CONTRACT), compiled.catalog)
-    state, wanted = _read_json(objects, SCHEMA_STATE), write_state(accepted, source)
-    # Comments and layout of the source may be edited: its meaning is what the hashes pin.
-    if any(state.get(name) != wanted[name] for name in ("schema_hash", "contract_hash")):
-        raise _damaged(SCHEMA_STATE, "its hashes are not those of the other schema files")
-    if compiled.catalog.schema_hash != schema_hash:
-        raise StorageError(
-            f"{SCHEMA_SOURCE} is not the schema that the catalog has published",
-            StorageFailure.PERMANENT,
-        )
-    return GraphSchema(source=source, accepted=accepted)
+    return GraphSchema(source=source, accepted=read_contract(contract, compiled.catalog))
 
 
 def _read(objects: ControlObjects, name: str) -> bytes:

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.errors import (
+    BranchesExistError,
     BranchNotFoundError,
     ExpectedVersionMismatchError,
     InternalError,
@@ -82,6 +83,8 @@ class Expectations:
     fork_of: Head | None = None
     #: The Lance branch that the tables of a new branch were forked under.
     fork_name: str | None = None
+    #: Whether no other branch may exist.
+    is_sole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +213,9 @@ class Manifest:
         if head.incarnation != expectations.incarnation:
             member = f"branch {name}"
             raise ReadSetConflictError(member, expectations.incarnation, head.incarnation)
+        others = sorted(set(state.heads) - {name})
+        if expectations.is_sole and others:
+            raise BranchesExistError(others)
         if expectations.head_commit is not None:
             self._check_head(expectations, head)
         if expectations.position is not None:

@@ -2,7 +2,7 @@
 
     with Attempt(environment, intent) as attempt:      lock, settle what others left, check every expectation
         attempt.declare(staged writes)                 A   the intent is on disk
-        attempt.commit_tables()                        B   each table moves by one version
+        attempt.commit_tables()                        B   each table moves to its new version
         attempt.publish()                              C   everything becomes visible at once
                                                        D   the sidecar goes, the lock is released
 
@@ -21,6 +21,13 @@ from omnigraph.errors import ConflictError, OmniError, RecoveryRequiredError, St
 from omnigraph.failpoints import Failpoint, FailpointError, reach
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.recovery.schema_change import (
+    SchemaChange,
+    accepted_texts,
+    finish,
+    prepare,
+    schema_changes,
+)
 from omnigraph.recovery.sidecar import (
     PlannedCommit,
     Sidecar,
@@ -52,6 +59,7 @@ class Intent:
     operation_id: str = field(default_factory=new_ulid)
     merged_parent_id: str | None = None
     merge_strategy: str | None = None
+    schema_change: SchemaChange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         self._sidecar: Sidecar | None = None
         self._staged: Sequence[StagedTable] = ()
         self._pins: list[TablePin] = []
+        self._created: list[TablePin] = []
         self._committed: list[Table] = []
         #: The head that the write follows; set while the lock is held.
         self.head: Head | None = None
@@ -125,11 +134,14 @@ class Attempt(AbstractContextManager["Attempt"]):
                     table_path=item.staged.table.path,
                     table_branch=item.staged.table.branch,
                     expected_version=item.staged.read_version,
-                    post_commit_pin=item.staged.read_version + 1,
+                    post_commit_pin=item.staged.made_version,
                     transaction_uuid=item.staged.transaction_uuid,
                 )
                 for item in staged
             ),
+            schema_change=None
+            if intent.schema_change is None
+            else intent.schema_change.describe(head),
         )
         reach(Failpoint.BEFORE_SIDECAR)
         write_sidecar(self._environment.objects, sidecar)
@@ -137,8 +149,10 @@ class Attempt(AbstractContextManager["Attempt"]):
         reach(Failpoint.AFTER_SIDECAR)
 
     def commit_tables(self) -> None:
-        """Phase B: move every table by one version."""
+        """Phase B: move every table."""
         environment = self._environment
+        if self._intent.schema_change is not None:
+            self._created = prepare(environment, self._intent.schema_change)
         for item in self._staged:
             reach(Failpoint.BEFORE_TABLE_COMMIT)
             table = commit_staged(item.staged)
@@ -178,6 +192,9 @@ class Attempt(AbstractContextManager["Attempt"]):
         sidecar = self._sidecar
         assert sidecar is not None, "declared before it is published"
         intent = self._intent
+        changes = self._changes(sidecar)
+        change = intent.schema_change
+        texts = None if change is None else accepted_texts(change.files)
 
         def make_commit(head: Head, graph_version: int) -> GraphCommit:
             return GraphCommit(
@@ -190,19 +207,26 @@ class Attempt(AbstractContextManager["Attempt"]):
                 created_at=sidecar.commit.created_at,
                 kind=str(intent.kind),
                 operation_id=intent.operation_id,
-                schema_hash=head.schema_hash,
+                schema_hash=changes.schema_hash or head.schema_hash,
                 actor=intent.actor,
-                tables=tuple(pin.table_key for pin in self._pins),
+                tables=tuple(pin.table_key for pin in changes.pins),
+                schema_source=None if texts is None else texts.source,
+                schema_contract=None if texts is None else texts.contract,
             )
 
         reach(Failpoint.BEFORE_PUBLISH)
-        changes = Changes(pins=tuple(self._pins))
         self.receipt = self._environment.manifest.publish(intent.expectations, changes, make_commit)
         for table in self._committed:
             # Not before: a version that is undone may come again with other rows.
             self._environment.tables.remember(table)
         reach(Failpoint.AFTER_PUBLISH)
         return self.receipt
+
+    def _changes(self, sidecar: Sidecar) -> Changes:
+        if sidecar.schema_change is None:
+            return Changes(pins=tuple(self._pins))
+        assert self.head is not None, "published inside the window"
+        return schema_changes(self.head, sidecar.schema_change, self._pins, self._created)
 
     def __exit__(
         self,
@@ -237,6 +261,8 @@ class Attempt(AbstractContextManager["Attempt"]):
         """Phase D. The write is published: a sidecar that stays is only a nuisance for the next writer."""
         assert self._sidecar is not None, "there is a sidecar to delete"
         try:
+            if self._sidecar.schema_change is not None:
+                finish(self._environment, self._sidecar.schema_change)
             delete_sidecar(self._environment.objects, self._sidecar.name)
         except (StorageError, FailpointError) as error:
             _log.warning("the sidecar %s stays until the next write: %s", self._sidecar.name, error)

@@ -66,6 +66,36 @@ class PlannedCommit(BaseModel):
     created_at: int
 
 
+class SidecarNewTable(BaseModel):
+    """One table that a schema change makes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table_key: str
+    incarnation: int
+    table_path: str
+    transaction_uuid: str
+
+
+class SidecarSchema(BaseModel):
+    """What a schema change does beside moving tables."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: The schema that becomes the accepted one.
+    schema_hash: str
+    #: SHA-256 of the three schema files by name.
+    file_digests: dict[str, str]
+    new_tables: tuple[SidecarNewTable, ...] = ()
+    #: Present key → the one it goes on under.
+    renamed: dict[str, str]
+    dropped: tuple[str, ...] = ()
+    #: Datasets whose old versions go after the publish.
+    purged_paths: tuple[str, ...] = ()
+    #: Datasets that go as a whole after the publish.
+    removed_paths: tuple[str, ...] = ()
+
+
 class Sidecar(BaseModel):
     """The intent of one writer."""
 
@@ -80,6 +110,8 @@ class Sidecar(BaseModel):
     schema_hash: str
     commit: PlannedCommit
     tables: tuple[SidecarTable, ...]
+    #: Set by schema changes only.
+    schema_change: SidecarSchema | None = None
 
     @property
     def name(self) -> str:

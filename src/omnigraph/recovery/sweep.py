@@ -22,8 +22,17 @@ from omnigraph.manifest import (
 )
 from omnigraph.recovery.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.recovery.classify import Decision, TableClass, TableFacts, classify_table, decide
+from omnigraph.recovery.schema_change import (
+    AcceptedTexts,
+    accepted_texts,
+    find_prepared,
+    finish,
+    schema_changes,
+    withdraw,
+)
 from omnigraph.recovery.sidecar import (
     Sidecar,
+    SidecarSchema,
     SidecarTable,
     delete_sidecar,
     list_sidecars,
@@ -75,8 +84,20 @@ def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | 
             sidecar.operation_id,
             sidecar.writer_kind,
         )
+    if sidecar.schema_change is not None:
+        _end_schema_change(environment, sidecar, sidecar.schema_change)
     delete_sidecar(environment.objects, sidecar.name)
     return record
+
+
+def _end_schema_change(
+    environment: GraphEnvironment, sidecar: Sidecar, change: SidecarSchema
+) -> None:
+    """What is left to do beside the catalog, whichever way the change went; whoever comes later repeats it."""
+    if environment.manifest.commit(sidecar.commit.commit_id) is not None:
+        finish(environment, change)
+    else:
+        withdraw(environment, change)
 
 
 def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
@@ -112,7 +133,16 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
         for fact in facts
     }
     is_current = head.commit_id == sidecar.commit.parent_id
-    match decide(sidecar.writer_kind, classes, is_published=published, is_current=is_current):
+    change = sidecar.schema_change
+    prepared = None if change is None or published else find_prepared(environment, change)
+    is_complete = change is None or prepared is not None
+    decision = decide(
+        sidecar.writer_kind,
+        classes,
+        is_published=published,
+        is_current=is_current and is_complete,
+    )
+    match decision:
         case Decision.FINISH:
             commit_id = sidecar.commit.commit_id
             return _record(environment, sidecar, ROLLED_FORWARD, commit_id, outcomes)
@@ -125,7 +155,14 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
                 f"{', '.join(broken)} is behind the version that the catalog has published",
             )
         case Decision.ROLL_FORWARD:
-            commit = _roll_forward(environment, sidecar, head, facts, classes)
+            pins = _moved_pins(environment, facts, classes)
+            if change is None or prepared is None:
+                commit = _publish(environment, sidecar, head, Changes(pins=pins), is_forward=True)
+            else:
+                files, created = prepared
+                changes = schema_changes(head, change, pins, created)
+                texts = accepted_texts(files)
+                commit = _publish(environment, sidecar, head, changes, is_forward=True, texts=texts)
             return _record(environment, sidecar, ROLLED_FORWARD, commit.commit_id, outcomes)
         case Decision.ROLL_BACK:
             commit = _roll_back(environment, sidecar, head, facts)
@@ -162,13 +199,9 @@ def _facts(environment: GraphEnvironment, head: Head, entry: SidecarTable) -> Ta
     )
 
 
-def _roll_forward(
-    environment: GraphEnvironment,
-    sidecar: Sidecar,
-    head: Head,
-    facts: list[TableFacts],
-    classes: Mapping[str, TableClass],
-) -> GraphCommit:
+def _moved_pins(
+    environment: GraphEnvironment, facts: list[TableFacts], classes: Mapping[str, TableClass]
+) -> tuple[TablePin, ...]:
     pins = []
     for fact in facts:
         if classes[fact.entry.table_key] is TableClass.NO_MOVEMENT:
@@ -179,7 +212,7 @@ def _roll_forward(
         if environment.durable:
             sync_commit(environment.location, table, None)
         pins.append(_pin(fact.entry, table))
-    return _publish(environment, sidecar, head, tuple(pins), is_forward=True)
+    return tuple(pins)
 
 
 def _roll_back(
@@ -197,16 +230,17 @@ def _roll_back(
             sync_commit(environment.location, restored, staged)
         reach(Failpoint.AFTER_RESTORE)
         pins.append(_pin(fact.entry, restored))
-    return _publish(environment, sidecar, head, tuple(pins), is_forward=False)
+    return _publish(environment, sidecar, head, Changes(pins=tuple(pins)), is_forward=False)
 
 
 def _publish(
     environment: GraphEnvironment,
     sidecar: Sidecar,
     head: Head,
-    pins: tuple[TablePin, ...],
+    changes: Changes,
     *,
     is_forward: bool,
+    texts: AcceptedTexts | None = None,
 ) -> GraphCommit:
     expectations = Expectations(
         branch=sidecar.branch,
@@ -228,14 +262,16 @@ def _publish(
             created_at=sidecar.commit.created_at if is_forward else environment.clock(),
             kind=str(sidecar.writer_kind) if is_forward else ROLLBACK_KIND,
             operation_id=sidecar.operation_id,
-            schema_hash=current.schema_hash,
+            schema_hash=changes.schema_hash or current.schema_hash,
             actor=RECOVERY_ACTOR,
             recovery_for_actor=sidecar.actor,
-            tables=tuple(pin.table_key for pin in pins),
+            tables=tuple(pin.table_key for pin in changes.pins),
+            schema_source=None if texts is None else texts.source,
+            schema_contract=None if texts is None else texts.contract,
         )
 
     reach(Failpoint.BEFORE_RECOVERY_PUBLISH)
-    commit = environment.manifest.publish(expectations, Changes(pins=pins), make_commit)
+    commit = environment.manifest.publish(expectations, changes, make_commit)
     reach(Failpoint.AFTER_RECOVERY_PUBLISH)
     return commit
 

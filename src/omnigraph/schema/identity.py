@@ -113,6 +113,25 @@ def resolve_identities(accepted: Identities, wanted: Catalog, source: SourceText
     )
 
 
+def match_accepted(accepted: Identities, later: Identities) -> Resolution:
+    """How two schemas that one graph has accepted relate: by their numbers, whatever the names are."""
+    names = {(kind, item.type_id): name for (kind, name), item in accepted.types.items()}
+    types: dict[TypeName, str] = {}
+    properties: dict[TypeName, dict[str, str]] = {}
+    for key, identity in later.types.items():
+        origin = names.get((key[0], identity.type_id))
+        if origin is None:
+            continue
+        types[key] = origin
+        known = {number: name for name, number in accepted.types[key[0], origin].properties.items()}
+        properties[key] = {
+            name: known[number] for name, number in identity.properties.items() if number in known
+        }
+    return Resolution(
+        identities=later, type_origins=types, property_origins=properties, warnings=()
+    )
+
+
 def declared_types(catalog: Catalog) -> Iterator[tuple[TypeName, InterfaceDef | NodeDef | EdgeDef]]:
     """Every declaration with its kind and name: interfaces, nodes, edges, each name-sorted."""
     for name in sorted(catalog.interfaces):

@@ -21,7 +21,12 @@ from omnigraph.schema.catalog import (
     PropertyDef,
     TypeKind,
 )
-from omnigraph.schema.identity import Resolution, declared_types, resolve_identities
+from omnigraph.schema.identity import (
+    Resolution,
+    declared_types,
+    match_accepted,
+    resolve_identities,
+)
 from omnigraph.schema.lint import LintCode
 from omnigraph.schema.steps import (
     AddConstraint,
@@ -112,8 +117,10 @@ class _Pair:
 class _Backfills:
     """What the caller gave, and what of it was used."""
 
-    def __init__(self, given: Mapping[str, object]) -> None:
+    def __init__(self, given: Mapping[str, object], *, is_past: bool = False) -> None:
         self._given = given
+        #: Whether existing rows got their values long ago.
+        self.is_past = is_past
         self._used: set[str] = set()
         self.read: dict[tuple[TypeKind, str, str], Backfill] = {}
 
@@ -168,6 +175,15 @@ def plan_migration(
             )
         )
     return MigrationPlan(steps=tuple(steps), resolution=resolution, backfills=backfills.read)
+
+
+def plan_between(accepted: AcceptedSchema, later: AcceptedSchema) -> MigrationPlan:
+    """The steps between two schemas that one graph has accepted. What filled required properties is not known."""
+    resolution = match_accepted(accepted.identities, later.identities)
+    backfills = _Backfills({}, is_past=True)
+    steps = [*_changes(accepted.catalog, later.catalog, resolution, backfills)]
+    steps += _drops(accepted.catalog, resolution, DropMode.SOFT)
+    return MigrationPlan(steps=tuple(steps), resolution=resolution, backfills={})
 
 
 def _changes(
@@ -272,7 +288,8 @@ def _property_changes(pair: _Pair) -> Iterator[Step]:
 def _addition(pair: _Pair, new: PropertyDef) -> Step:
     backfill = pair.backfill(new)
     # An interface has no rows: the nodes that implement it say whether theirs have a value.
-    if not new.type.nullable and backfill is None and pair.kind is not TypeKind.INTERFACE:
+    has_rows = pair.kind is not TypeKind.INTERFACE and not pair.backfills.is_past
+    if not new.type.nullable and backfill is None and has_rows:
         return pair.unsupported(
             f"property `{new.name}` is required, but existing rows have no value for it: "
             f"declare it `{new.type}?`, or give them one with --backfill '{pair.name}.{new.name}=VALUE'",

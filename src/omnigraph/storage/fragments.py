@@ -81,6 +81,17 @@ def remove_written(table: Table, fragments: Sequence[str]) -> None:
         delete_fragment(fragment, here, objects)
 
 
+def remove_new_files(table: Table, fragments: Sequence[str]) -> None:
+    """Remove the files that were written beside existing fragments; those of the table itself stay."""
+    known = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
+    location = parse_location(table._dataset.uri)
+    objects = ObstoreObjects(location, durable=False)
+    for fragment in fragments:
+        for file in json.loads(fragment)["files"]:
+            if file["path"] not in known:
+                objects.delete(f"data/{file['path']}")
+
+
 # ---- replacing rows
 
 

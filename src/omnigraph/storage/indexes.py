@@ -18,7 +18,7 @@ from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from omnigraph.storage.tables import Table
 
@@ -162,6 +162,16 @@ def stage_segments(table: Table, built: Sequence[tuple[IndexBuild, Index]]) -> S
     operation = LanceOperation.CreateIndex([segment for _, segment in built], removed)
     transaction = Transaction(table.version, operation)
     return StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
+
+
+def index_segments(table: Table, columns: Collection[str]) -> list[Index]:
+    """The stored segments of every index on one of these columns."""
+    names = [
+        index.name
+        for index in table._dataset.describe_indices()
+        if not set(index.field_names).isdisjoint(columns)
+    ]
+    return [segment for name in names for segment in _segments(table, name)]
 
 
 def _segments(table: Table, name: str) -> list[Index]:

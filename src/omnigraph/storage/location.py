@@ -18,6 +18,8 @@ SCHEMA_SOURCE = "_schema.pg"
 SCHEMA_CONTRACT = "_schema.ir.json"
 SCHEMA_STATE = "__schema_state.json"
 SCHEMA_FILES = (SCHEMA_SOURCE, SCHEMA_CONTRACT, SCHEMA_STATE)
+#: Schema files of a change that is not finished have this after their names.
+STAGING_SUFFIX = ".staging"
 COMMIT_LOCK = "__lock"
 STAGING_LOCK = "__staging.lock"
 BRANCH_CLAIM = "__claim-"

@@ -28,17 +28,23 @@ class PrivateVersion:
     table: Table
     #: Fragments that exist only here.
     new_fragments: tuple[int, ...]
-    _transaction_file: str
+    #: Its files and those of the versions below it, as names in the dataset.
+    _files: tuple[str, ...]
 
 
 def open_private(staged: StagedWrite) -> PrivateVersion:
     """The version that a staged write would make, without making it."""
     base = staged.table
-    # A transaction of its own: the files of the real one must survive the removal of this one.
-    transaction = Transaction(base.version, staged._transaction.operation)
+    files = []
     with translated(f"reading staged rows of {base.path}"):
-        committed = LanceDataset.commit(base._dataset, transaction, detached=True)
-        dataset = lance.dataset(base._dataset.uri, version=committed.version, session=session())
+        dataset = base._dataset
+        for step in staged._steps:
+            # A transaction of its own: the files of the real one must survive the removal of this one.
+            transaction = Transaction(dataset.version, step.operation)
+            committed = LanceDataset.commit(dataset, transaction, detached=True)
+            files.append(f"_versions/d{committed.version}.manifest")
+            files.append(f"_transactions/{dataset.version}-{transaction.uuid}.txn")
+            dataset = lance.dataset(base._dataset.uri, version=committed.version, session=session())
         before = {
             fragment.fragment_id: fragment.metadata.files[0].path
             for fragment in base._dataset.get_fragments()
@@ -51,13 +57,12 @@ def open_private(staged: StagedWrite) -> PrivateVersion:
     return PrivateVersion(
         table=Table(dataset, base.path, base.branch),
         new_fragments=tuple(new),
-        _transaction_file=f"{base.version}-{transaction.uuid}.txn",
+        _files=tuple(files),
     )
 
 
 def close_private(private: PrivateVersion, objects: ControlObjects) -> None:
     """Remove the traces of a private version; the fragments stay."""
-    table = private.table
-    folder = branch_uri(table.path, table.branch)
-    objects.delete(f"{folder}/_versions/d{table.version}.manifest")
-    objects.delete(f"{folder}/_transactions/{private._transaction_file}")
+    folder = branch_uri(private.table.path, private.table.branch)
+    for name in private._files:
+        objects.delete(f"{folder}/{name}")

@@ -1,13 +1,15 @@
-"""Two-phase writes: `stage_*` writes files and moves nothing, `commit_staged` moves HEAD by exactly one version.
+"""Two-phase writes: `stage_*` writes files and moves nothing, `commit_staged` moves HEAD by exactly what was staged.
 
 Lance rebases a commit silently even with zero retries, so `commit_staged` checks HEAD before and the version after. It
 is meant to run under the commit lock of the graph; without it a lost race is reported as drift, never repaired here.
+
+Nearly every write is one version. What changes fragments and indexes together needs several, one on top of the other.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +22,14 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
+from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.blob_cells import encoded_cells
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
 from omnigraph.storage.tables import Table, branch_uri, dataset_exists, session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from omnigraph.storage.location import GraphLocation
 
@@ -45,15 +48,19 @@ class StageKind(StrEnum):
     OVERWRITE = "overwrite"
     RESTORE = "restore"
     INDEX = "index"
+    REWRITE = "rewrite"
+    COLUMNS = "columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedWrite:
-    """Files of one future version of one dataset. Invisible until `commit_staged`."""
+    """Files of one future version of one dataset, or of several. Invisible until `commit_staged`."""
 
     table: Table = field(repr=False)
     kind: StageKind
     _transaction: Transaction = field(repr=False)
+    #: What is committed on top of it, in this order.
+    _later: tuple[Transaction, ...] = field(default=(), repr=False)
 
     @property
     def read_version(self) -> int:
@@ -61,9 +68,34 @@ class StagedWrite:
         return self.table.version
 
     @property
+    def made_version(self) -> int:
+        """The version that the write will make."""
+        return self.table.version + len(self._steps)
+
+    @property
     def transaction_uuid(self) -> str:
         """The id by which the committed version is recognised later."""
-        return str(self._transaction.uuid)
+        return str(self._steps[-1].uuid)
+
+    @property
+    def _steps(self) -> tuple[Transaction, ...]:
+        return (self._transaction, *self._later)
+
+
+def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
+    """Two writes to one table as one: the second is committed on top of what the first makes."""
+    version = first.made_version
+    added = []
+    for number, transaction in enumerate(then._steps):
+        operation: Any = transaction.operation
+        if isinstance(operation, LanceOperation.CreateIndex):
+            # An index that was built on a private version belongs to the version below its commit.
+            current = [
+                replace(index, dataset_version=version + number) for index in operation.new_indices
+            ]
+            operation = LanceOperation.CreateIndex(current, operation.removed_indices)
+        added.append(Transaction(version + number, operation))
+    return replace(first, kind=then.kind, _later=(*first._later, *added))
 
 
 def stage_append(table: Table, rows: pa.Table) -> StagedWrite:
@@ -152,6 +184,8 @@ def stage_restore(table: Table, version: int) -> StagedWrite:
 def commit_staged(staged: StagedWrite) -> Table:
     """Make the staged version HEAD; the table at its new version.
 
+    A write of several versions may fail between two of them.
+
     Raises:
         DriftError: HEAD is not where the write was prepared, or the commit landed at another version.
     """
@@ -159,71 +193,116 @@ def commit_staged(staged: StagedWrite) -> Table:
     head = table.latest_version
     if head != staged.read_version:
         raise DriftError(table.path, staged.read_version, head)
-    with translated(f"committing {table.path}"):
-        try:
-            committed = LanceDataset.commit(table._dataset, staged._transaction, max_retries=0)
-        except CommitConflictError as error:
-            raise DriftError(table.path, staged.read_version, table.latest_version) from error
-    if committed.version != staged.read_version + 1:
-        raise DriftError(table.path, staged.read_version + 1, int(committed.version))
+    committed = table._dataset
+    for transaction in staged._steps:
+        expected = int(committed.version)
+        if expected > staged.read_version:
+            reach(Failpoint.BETWEEN_VERSIONS)
+        with translated(f"committing {table.path}"):
+            try:
+                committed = LanceDataset.commit(committed, transaction, max_retries=0)
+            except CommitConflictError as error:
+                raise DriftError(table.path, expected, table.latest_version) from error
+        if committed.version != expected + 1:
+            raise DriftError(table.path, expected + 1, int(committed.version))
     return Table(committed, table.path, table.branch)
 
 
 def new_files(staged: StagedWrite) -> list[str]:
     """The files that a staged write made, as names below the root of the graph; nothing else refers to them yet."""
-    operation = staged._transaction.operation
     table = staged.table
-    folder = branch_uri(table.path, table.branch)
-    names = [
-        f"{folder}/data/{file.path}"
-        for attribute in ("fragments", "new_fragments")
-        for fragment in getattr(operation, attribute, None) or ()
-        for file in fragment.files
+    known = set(_names_of(fragment.metadata for fragment in table._dataset.get_fragments()))
+    return [
+        name
+        for transaction in staged._steps
+        for name in _new_files(table, transaction.operation, known)
     ]
+
+
+def _new_files(table: Table, operation: object, known: set[str]) -> list[str]:
+    folder = branch_uri(table.path, table.branch)
+    updated = getattr(operation, "updated_fragments", None) or ()
+    # A change of columns lists every fragment, with files that the present version reads as well.
+    found = _names_of((*_new_fragments(operation), *updated))
+    names = [f"{folder}/{name}" for name in found if name not in known]
     for index in getattr(operation, "new_indices", None) or ():
         written = Path(table._dataset.uri) / "_indices" / str(index.uuid)
         if written.is_dir():
             files = (file for file in written.rglob("*") if file.is_file())
             names += [f"{folder}/{file.relative_to(table._dataset.uri)}" for file in files]
-    known = {
-        name for item in table._dataset.get_fragments() for name in _fragment_files(item.metadata)
-    }
-    for fragment in getattr(operation, "updated_fragments", None) or ():
-        new = (name for name in _fragment_files(fragment) if name not in known)
-        names += [f"{folder}/{name}" for name in new]
     return names
 
 
-def _fragment_files(fragment: FragmentMetadata) -> list[str]:
-    """The files of a fragment, as names below its dataset."""
-    names = [f"data/{file.path}" for file in fragment.files]
-    if fragment.deletion_file is not None:
-        names.append(fragment.deletion_file.path(fragment.id))
-    return names
+def _names_of(fragments: Iterable[FragmentMetadata]) -> Iterator[str]:
+    """The data and deletion files of fragments, as names in their dataset."""
+    for fragment in fragments:
+        for file in fragment.files:
+            yield f"data/{file.path}"
+        if fragment.deletion_file is not None:
+            yield fragment.deletion_file.path(fragment.id)
+
+
+def _new_fragments(operation: object) -> Iterable[FragmentMetadata]:
+    for attribute in ("fragments", "new_fragments"):
+        yield from getattr(operation, attribute, None) or ()
+    for group in getattr(operation, "groups", None) or ():
+        yield from group.new_fragments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """A dataset that does not exist yet: where it will be, and the transaction that makes it."""
+
+    path: str
+    _transaction: Transaction = field(repr=False)
+
+    @property
+    def transaction_uuid(self) -> str:
+        """The id by which it is recognised later."""
+        return str(self._transaction.uuid)
+
+
+def plan_table(path: str, schema: pa.Schema, *, blobs: frozenset[str] = frozenset()) -> NewTable:
+    """The first, empty version of a dataset, with stable row ids.
+
+    The columns in `blobs` are stored apart from the rows and read as bytes.
+    """
+    operation = LanceOperation.Overwrite(encoded_schema(schema, blobs), [])
+    return NewTable(path=path, _transaction=Transaction(0, operation))
+
+
+def commit_new_table(location: GraphLocation, new: NewTable) -> Table:
+    """Make a dataset; unreferenced until it is published.
+
+    What a crashed attempt left at the same path is replaced: nothing refers to it.
+    """
+    uri = location.child(new.path)
+    with translated(f"creating {new.path}"):
+        if dataset_exists(location, new.path):
+            LanceDataset.drop(uri)
+        dataset = LanceDataset.commit(
+            uri, new._transaction, enable_stable_row_ids=True, max_retries=0
+        )
+        # Opened again through the shared session, so that its caches serve this handle too.
+        dataset = lance.dataset(uri, version=dataset.version, session=session())
+    return Table(dataset, new.path, None)
 
 
 def create_table(
     location: GraphLocation, path: str, schema: pa.Schema, *, blobs: frozenset[str] = frozenset()
 ) -> Table:
-    """The first, empty version of a dataset, with stable row ids; unreferenced until it is published.
+    """Plan and make a dataset at once, as long as nobody else could be making it."""
+    return commit_new_table(location, plan_table(path, schema, blobs=blobs))
 
-    The columns in `blobs` are stored apart from the rows and read as bytes. What a crashed attempt left at the same
-    path is replaced: nothing refers to it.
-    """
-    uri = location.child(path)
-    fields = [
-        lance.blob_field(item.name, nullable=item.nullable) if item.name in blobs else item
-        for item in schema
-    ]
-    schema = pa.schema(fields)
-    operation = LanceOperation.Overwrite(schema, [])
-    with translated(f"creating {path}"):
-        if dataset_exists(location, path):
-            LanceDataset.drop(uri)
-        dataset = LanceDataset.commit(uri, operation, enable_stable_row_ids=True, max_retries=0)
-        # Opened again through the shared session, so that its caches serve this handle too.
-        dataset = lance.dataset(uri, version=dataset.version, session=session())
-    return Table(dataset, path, None)
+
+def encoded_schema(schema: pa.Schema, blobs: frozenset[str]) -> pa.Schema:
+    """Columns as Lance stores them: those in `blobs` get its blob encoding."""
+    return pa.schema(
+        [
+            lance.blob_field(item.name, nullable=item.nullable) if item.name in blobs else item
+            for item in schema
+        ]
+    )
 
 
 def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
@@ -296,9 +375,10 @@ def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | Non
         return
     root = Path(branch_uri(location.child(table.path), table.branch))
     names = [root / "_versions" / f"{_U64_MAX - table.version}.manifest"]
-    if staged is not None:
-        transaction = staged._transaction
-        names.append(root / "_transactions" / f"{transaction.read_version}-{transaction.uuid}.txn")
+    for transaction in () if staged is None else staged._steps:
+        below = transaction.read_version
+        names.append(root / "_transactions" / f"{below}-{transaction.uuid}.txn")
+        names.append(root / "_versions" / f"{_U64_MAX - below - 1}.manifest")
         names.extend(root / name for name in _files_of(transaction.operation))
     sync_files(names)
 
@@ -306,14 +386,14 @@ def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | Non
 def _files_of(operation: object) -> Iterable[str]:
     for index in getattr(operation, "new_indices", None) or ():
         yield f"_indices/{index.uuid}"
-    for attribute in ("fragments", "new_fragments", "updated_fragments"):
-        for fragment in getattr(operation, attribute, None) or ():
-            for file in fragment.files:
-                yield f"data/{file.path}"
-                # Large blobs of a data file lie in a folder beside it.
-                yield f"data/{file.path.removesuffix('.lance')}"
-            if fragment.deletion_file is not None:
-                yield fragment.deletion_file.path(fragment.id)
+    updated = getattr(operation, "updated_fragments", None) or ()
+    for fragment in (*_new_fragments(operation), *updated):
+        for file in fragment.files:
+            yield f"data/{file.path}"
+            # Large blobs of a data file lie in a folder beside it.
+            yield f"data/{file.path.removesuffix('.lance')}"
+        if fragment.deletion_file is not None:
+            yield fragment.deletion_file.path(fragment.id)
 
 
 def _for_writing(rows: pa.Table, table: Table) -> pa.Table:

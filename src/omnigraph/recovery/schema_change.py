@@ -1,0 +1,215 @@
+"""What a schema change does beside moving tables: schema files, new tables, renamed and dropped ones.
+
+The three schema files are written under staging names before anything is visible and take their real names afterwards,
+so that a reader always finds the schema of its snapshot in one of the two places. New tables are made inside the commit
+window and mean nothing before the publish. Both are described in the sidecar: recovery completes them or takes them
+away again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.ids import TableKey
+from omnigraph.manifest import Changes, TablePin, Tombstone
+from omnigraph.recovery.sidecar import SidecarNewTable, SidecarSchema
+from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, STAGING_SUFFIX
+from omnigraph.storage.purging import drop_table, purge_old_versions
+from omnigraph.storage.staged import NewTable, commit_new_table, sync_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omnigraph.manifest import Head
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.objects import ControlObjects
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaChange:
+    """The schema that a write makes the accepted one, and what happens to tables as a whole."""
+
+    schema_hash: str
+    #: The three schema files by name.
+    files: Mapping[str, bytes]
+    #: With their incarnations.
+    new_tables: tuple[tuple[TableKey, int, NewTable], ...] = ()
+    #: Present key → the one it goes on under.
+    renamed: Mapping[TableKey, TableKey]
+    dropped: tuple[TableKey, ...] = ()
+    #: Present keys of tables whose past is destroyed.
+    purged: tuple[TableKey, ...] = ()
+
+    def describe(self, head: Head) -> SidecarSchema:
+        """The change as a sidecar holds it."""
+        return SidecarSchema(
+            schema_hash=self.schema_hash,
+            file_digests={name: _digest(data) for name, data in self.files.items()},
+            new_tables=tuple(
+                SidecarNewTable(
+                    table_key=key,
+                    incarnation=incarnation,
+                    table_path=table.path,
+                    transaction_uuid=table.transaction_uuid,
+                )
+                for key, incarnation, table in self.new_tables
+            ),
+            renamed={str(old): str(new) for old, new in self.renamed.items()},
+            dropped=tuple(str(key) for key in self.dropped),
+            purged_paths=tuple(
+                head.pins[key].location for key in self.purged if key not in self.dropped
+            ),
+            removed_paths=tuple(
+                head.pins[key].location for key in self.purged if key in self.dropped
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedTexts:
+    """What a commit that changes the schema carries, so that it and its successors decode with it."""
+
+    source: str
+    contract: str
+
+
+def accepted_texts(files: Mapping[str, bytes]) -> AcceptedTexts:
+    """Source and contract out of the schema files."""
+    contract = json.dumps(json.loads(files[SCHEMA_CONTRACT]), sort_keys=True)
+    return AcceptedTexts(files[SCHEMA_SOURCE].decode(), contract)
+
+
+def prepare(environment: GraphEnvironment, change: SchemaChange) -> list[TablePin]:
+    """Write the files under their staging names and make the new tables; their pins."""
+    for name in SCHEMA_FILES:
+        reach(Failpoint.BEFORE_SCHEMA_FILE)
+        environment.objects.write(_staging(name), change.files[name])
+    pins = []
+    for key, incarnation, new in change.new_tables:
+        reach(Failpoint.BEFORE_NEW_TABLE)
+        table = commit_new_table(environment.location, new)
+        if environment.durable:
+            sync_commit(environment.location, table, None)
+        pins.append(_new_pin(key, incarnation, new.path, table.version))
+    reach(Failpoint.AFTER_NEW_TABLES)
+    return pins
+
+
+def find_prepared(
+    environment: GraphEnvironment, change: SidecarSchema
+) -> tuple[Mapping[str, bytes], list[TablePin]] | None:
+    """The staged files and the pins of new tables, if `prepare` finished; None when something is missing."""
+    files: dict[str, bytes] = {}
+    for name, digest in change.file_digests.items():
+        stored = environment.objects.read(_staging(name))
+        if stored is None or _digest(stored.data) != digest:
+            return None
+        files[name] = stored.data
+    pins = []
+    for new in change.new_tables:
+        try:
+            table = environment.tables.open(new.table_path)
+        except StorageError as error:
+            if error.failure is not StorageFailure.NOT_FOUND:
+                raise
+            return None
+        if table.transaction_uuid() != new.transaction_uuid:
+            return None
+        pins.append(
+            _new_pin(TableKey(new.table_key), new.incarnation, new.table_path, table.version)
+        )
+    return files, pins
+
+
+def schema_changes(
+    head: Head, change: SidecarSchema, moved: Iterable[TablePin], created: Iterable[TablePin]
+) -> Changes:
+    """Everything that a schema change makes visible at once. `moved` tables come under their present keys."""
+    created, moved_pins = tuple(created), {pin.table_key: pin for pin in moved}
+    renamed = {TableKey(old): TableKey(new) for old, new in change.renamed.items()}
+    dropped = [TableKey(key) for key in change.dropped]
+    continued = []
+    for old, new in renamed.items():
+        pin = moved_pins.pop(old, head.pins[old])
+        continued.append(
+            TablePin(
+                table_key=new,
+                incarnation=pin.incarnation,
+                location=pin.location,
+                branch=pin.branch,
+                version=pin.version,
+                row_count=pin.row_count,
+            )
+        )
+    return Changes(
+        pins=(*moved_pins.values(), *continued, *created),
+        new_tables=(*continued, *created),
+        tombstones=tuple(
+            Tombstone(
+                table_key=key,
+                incarnation=head.pins[key].incarnation,
+                version=head.pins[key].version,
+                graph_version=0,
+            )
+            for key in (*renamed, *dropped)
+        ),
+        schema_hash=change.schema_hash,
+    )
+
+
+def finish(environment: GraphEnvironment, change: SidecarSchema) -> None:
+    """After the publish: the files take their real names, and what has to be destroyed is destroyed. Repeatable."""
+    for name in SCHEMA_FILES:
+        reach(Failpoint.BEFORE_PROMOTION)
+        stored = environment.objects.read(_staging(name))
+        if stored is not None and _digest(stored.data) == change.file_digests[name]:
+            environment.objects.write(name, stored.data)
+            environment.objects.delete(_staging(name))
+    for path in change.purged_paths:
+        reach(Failpoint.BEFORE_PURGE)
+        purge_old_versions(environment.location, path)
+    for path in change.removed_paths:
+        reach(Failpoint.BEFORE_PURGE)
+        drop_table(environment.location, path)
+
+
+def withdraw(environment: GraphEnvironment, change: SidecarSchema) -> None:
+    """Take away what was prepared for a change that will not happen. Repeatable."""
+    for name in SCHEMA_FILES:
+        environment.objects.delete(_staging(name))
+    for new in change.new_tables:
+        # Nothing ever referred to it: its path was free when the change began.
+        drop_table(environment.location, new.table_path)
+
+
+def read_staged(objects: ControlObjects, name: str) -> bytes | None:
+    """A schema file under its staging name."""
+    stored = objects.read(_staging(name))
+    return None if stored is None else stored.data
+
+
+def _new_pin(key: TableKey, incarnation: int, path: str, version: int) -> TablePin:
+    return TablePin(
+        table_key=key,
+        incarnation=incarnation,
+        location=path,
+        branch=None,
+        version=version,
+        row_count=0,
+    )
+
+
+def _staging(name: str) -> str:
+    return f"{name}{STAGING_SUFFIX}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
