@@ -1046,6 +1046,40 @@ def supported_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
                 new = replace(holder, members=(*holder.members, index))
             return Migration("add index", put(schema, holder, new), "add_constraint")
 
+    def is_free(holder: pg.NodeDecl | pg.EdgeDecl, prop: pg.Property) -> bool:
+        has_vector = any(m.name == "embed" for m in prop.annotations)
+        return prop.name.text not in _used(holder) and not has_vector
+
+    if nullable := _pairs(schema, lambda o, p: is_free(o, p) and p.type.nullable):
+
+        @offer
+        def forbid_null() -> Migration:
+            holder, prop = draw(st.sampled_from(nullable))
+            changed = replace(prop, type=replace(prop.type, nullable=False))
+            new = _swap_member(holder, prop, changed)
+            return Migration("forbid null", put(schema, holder, new), "tighten_nullability")
+
+    wider = {"I32": "I64", "F32": "F64"}
+    narrow = _pairs(
+        schema, lambda o, p: is_free(o, p) and p.type.form == "scalar" and p.type.name in wider
+    )
+    if narrow:
+
+        @offer
+        def widen() -> Migration:
+            holder, prop = draw(st.sampled_from(narrow))
+            changed = replace(prop, type=replace(prop.type, name=wider[prop.type.name]))
+            new = _swap_member(holder, prop, changed)
+            return Migration("widen", put(schema, holder, new), "widen_property")
+
+    if loose := [d for d in _owners(schema) if isinstance(d, pg.EdgeDecl) and d.card is None]:
+
+        @offer
+        def add_card() -> Migration:
+            edge = draw(st.sampled_from(loose))
+            new = replace(edge, card=pg.Card(pg.Number("3"), pg.Number("77")))
+            return Migration("add card", put(schema, edge, new), "add_constraint")
+
     edges = [d for d in schema.declarations if isinstance(d, pg.EdgeDecl)]
     ends = {end.text for edge in edges for end in (edge.source, edge.target)}
     free = [
@@ -1109,11 +1143,13 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             return Migration("implement", pg.Schema((contract, *changed.declarations)), refusal)
 
     if isinstance(owner, pg.EdgeDecl):
+        if owner.card is not None and (owner.card.low.value or owner.card.high is not None):
 
-        @offer
-        def change_card() -> Migration:
-            new = replace(owner, card=pg.Card(pg.Number("3"), pg.Number("77")))
-            return Migration("change card", put(schema, owner, new), refusal)
+            @offer
+            def relax_card() -> Migration:
+                return Migration(
+                    "relax card", put(schema, owner, replace(owner, card=None)), refusal
+                )
 
         @offer
         def change_endpoint() -> Migration:
@@ -1128,14 +1164,16 @@ def refused_migrations(draw: st.DrawFn, schema: pg.Schema) -> Migration:
             p.name.text not in _used(o) and not any(m.name == "embed" for m in p.annotations)
         ),
     )
-    if free:
+    if required := [pair for pair in free if not pair[1].type.nullable]:
 
         @offer
-        def change_nullability() -> Migration:
-            holder, prop = draw(st.sampled_from(free))
-            changed = replace(prop, type=replace(prop.type, nullable=not prop.type.nullable))
+        def allow_null() -> Migration:
+            holder, prop = draw(st.sampled_from(required))
+            changed = replace(prop, type=replace(prop.type, nullable=True))
             new = _swap_member(holder, prop, changed)
-            return Migration("change nullability", put(schema, holder, new), refusal, "OG-MF-106")
+            return Migration("allow null", put(schema, holder, new), refusal, "OG-MF-106")
+
+    if free:
 
         @offer
         def annotate_property() -> Migration:

@@ -40,7 +40,7 @@ def test_s_26_dropping_a_node_that_an_edge_names_fails_before_planning() -> None
 
 
 def test_a_plan_with_one_refusal_is_not_supported() -> None:
-    plan = migrate("node A { a: I32 }", "node A { a: I64 } node B {}")
+    plan = migrate("node A { a: I32 }", "node A { a: U32 } node B {}")
 
     assert not plan.supported
     assert kinds_of(plan.steps) == ["unsupported_change", "add_type"]

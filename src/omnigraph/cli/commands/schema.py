@@ -1,4 +1,4 @@
-"""`omnigraph schema`: look at schemas and plan their changes."""
+"""`omnigraph schema`: look at schemas and change them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,43 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, GraphUri, SchemaFile, Store
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Consent,
+    ElasticEngine,
+    EngineChoice,
+    GraphUri,
+    Quiet,
+    SchemaFile,
+    Store,
+)
 from omnigraph.cli.output import print_json, print_text, print_warning
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from omnigraph.schema import MigrationPlan
 
 app = typer.Typer(
-    help="Look at schemas and plan their changes.", no_args_is_help=True, rich_markup_mode=None
+    help="Look at schemas and change them.", no_args_is_help=True, rich_markup_mode=None
 )
+
+AllowDataLoss = Annotated[
+    bool,
+    typer.Option("--allow-data-loss", help="drops are hard: what they drop is destroyed"),
+]
+Backfills = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backfill",
+        metavar="T.P=VALUE",
+        help="value of existing rows for a new or required property; may be given again",
+        show_default=False,
+    ),
+]
 
 
 @app.command("show")
@@ -38,30 +63,121 @@ app.command("get", hidden=True)(show)
 @app.command("plan")
 def plan(
     schema: SchemaFile,
+    uri: GraphUri = None,
+    store: Store = None,
     from_: Annotated[
-        Path,
-        typer.Option("--from", metavar="OLD", help="accepted schema (.pg)", show_default=False),
-    ],
-    allow_data_loss: Annotated[
-        bool,
-        typer.Option("--allow-data-loss", help="show drops as hard: old versions are purged too"),
-    ] = False,
+        Path | None,
+        typer.Option("--from", metavar="OLD", help="a schema file instead of a graph"),
+    ] = None,
+    allow_data_loss: AllowDataLoss = False,
+    backfill: Backfills = None,
     json: AsJson = False,
 ) -> None:
-    """Show the steps from one schema to another, without effect.
+    """Show the steps from the accepted schema of a graph, or from a file, to another schema, without effect.
 
     Exits with 0 also when a change is not supported: the plan says so.
     """
-    result = plan_files(from_, schema, allow_data_loss=allow_data_loss)
+    fills = _backfills(backfill)
+    if from_ is None:
+        address = resolve_uri(uri, store)
+        with open_graph(uri, store, read_only=True) as graph:
+            result = graph.plan_schema(schema, allow_data_loss=allow_data_loss, backfill=fills)
+    elif uri is not None or store is not None:
+        raise typer.BadParameter("give a graph or --from, not both")
+    else:
+        address = None
+        result = plan_files(from_, schema, allow_data_loss=allow_data_loss, backfill=fills)
     for warning in result.resolution.warnings:
         print_warning(warning.render())
     if json:
-        print_json({"uri": None, "from": str(from_), **result.to_json()})
+        origin = {} if from_ is None else {"from": str(from_)}
+        print_json({"uri": address, **origin, **result.to_json()})
     else:
         print_text("\n".join(plan_lines(result)))
 
 
-def plan_files(old: Path, new: Path, *, allow_data_loss: bool = False) -> MigrationPlan:
+@app.command("apply")
+def apply(
+    schema: SchemaFile,
+    uri: GraphUri = None,
+    store: Store = None,
+    allow_data_loss: AllowDataLoss = False,
+    backfill: Backfills = None,
+    engine: EngineChoice = ElasticEngine.AUTO,
+    actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Make a schema the accepted one, with all tables, in one commit; or change nothing."""
+    address = resolve_uri(uri, store)
+    fills = _backfills(backfill)
+    if allow_data_loss:
+        require_consent("destroys what the schema drops in", address, yes=yes, json=json)
+    echo_write("schema apply to", address, quiet=quiet)
+    with open_graph(uri, store, read_only=False) as graph:
+        result = graph.apply_schema(
+            schema,
+            allow_data_loss=allow_data_loss,
+            backfill=fills,
+            actor=actor,
+            engine=engine.value,
+            progress=terminal_progress(quiet=quiet),
+        )
+    for warning in result.plan.resolution.warnings:
+        print_warning(warning.render())
+    if json:
+        print_json({"uri": address, **result.to_json()})
+        return
+    lines = [step.describe() for step in result.plan.steps]
+    if result.commit is None:
+        lines.append("no changes")
+    else:
+        count = len(result.plan.steps)
+        steps = "1 step" if count == 1 else f"{count} steps"
+        lines.append(f"{steps} applied, commit {result.commit.commit_id} on main")
+    print_text("\n".join(lines))
+
+
+@app.command("diff")
+def diff(
+    uri: GraphUri = None,
+    store: Store = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="COMMIT", help="a commit; the first one if left out"),
+    ] = None,
+    to: Annotated[str, typer.Option("--to", metavar="COMMIT", help="a commit or branch")] = "main",
+    json: AsJson = False,
+) -> None:
+    """Show how the accepted schema changed between two commits."""
+    with open_graph(uri, store, read_only=True) as graph:
+        start = from_ or graph.commits()[-1].commit_id
+        found = graph.diff_schema(start, to)
+    if json:
+        print_json({"from": start, "to": to, "steps": found.plan.to_json()["steps"]})
+        return
+    print_text("\n".join(found.lines(start, to)) or "no changes")
+
+
+def _backfills(assignments: list[str] | None) -> dict[str, object]:
+    from omnigraph.schema.backfill import split_backfill
+
+    fills: dict[str, object] = {}
+    for target, text in map(split_backfill, assignments or ()):
+        if target in fills:
+            raise typer.BadParameter(f"the backfill of {target} is given twice")
+        fills[target] = text
+    return fills
+
+
+def plan_files(
+    old: Path,
+    new: Path,
+    *,
+    allow_data_loss: bool = False,
+    backfill: Mapping[str, object] | None = None,
+) -> MigrationPlan:
     """The plan between two schema files; no graph is needed."""
     from omnigraph.ids import new_ulid
     from omnigraph.schema import (
@@ -74,7 +190,13 @@ def plan_files(old: Path, new: Path, *, allow_data_loss: bool = False) -> Migrat
     before, after = compile_schema_file(old), compile_schema_file(new)
     identities = fresh_identities(before.catalog, new_ulid(), before.source).identities
     accepted = AcceptedSchema(catalog=before.catalog, identities=identities)
-    return plan_migration(accepted, after.catalog, after.source, allow_data_loss=allow_data_loss)
+    return plan_migration(
+        accepted,
+        after.catalog,
+        after.source,
+        allow_data_loss=allow_data_loss,
+        backfill=backfill,
+    )
 
 
 def plan_lines(plan: MigrationPlan) -> Iterator[str]:
