@@ -14,7 +14,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pyarrow as pa
 from lance import LanceOperation
 from lance.dataset import Transaction
@@ -23,6 +22,7 @@ from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
 from omnigraph.errors import InternalError
+from omnigraph.storage.blob_cells import encoded_cells
 from omnigraph.storage.failures import translated
 from omnigraph.storage.indexes import index_segments
 from omnigraph.storage.partitions import open_address
@@ -156,7 +156,7 @@ def write_table(
     def batches() -> Iterable[pa.RecordBatch]:
         for batch in scan_fragments(address, fragment_ids, read):
             arrays = [
-                lance.blob_array(array.to_pylist()) if item.is_blob else array
+                encoded_cells(array) if item.is_blob else array
                 for array, item in zip(compute(batch), columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
