@@ -89,4 +89,6 @@ class BranchMethods(OpenGraph):
             progress=progress or Silent(),
         )
         self._heal()
-        return GraphMerger(self._environment, self._schema_of, self._writer.open_in).merge(call)
+        merger = GraphMerger(self._environment, self._schema_of, self._writer.open_in)
+        with self._reading():
+            return merger.merge(call)

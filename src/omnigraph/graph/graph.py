@@ -155,7 +155,13 @@ class Graph(
         """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         call = ReadCall(text=text, params=params, name=name, target=target)
-        return self._reader.query(call, self._state())
+        reading = self._environment.reading.begin()
+        try:
+            return self._reader.query(call, self._state(), reading)
+        except BaseException:
+            # Whatever happened: a lock that nobody gives back would stop cleanups as long as the graph is open.
+            reading.end()
+            raise
 
     def explain(
         self,
@@ -168,7 +174,8 @@ class Graph(
     ) -> str:
         """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator."""
         call = ReadCall(text=text, params=params, name=name, target=Target(branch=branch))
-        return self._reader.explain(call, self._state(), analyze=analyze)
+        with self._reading():
+            return self._reader.explain(call, self._state(), analyze=analyze)
 
     def export(
         self,
@@ -207,7 +214,6 @@ class Graph(
         from omnigraph.graph.exporting import ExportCall, export_snapshot
 
         wanted = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        found = resolve_target(self._environment.manifest, self._state(), wanted)
         call = ExportCall(
             target=target,
             types=types or None,
@@ -217,8 +223,10 @@ class Graph(
             spark=spark,
             progress=progress,
         )
-        catalog = self._schema_of(found.schema_hash).catalog
-        return export_snapshot(self._environment, found, catalog, call)
+        with self._reading():
+            found = resolve_target(self._environment.manifest, self._state(), wanted)
+            catalog = self._schema_of(found.schema_hash).catalog
+            return export_snapshot(self._environment, found, catalog, call)
 
     # ---- writing
 
@@ -245,9 +253,10 @@ class Graph(
         self._require_writable()
         branch = check_branch_name(branch)
         self._heal()
-        return self._writer.mutate(
-            text, params, name=name, branch=branch, actor=actor, if_commit=if_commit
-        )
+        with self._reading():
+            return self._writer.mutate(
+                text, params, name=name, branch=branch, actor=actor, if_commit=if_commit
+            )
 
     def load(
         self,
@@ -308,4 +317,5 @@ class Graph(
         )
         self._heal()
         loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
-        return loader.load(call)
+        with self._reading():
+            return loader.load(call)

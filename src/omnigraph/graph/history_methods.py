@@ -76,7 +76,8 @@ class HistoryMethods(OpenGraph):
             HistoricalVersionReclaimedError: the version was cleaned up.
         """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        return self._history.entity_at(self._state(), target, type_key, entity_id)
+        with self._reading():
+            return self._history.entity_at(self._state(), target, type_key, entity_id)
 
     # ---- differences and changes
 
@@ -107,7 +108,8 @@ class HistoryMethods(OpenGraph):
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
         worker = ElasticEngine(engine, spark, progress or Silent())
-        return self._history.diff(self._state(), one, other, selection, worker)
+        with self._reading():
+            return self._history.diff(self._state(), one, other, selection, worker)
 
     def changes(
         self,
@@ -136,7 +138,8 @@ class HistoryMethods(OpenGraph):
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
         budget = PageBudget.of(limit, max_bytes)
-        return self._history.changes(self._state(), commit_id, selection, budget, page_token)
+        with self._reading():
+            return self._history.changes(self._state(), commit_id, selection, budget, page_token)
 
     def feed(
         self,
@@ -173,7 +176,8 @@ class HistoryMethods(OpenGraph):
             max_commits=max_commits,
         )
         selection = Selection(kinds=kinds, types=types, ops=ops)
-        return self._history.poll(self._state(), check_branch_name(branch), selection, call)
+        with self._reading():
+            return self._history.poll(self._state(), check_branch_name(branch), selection, call)
 
     def baseline(
         self,
@@ -193,12 +197,14 @@ class HistoryMethods(OpenGraph):
         from omnigraph.graph.history import Selection
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
-        state, name = self._state(), check_branch_name(branch)
-        catalog = self._schema_of(state.head(name).schema_hash).catalog
-        cursor = self._history.cursor_at_head(state, name, selection)
-        return write_baseline(
-            self._environment, state.head(name), catalog, selection, out=out, cursor=cursor
-        )
+        name = check_branch_name(branch)
+        with self._reading():
+            state = self._state()
+            catalog = self._schema_of(state.head(name).schema_hash).catalog
+            cursor = self._history.cursor_at_head(state, name, selection)
+            return write_baseline(
+                self._environment, state.head(name), catalog, selection, out=out, cursor=cursor
+            )
 
     # ---- recovery
 

@@ -12,6 +12,8 @@ from omnigraph.manifest import MAIN, Snapshot, check_branch_name, open_pin, snap
 from omnigraph.query import QueryCompiler
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from omnigraph.graph.history import GraphHistory
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.graph.settings import GraphSettings
@@ -58,6 +60,10 @@ class OpenGraph:
             if error.failure is StorageFailure.NOT_FOUND:
                 raise NotFoundError(f"{error.message}: create one with `omnigraph init`") from error
             raise
+
+    def _reading(self) -> AbstractContextManager[None]:
+        """Hold what a cleanup would take away under a read. Before the target is looked up, until all is read."""
+        return self._environment.reading.held()
 
     def _heal(self) -> None:
         """Settle sidecars of dead writers; one listing when there are none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -19,18 +19,21 @@ from omnigraph.engine.local import (
 )
 from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.answer import Result
-from omnigraph.manifest import Target, resolve_target
+from omnigraph.manifest import Target, reading_pins, resolve_target
 from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
 from omnigraph.storage import DerivedArrays
 from omnigraph.types import VectorType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
     from omnigraph.manifest import ManifestState, Snapshot
     from omnigraph.recovery import GraphEnvironment
+    from omnigraph.recovery.reading_lock import Reading
     from omnigraph.schema import Catalog
     from omnigraph.search import Embedder
     from omnigraph.syntax import SourceText
@@ -68,8 +71,8 @@ class GraphReader:
         self._embedder: Embedder | None = None
         self._lock = Lock()
 
-    def query(self, call: ReadCall, state: ManifestState) -> Result:
-        """Run a read at one snapshot."""
+    def query(self, call: ReadCall, state: ManifestState, reading: Reading) -> Result:
+        """Run a read at one snapshot; `reading` ends with its last row."""
         prepared = self._prepare(call, state)
         context = self._context(
             prepared.snapshot,
@@ -78,13 +81,25 @@ class GraphReader:
             variable_tables(prepared.query.pipeline),
             is_head=call.target.is_head,
         )
+        stream = execute(context, prepared.query)
+        batches = self._to_the_end(stream.batches, prepared.snapshot, reading)
         return Result(
-            execute(context, prepared.query),
+            replace(stream, batches=batches),
             query_name=prepared.query.name,
             target=call.target,
             commit_id=prepared.snapshot.commit_id,
             types=tuple(item.type for item in prepared.query.projections),
         )
+
+    def _to_the_end(
+        self, batches: Iterator[pa.RecordBatch], snapshot: Snapshot, reading: Reading
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            with reading_pins(self._environment.tables, snapshot.pins.values()):
+                yield from batches
+        finally:
+            # Also when nobody wants the rest: a result that is dropped closes this generator.
+            reading.end()
 
     def explain(self, call: ReadCall, state: ManifestState, *, analyze: bool) -> str:
         """What a read means and how it would run; with `analyze` it runs, and rows and times are shown."""

@@ -19,6 +19,7 @@ from omnigraph.recovery.lock import (
     StagingLock,
     held_file,
 )
+from omnigraph.recovery.reading_lock import ReadingLock
 from omnigraph.storage.location import BRANCH_CLAIM
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.tables import TableStore
@@ -47,6 +48,7 @@ class GraphEnvironment:
     audit: RecoveryAudit
     lock: CommitLock
     staging: StagingLock
+    reading: ReadingLock
     durable: bool
     lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S
     clock: Callable[[], int] = field(default=now_us)
@@ -98,6 +100,7 @@ def open_environment(
         audit=RecoveryAudit(location, durable=durable),
         lock=lock,
         staging=StagingLock(location),
+        reading=ReadingLock(location),
         durable=durable,
         lock_timeout_s=lock_timeout_s,
     )

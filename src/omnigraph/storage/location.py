@@ -22,6 +22,7 @@ SCHEMA_FILES = (SCHEMA_SOURCE, SCHEMA_CONTRACT, SCHEMA_STATE)
 STAGING_SUFFIX = ".staging"
 COMMIT_LOCK = "__lock"
 STAGING_LOCK = "__staging.lock"
+READING_LOCK = "__reading.lock"
 BRANCH_CLAIM = "__claim-"
 INIT_CLAIM = "__init_claim.json"
 
