@@ -13,8 +13,8 @@ from pathlib import Path
 _log = logging.getLogger(__name__)
 #: More digits than any setting has; Python refuses to convert very long texts.
 _MAX_DIGITS = 18
-_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"([0-9]{1,9})([smhdw]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _CACHE = "OMNIGRAPH_CACHE_DIR"
 _OFF = "off"
 
@@ -38,20 +38,28 @@ def whole_number(
 
 
 def duration_s(name: str, default: str) -> float:
-    """A variable as a duration in seconds: a whole number and one of `s`, `m`, `h` and `d`, such as `12h`."""
+    """A variable as a duration in seconds, as `parse_duration_s` reads it."""
     text = os.environ.get(name)
     if text is None:
-        return _parsed_duration_s(default)
+        return parse_duration_s(default)
     try:
-        return _parsed_duration_s(text)
+        return parse_duration_s(text)
     except ValueError:
         _log.warning(
             "%s=%s is not a duration such as 45s, 30m, 12h or 7d; using %s", name, text, default
         )
-        return _parsed_duration_s(default)
+        return parse_duration_s(default)
 
 
-def _parsed_duration_s(text: str) -> float:
+def parse_duration_s(text: str) -> float:
+    """A duration in seconds: a whole number and one of `s`, `m`, `h`, `d` and `w`; without one it is seconds.
+
+    >>> parse_duration_s("12h")
+    43200.0
+
+    Raises:
+        ValueError: the text is no duration.
+    """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(text)

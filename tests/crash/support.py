@@ -47,13 +47,15 @@ SEED = """query seed() {
 
 ACTOR = "act-writer"
 
-#: Places that only merges, the making and deletion of branches (`test_killed_merges`) and embeddings pass
-#: (`test_killed_embeddings`).
+#: Places that only merges, the making and deletion of branches (`test_killed_merges`), embeddings
+#: (`test_killed_embeddings`) and cleanups (`retention/test_killed_cleanups`) pass.
 OF_MERGES_AND_BRANCHES = frozenset(
     {
         *(F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM, F.AFTER_CONFIRM),
         *(F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL),
         *(F.EMBED_VECTORS_KEPT, F.EMBED_STAGED),
+        *(F.CLEANUP_PLANNED, F.BEFORE_VERSION_REMOVAL, F.AFTER_VERSION_REMOVAL),
+        *(F.BEFORE_COMMITS_FORGOTTEN, F.BEFORE_CATALOG_CLEANUP),
     }
 )
 

@@ -20,6 +20,7 @@ from omnigraph.errors import (
     ChangeCursorRejectedError,
     ChangeSchemaBoundaryError,
     CommitHasNoParentError,
+    HistoryReclaimedError,
     ResourceLimitError,
 )
 from omnigraph.manifest import snapshot_at
@@ -241,9 +242,12 @@ def commit_changes(
         CommitHasNoParentError: it has none.
         ChangeSchemaBoundaryError: it changed the schema of a type with data.
         HistoricalVersionReclaimedError: a version that it needs was cleaned up.
+        HistoryReclaimedError: its parent was.
     """
     if commit.parent_id is None:
         raise CommitHasNoParentError(commit.commit_id)
+    if commit.parent_id not in history.commits:
+        raise HistoryReclaimedError(commit.commit_id)
     old, new = snapshot_at(history, commit.parent_id), snapshot_at(history, commit.commit_id)
     if old.schema_hash != new.schema_hash:
         for key, pin in new.pins.items():

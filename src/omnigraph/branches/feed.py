@@ -17,6 +17,7 @@ from omnigraph.errors import (
     ChangeCursorRejectedError,
     ChangeFeedGapError,
     HistoricalVersionReclaimedError,
+    HistoryReclaimedError,
     ResourceLimitError,
 )
 
@@ -104,7 +105,9 @@ class Feed:
 
     head: Head
     filter: ChangeFilter
-    #: The commits of the branch, oldest first.
+    #: The first commit that the graph ever had: cursors of another graph have another one.
+    genesis: str
+    #: The commits of the branch, oldest first, as far as the history goes.
     line: list[GraphCommit]
     #: The changes of one commit.
     changes_of: Callable[[GraphCommit], CommitChanges]
@@ -114,6 +117,11 @@ class Feed:
         """Where a commit is on the line."""
         return {commit.commit_id: place for place, commit in enumerate(self.line)}
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether commits before the line were cleaned up from the history."""
+        return self.line[0].parent_id is not None
+
     # ---- tokens
 
     def cursor_at(self, commit_id: str) -> str:
@@ -122,7 +130,7 @@ class Feed:
 
     def _binding(self) -> dict[str, object]:
         return {
-            "g": self.line[0].commit_id,
+            "g": self.genesis,
             "b": self.head.branch,
             "i": self.head.incarnation,
             "f": self.filter.digest,
@@ -161,7 +169,7 @@ class Feed:
             is_first = not any(block.changes for block in blocks)
             try:
                 block = self._block(commit, position, budget, is_first=is_first)
-            except HistoricalVersionReclaimedError as error:
+            except (HistoricalVersionReclaimedError, HistoryReclaimedError) as error:
                 raise ChangeFeedGapError(commit.commit_id, call.cursor) from error
             if not block.is_complete:
                 # Without any change yet, the block belongs to the next page as a whole.
@@ -210,7 +218,7 @@ class Feed:
             return self._place(body.get("c")), self._place(body.get("h")), position
         last = len(self.line) - 1
         if call.cursor is not None:
-            place = self._place(self._decode(call.cursor, _CURSOR).get("c"))
+            place = self._place(self._decode(call.cursor, _CURSOR).get("c"), call.cursor)
         else:
             place = self._start(NOW if call.start is None else call.start)
         return place, min(last, place + call.max_commits), None
@@ -219,20 +227,27 @@ class Feed:
         if start == NOW:
             return len(self.line) - 1
         if start == BEGINNING:
+            if self.is_cut:
+                raise ChangeFeedGapError(self.line[0].commit_id)
             return 0
         if not start.startswith(AFTER):
             raise BadRequestError(
                 f"a feed starts at `{NOW}`, `{BEGINNING}` or `{AFTER}<commit id>`, not at {start!r}"
             )
         commit_id = start.removeprefix(AFTER)
+        if commit_id not in self.places and self.is_cut:
+            raise ChangeFeedGapError(self.line[0].commit_id)
         if commit_id not in self.places:
             raise BadRequestError(
                 f"commit {commit_id} is not on the line of branch {self.head.branch}"
             )
         return self.places[commit_id]
 
-    def _place(self, commit_id: object) -> int:
+    def _place(self, commit_id: object, cursor: str | None = None) -> int:
         place = self.places.get(str(commit_id))
+        if place is None and self.is_cut:
+            # It was on the line when the token was made.
+            raise ChangeFeedGapError(self.line[0].commit_id, cursor)
         if place is None:
             raise ChangeCursorRejectedError("its commit is not on the line of the branch")
         return place

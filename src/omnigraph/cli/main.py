@@ -13,6 +13,7 @@ from omnigraph.cli.commands import (
     blob,
     branch,
     changes,
+    cleanup,
     commit,
     demo,
     diff,
@@ -57,6 +58,7 @@ app.command("diff")(diff.diff)
 app.command("log")(log.log)
 app.command("embed")(embed.embed)
 app.command("optimize")(optimize.optimize)
+app.command("cleanup")(cleanup.cleanup)
 app.command("version")(version.show_version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)

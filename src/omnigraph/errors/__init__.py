@@ -34,6 +34,7 @@
     ├── BlobIntegrityError               a stored blob is damaged
     ├── RecoveryRequiredError            *unknown*: look before you retry
     ├── HistoricalVersionReclaimedError  the version was cleaned up
+    ├── HistoryReclaimedError            the commits before one were cleaned up
     ├── StorageError                     the storage below failed
     │   ├── StorageFormatError           written by another release
     │   └── DriftError                   a table is not where its writer left it
@@ -107,6 +108,7 @@ from omnigraph.errors.storage import (
     DriftError,
     EmbeddingError,
     HistoricalVersionReclaimedError,
+    HistoryReclaimedError,
     InitializationClaimedError,
     InitializationCommittedError,
     StorageError,
@@ -140,6 +142,7 @@ __all__ = [
     "ExternalBlobPolicyError",
     "ExternalBlobSourceError",
     "HistoricalVersionReclaimedError",
+    "HistoryReclaimedError",
     "InitializationClaimedError",
     "InitializationCommittedError",
     "InputFileError",

@@ -64,6 +64,24 @@ class HistoricalVersionReclaimedError(OmniError):
         return {"historical_version_reclaimed": gone}
 
 
+class HistoryReclaimedError(OmniError):
+    """What came before a commit has been cleaned up from the history."""
+
+    kind = "history_reclaimed"
+    code = None
+    http_status = 410
+
+    def __init__(self, first_commit_id: str) -> None:
+        self.first_commit_id = first_commit_id
+        super().__init__(
+            f"the history before commit {first_commit_id} was cleaned up and cannot be read any more"
+        )
+
+    def details(self) -> dict[str, object]:
+        """`history_reclaimed` with the oldest commit that is still known there."""
+        return {"history_reclaimed": {"first_known_commit_id": self.first_commit_id}}
+
+
 class StorageFailure(StrEnum):
     """What kind of evidence a storage failure comes with."""
 

@@ -19,6 +19,7 @@ from omnigraph.graph.results import (
 )
 from omnigraph.graph.settings import REPREPARATION_BUDGET, GraphSettings
 from omnigraph.manifest import Target
+from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
 
 __all__ = [
     "BLOB_RANGE_BYTES",
@@ -27,6 +28,8 @@ __all__ = [
     "BlobKind",
     "BlobReader",
     "BuiltIndexes",
+    "CleanupReport",
+    "DatasetCleanup",
     "EmbedResult",
     "EmbeddedProperty",
     "Graph",

@@ -174,6 +174,7 @@ class GraphHistory:
         history = self._environment.manifest.history()
         filter_ = self._filter(head.schema_hash, selection)
         return Feed(
+            genesis=next(c for c, commit in history.commits.items() if commit.parent_id is None),
             line=list(first_parents(history.commits, head.commit_id))[::-1],
             head=head,
             filter=filter_,

@@ -2,8 +2,53 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from omnigraph.graph.opened import OpenGraph
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from omnigraph.recovery import CleanupReport
 
 
 class RetentionMethods(OpenGraph):
     """What keeps an open graph small and healthy."""
+
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: str | timedelta | None = None,
+        commits: bool = False,
+        confirm: bool = False,
+    ) -> CleanupReport:
+        """Remove old versions and leftovers; without `confirm` only say what would go.
+
+        Readable stay the newest `keep` commits of every branch, and every state that a branch had within `older_than`
+        (`45s`, `30m`, `12h`, `7d`, `2w`); with both, what either of them keeps. Heads, the points at which branches
+        began and what merges of branches can need stay always. `keep` is at least 3. With `commits`, commits that
+        cannot be read any more leave the history as well.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
+        >>> for number in range(5):
+        ...     receipt = graph.mutate('query add($d: String) { insert Paper { doi: $d } }', {"d": str(number)})
+        >>> graph.cleanup(keep=3).old_versions_removed
+        3
+        >>> graph.cleanup(keep=3, confirm=True).confirmed
+        True
+
+        Raises:
+            BadRequestError: there is no policy, or the graph is open for reading only.
+            RecoveryRequiredError: an interrupted write cannot be settled; nothing was removed.
+            RetryableCommitConflictError: writers kept the graph busy; try again.
+        """
+        from omnigraph.graph.cleaning import cleanup_call
+        from omnigraph.recovery import clean_up
+
+        call = cleanup_call(keep, older_than, commits=commits, confirm=confirm)
+        if confirm:
+            self._require_writable()
+        return clean_up(self._environment, call)

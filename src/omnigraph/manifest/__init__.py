@@ -23,6 +23,7 @@ from omnigraph.manifest.lineage import (
     parents,
 )
 from omnigraph.manifest.pins import open_pin, reading_pins
+from omnigraph.manifest.pruning import forgettable_rows, known_commits
 from omnigraph.manifest.publisher import (
     FOLD_THRESHOLD,
     PHYSICAL_KINDS,
@@ -32,6 +33,7 @@ from omnigraph.manifest.publisher import (
     Expectations,
     Manifest,
 )
+from omnigraph.manifest.retention import Reason, Retained, RetentionPolicy, plan_retention
 from omnigraph.manifest.rows import MAIN, GraphCommit, Head, TablePin, Tombstone
 from omnigraph.manifest.snapshot import History, Snapshot, branch_of, snapshot_at, snapshot_of
 from omnigraph.manifest.state import ManifestState
@@ -52,6 +54,9 @@ __all__ = [
     "History",
     "Manifest",
     "ManifestState",
+    "Reason",
+    "Retained",
+    "RetentionPolicy",
     "Snapshot",
     "TablePin",
     "Target",
@@ -66,11 +71,14 @@ __all__ = [
     "deleted_branch",
     "distances",
     "first_parents",
+    "forgettable_rows",
     "free_fork_name",
+    "known_commits",
     "lasting_bases",
     "merge_bases",
     "open_pin",
     "parents",
+    "plan_retention",
     "reading_pins",
     "resolve_target",
     "snapshot_at",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -14,22 +14,24 @@ if TYPE_CHECKING:
 
 
 def first_parents(commits: Mapping[str, GraphCommit], newest: str) -> Iterator[GraphCommit]:
-    """The commits of a branch from its head backwards, inherited ones included."""
-    current: str | None = newest
-    while current is not None:
-        commit = commits[current]
+    """The commits of a branch from its head backwards, inherited ones included, as far as the history goes."""
+    commit: GraphCommit | None = commits[newest]
+    while commit is not None:
         yield commit
-        current = commit.parent_id
+        commit = None if commit.parent_id is None else commits.get(commit.parent_id)
 
 
 def distances(commits: Mapping[str, GraphCommit], *starts: str) -> dict[str, int]:
-    """Every ancestor of some commits, themselves included, with the fewest steps to it over both parents."""
+    """Every ancestor of some commits, themselves included, with the fewest steps to it over both parents.
+
+    Commits that were cleaned up from the history are none: it begins behind them.
+    """
     found = dict.fromkeys(starts, 0)
     waiting = deque(starts)
     while waiting:
         current = waiting.popleft()
         for parent in parents(commits[current]):
-            if parent not in found:
+            if parent not in found and parent in commits:
                 found[parent] = found[current] + 1
                 waiting.append(parent)
     return found
@@ -137,3 +139,16 @@ def lasting_bases(
         points = sorted({*points, *found})
         if len(points) > limit:
             return None
+
+
+def possible_bases(commits: Mapping[str, GraphCommit], heads: Iterable[str]) -> set[str]:
+    """Commits from which more than one line goes on, and the heads: whatever can be a base is among them.
+
+    More than `lasting_bases` finds, at a cost that follows the commits alone. If all ways from a common ancestor to two
+    lines began with the same commit, that one would be common too, and nearer.
+    """
+    starts = list(heads)
+    children: Counter[str] = Counter()
+    for commit_id in distances(commits, *starts):
+        children.update({parent for parent in parents(commits[commit_id]) if parent in commits})
+    return {*starts, *(commit_id for commit_id, count in children.items() if count > 1)}

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageFailure
-from omnigraph.storage.tables import dataset_exists
+from omnigraph.storage.tables import dataset_exists, is_reclaimed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,11 +25,15 @@ def open_pin(store: TableStore, pin: TablePin) -> Table:
     try:
         return store.open(pin.location, pin.branch, pin.version)
     except StorageError as error:
-        is_gone = error.failure is StorageFailure.NOT_FOUND
-        if not is_gone or not dataset_exists(store.location, pin.location):
-            # Cleaning up removes versions and forks, never a whole dataset.
+        if error.failure is not StorageFailure.NOT_FOUND or not _was_cleaned_up(store, pin):
             raise
         raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
+
+
+def _was_cleaned_up(store: TableStore, pin: TablePin) -> bool:
+    """Whether a cleanup removed a version: of a dataset that is there, or of one that left a mark."""
+    location = store.location
+    return dataset_exists(location, pin.location) or is_reclaimed(location, pin.location)
 
 
 @contextmanager

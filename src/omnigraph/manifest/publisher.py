@@ -20,6 +20,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ReadSetConflictError,
     RetryableCommitConflictError,
+    StorageError,
 )
 from omnigraph.manifest.branching import branch_at, check_new_branch, is_free_fork_name
 from omnigraph.manifest.format import check_stamp, stamp
@@ -47,7 +48,7 @@ from omnigraph.manifest.state import ManifestState, newest_per_incarnation, stat
 from omnigraph.storage.catalog import CatalogTable, CatalogView, PublishContention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from omnigraph.ids import TableKey
     from omnigraph.storage.location import GraphLocation
@@ -144,9 +145,16 @@ class Manifest:
         current = self._current
         if current is not None and current[0].is_current():
             return current
-        view = self._catalog.open()
-        check_stamp(view.metadata)
-        heads = [read_head(row) for row in view.read_rows("graph_head")]
+        while True:
+            view = self._catalog.open()
+            check_stamp(view.metadata)
+            try:
+                heads = [read_head(row) for row in view.read_rows("graph_head")]
+                break
+            except StorageError:
+                # A version that became an old one in this moment may be cleaned up already.
+                if view.is_current():
+                    raise
         if not heads:
             raise InternalError("the catalog holds no branch")
         self._current = (view, state_of(heads, view.version))
@@ -196,6 +204,26 @@ class Manifest:
             return head, [head_row(head)], head
 
         return self._commit_rows(rows_for)
+
+    def forget(self, object_ids: Sequence[str]) -> None:
+        """Remove rows that no snapshot needs any more, in one strict commit. Must run under the commit lock.
+
+        Raises:
+            RetryableCommitConflictError: a publisher without the lock won every try.
+        """
+        with self._publishing:
+            for _ in range(PUBLISHER_RETRY_BUDGET + 1):
+                view, state = self._look()
+                gone = [*object_ids, *_superseded(view, state.all_heads)]
+                try:
+                    view = self._catalog.rewrite(view, gone)
+                except PublishContention:
+                    continue
+                self._current = (view, replace(state, catalog_version=view.version))
+                return
+        raise RetryableCommitConflictError(
+            "the catalog was busy; no commit was forgotten, try again"
+        )
 
     def check(self, expectations: Expectations, state: ManifestState | None = None) -> Head:
         """The current head, if every expectation holds; for a new branch the head of its base.
@@ -260,7 +288,9 @@ class Manifest:
 
     def history(self) -> History:
         """Every row that past states follow from; one scan of the whole catalog when it moved."""
-        view, state = self._look()
+        return self._read(self._history_of)
+
+    def _history_of(self, view: CatalogView, state: ManifestState) -> History:
         kept = self._history
         if kept is not None and kept[0] == state.catalog_version:
             return kept[1]
@@ -277,7 +307,17 @@ class Manifest:
 
     def commits(self) -> Mapping[str, GraphCommit]:
         """Every commit of the graph by id."""
-        return self._commits_of(*self._look())
+        return self._read(self._commits_of)
+
+    def _read(self, read: Callable[[CatalogView, ManifestState], _Result]) -> _Result:
+        """Read rows at HEAD; again when what was read meanwhile became an old version, and was cleaned up."""
+        while True:
+            view, state = self._look()
+            try:
+                return read(view, state)
+            except StorageError:
+                if view.is_current():
+                    raise
 
     def _commits_of(self, view: CatalogView, state: ManifestState) -> Mapping[str, GraphCommit]:
         kept = self._commits
@@ -290,8 +330,7 @@ class Manifest:
 
     def commit(self, commit_id: str) -> GraphCommit | None:
         """One commit, or None."""
-        view, _ = self._look()
-        rows = view.read_object(f"commit:{commit_id}")
+        rows = self._read(lambda view, _: view.read_object(f"commit:{commit_id}"))
         return read_commit(rows[0]) if rows else None
 
     def _check_head(self, expectations: Expectations, head: Head) -> None:
@@ -332,14 +371,15 @@ def _fold_of(view: CatalogView, heads: tuple[Head, ...]) -> Callable[[], list[st
     if view.fragment_count <= FOLD_THRESHOLD:
         return None
 
-    def superseded() -> list[str]:
-        kept = {
-            f"head:{head.branch_key}@{head.graph_version}" for head in newest_per_incarnation(heads)
-        }
-        present = (row["object_id"] for row in view.read_rows("graph_head"))
-        return [object_id for object_id in present if object_id not in kept]
+    return lambda: _superseded(view, heads)
 
-    return superseded
+
+def _superseded(view: CatalogView, heads: tuple[Head, ...]) -> list[str]:
+    kept = {
+        f"head:{head.branch_key}@{head.graph_version}" for head in newest_per_incarnation(heads)
+    }
+    present = (row["object_id"] for row in view.read_rows("graph_head"))
+    return [object_id for object_id in present if object_id not in kept]
 
 
 def _advance(head: Head, changes: Changes, commit: GraphCommit, graph_version: int) -> Head:

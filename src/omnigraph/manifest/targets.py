@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.errors import BadRequestError, HistoryReclaimedError, NotFoundError
 from omnigraph.manifest.branch_names import check_branch_name
 from omnigraph.manifest.lineage import first_parents
 from omnigraph.manifest.rows import MAIN
@@ -72,6 +72,7 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
     Raises:
         BranchNotFoundError: there is no such branch.
         NotFoundError: there is no such commit, or the branch has no state at that version or moment.
+        HistoryReclaimedError: the branch had a state then, and it was cleaned up from the history.
     """
     if target.snapshot is not None:
         history = manifest.history()
@@ -93,6 +94,9 @@ def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> 
         moment = _microseconds(target.as_of)
         found = next((item for item in line if item.created_at <= moment), None)
     if found is None:
+        oldest = list(first_parents(history.commits, head.commit_id))[-1]
+        if oldest.parent_id is not None:
+            raise HistoryReclaimedError(oldest.commit_id)
         raise NotFoundError(f"branch {target.branch} has no commit at or before {target.as_of}")
     return snapshot_at(history, found.commit_id)
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
         discard_staged,
         run_phases,
     )
+    from omnigraph.recovery.cleanup import CleanupCall, clean_up
+    from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
     from omnigraph.recovery.forks import (
+        find_orphan_forks,
         reclaim_forks,
         reclaim_forks_quietly,
         remove_unpublished_forks,
@@ -31,14 +34,19 @@ if TYPE_CHECKING:
 __all__ = [
     "RECOVERY_ACTOR",
     "Attempt",
+    "CleanupCall",
+    "CleanupReport",
+    "DatasetCleanup",
     "GraphEnvironment",
     "Intent",
     "Reclaimed",
     "RecoveryRecord",
     "StagedTable",
     "WriterKind",
+    "clean_up",
     "commit_write",
     "discard_staged",
+    "find_orphan_forks",
     "has_unsettled",
     "list_sidecars",
     "open_environment",
@@ -61,6 +69,11 @@ __getattr__ = late_exports(
         "commit_write": "attempt",
         "discard_staged": "attempt",
         "run_phases": "attempt",
+        "CleanupCall": "cleanup",
+        "clean_up": "cleanup",
+        "CleanupReport": "cleanup_report",
+        "DatasetCleanup": "cleanup_report",
+        "find_orphan_forks": "forks",
         "reclaim_forks": "forks",
         "reclaim_forks_quietly": "forks",
         "remove_unpublished_forks": "forks",

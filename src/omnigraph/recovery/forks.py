@@ -23,6 +23,16 @@ _log = logging.getLogger(__name__)
 _MAX_POINTS = 100
 
 
+def find_orphan_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
+    """What `reclaim_forks` would remove if nothing held it up. Takes no lock."""
+    state = environment.manifest.state()
+    unowned = _unowned(environment, state)
+    if not unowned:
+        return []
+    needed = _needed_by_merges(state, environment.manifest.history())
+    return [item for item in unowned if item not in needed]
+
+
 def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
     """Remove forks of deleted branches, and those whose publish never happened; what was removed, as path and fork.
 

@@ -165,6 +165,14 @@ class CatalogTable:
         self._sync(published, added)
         return published
 
+    def rewrite(self, view: CatalogView, without: list[str]) -> CatalogView:
+        """Write all rows anew as one fragment, without some, in one strict commit; the view behind it.
+
+        Raises:
+            PublishContention: somebody committed since `view` was opened.
+        """
+        return self.append(view, self._schema.empty_table(), fold=lambda: without)
+
     def _sync(self, view: CatalogView, fragments: list[Any]) -> None:
         if not self._durable:
             return

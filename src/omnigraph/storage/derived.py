@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shutil
+from hashlib import sha256
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -20,7 +21,7 @@ import numpy as np
 from omnigraph.ids import new_ulid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     import numpy.typing as npt
@@ -86,6 +87,26 @@ class DerivedArrays:
             if other.name != name and not other.name.startswith("."):
                 _remove(other)
         return True
+
+
+def group_name(path: str, branch: str | None) -> str:
+    """The group of sets that belong to a dataset or to one of its forks."""
+    folder = path.replace("/", "-")
+    return folder if branch is None else f"{folder}-{sha256(branch.encode()).hexdigest()[:12]}"
+
+
+def list_unused_groups(location: GraphLocation, used: Collection[str]) -> list[str]:
+    """Groups that belong to nothing any more, by the names of those that do."""
+    root = location.path / DERIVED_FOLDER if location.is_local else None
+    if root is None or not root.is_dir():
+        return []
+    return sorted(folder.name for folder in root.iterdir() if folder.name not in used)
+
+
+def remove_groups(location: GraphLocation, groups: Iterable[str]) -> None:
+    """Remove groups of sets; a process that has mapped one keeps it until it ends."""
+    for group in groups:
+        _remove(location.path / DERIVED_FOLDER / group)
 
 
 def _load_array(folder: Path, key: str, facts: object) -> npt.NDArray[Any]:

@@ -2,13 +2,10 @@
 
 A file is a leftover when it has the name of a data, blob, deletion, index or transaction file and no version on any
 branch refers to it, or when it is a detached manifest or a temporary file of Lance. Everything else is left alone.
-A fork refers to files of its base by the address of the base. All names are random, so they are compared without it:
-however the address is spelled, a file that a fork reads is recognised.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,24 +13,13 @@ from typing import TYPE_CHECKING
 import lance
 
 from omnigraph.storage.failures import translated
+from omnigraph.storage.file_names import detached_version, line_folders, placed, reference
 from omnigraph.storage.listing import StoredFile, delete_files, list_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from omnigraph.storage.location import GraphLocation
-
-#: The file names of Lance below a dataset or a branch of it; the group is what a version refers to.
-_SHAPES = (
-    re.compile(r"(data/[^/.]+)(?:\.lance|/.+)"),
-    re.compile(r"(_deletions/[^/.][^/]*\.(?:arrow|bin))"),
-    re.compile(r"(_indices/[^/]+)/.+"),
-    re.compile(r"(_transactions/[^/.][^/]*\.txn)"),
-)
-_ATTACHED = re.compile(r"(?:(.+)/)?_versions/[0-9]+\.manifest")
-_DETACHED = re.compile(r"_versions/d([0-9]+)\.manifest")
-#: What a killed process leaves of a file that it was writing.
-_TEMPORARY = re.compile(r"(?:data|_deletions|_transactions|_versions|_indices/[^/]+)/\.tmp[^/]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,20 +74,18 @@ def list_dataset(
     if older_than_s is not None:
         limit = (time.time() if now_s is None else now_s) - older_than_s
     files = [(file.name[len(path) + 1 :], file) for file in list_files(location, path)]
-    found = (_ATTACHED.fullmatch(name) for name, _ in files)
-    # The longest first: the name of one branch may continue that of another.
-    folders = sorted({match[1] or "" for match in found if match}, key=lambda it: (-len(it), it))
+    folders = line_folders(name for name, _ in files)
     candidates: list[tuple[StoredFile, str | None]] = []
     detached: list[tuple[str, int]] = []
     for name, file in files:
-        placed = _placed(name, folders)
-        if placed is None:
+        place = placed(name, folders)
+        if place is None:
             continue
-        folder, inner = placed
+        folder, inner = place
         if limit is None or file.modified_s < limit:
-            candidates.append((file, _reference(inner)))
-        elif version := _DETACHED.fullmatch(inner):
-            detached.append((folder, int(version[1])))
+            candidates.append((file, reference(inner)))
+        elif (version := detached_version(inner)) is not None:
+            detached.append((folder, version))
     return DatasetFiles(
         path=path,
         folders=tuple(folders),
@@ -122,8 +106,8 @@ def unreferenced(location: GraphLocation, listed: DatasetFiles) -> Leftovers:
         for folder in listed.folders:
             used.update(_attached_references(location, listed.path, folder))
         for folder, version in listed.detached:
-            used.update(_detached_references(_address(location, listed.path, folder), version))
-    files = [file for file, reference in listed.candidates if reference not in used]
+            used.update(detached_references(line_address(location, listed.path, folder), version))
+    files = [file for file, name in listed.candidates if name not in used]
     # Detached manifests first: at no time does one name a file that is gone.
     files.sort(key=lambda file: ("/_versions/" not in file.name, file.name))
     return Leftovers(path=listed.path, files=tuple(files))
@@ -134,32 +118,14 @@ def remove_leftovers(location: GraphLocation, leftovers: Leftovers) -> int:
     return delete_files(location, [file.name for file in leftovers.files])
 
 
-def _placed(name: str, folders: Iterable[str]) -> tuple[str, str] | None:
-    """The folder that a file belongs to and its name there; None when it cannot be a leftover."""
-    for folder in folders:
-        start = f"{folder}/" if folder else ""
-        inner = name.removeprefix(start)
-        is_private = _TEMPORARY.fullmatch(inner) or _DETACHED.fullmatch(inner)
-        if name.startswith(start) and (is_private or _reference(inner) is not None):
-            return folder, inner
-    return None
-
-
-def _reference(name: str) -> str | None:
-    """The name by which versions refer to a file; None when they never do."""
-    if _TEMPORARY.fullmatch(name):
-        return None
-    matches = (shape.fullmatch(name) for shape in _SHAPES)
-    return next((match[1] for match in matches if match), None)
-
-
-def _address(location: GraphLocation, path: str, folder: str) -> str:
+def line_address(location: GraphLocation, path: str, folder: str) -> str:
+    """The address of a dataset or of one of its forks, by its folder."""
     return location.child(f"{path}/{folder}" if folder else path)
 
 
 def _attached_references(location: GraphLocation, path: str, folder: str) -> Iterator[str]:
     """What the versions of the main line or of a branch refer to."""
-    uri = _address(location, path, folder)
+    uri = line_address(location, path, folder)
     # No shared session: its caches may know a dataset that was dropped and made again at the same address.
     dataset = lance.dataset(uri)
     for batch in dataset.tracked_files():
@@ -167,23 +133,24 @@ def _attached_references(location: GraphLocation, path: str, folder: str) -> Ite
     if folder:
         # Lance lists the folders of indexes below the branch only, and so misses those that it has from its base.
         for version in dataset.versions():
-            yield from _indexes(lance.dataset(uri, version=int(version["version"])))
+            yield from index_references(lance.dataset(uri, version=int(version["version"])))
 
 
-def _detached_references(uri: str, version: int) -> Iterator[str]:
+def detached_references(uri: str, version: int) -> Iterator[str]:
     """What one detached version refers to."""
     dataset = lance.dataset(uri, version=version)
     for fragment in dataset.get_fragments():
         yield from _stored_names(f"data/{file.path}" for file in fragment.metadata.files)
         if fragment.metadata.deletion_file is not None:
             yield fragment.metadata.deletion_file.path(fragment.fragment_id)
-    yield from _indexes(dataset)
+    yield from index_references(dataset)
 
 
-def _indexes(dataset: lance.LanceDataset) -> Iterator[str]:
+def index_references(dataset: lance.LanceDataset) -> Iterator[str]:
+    """The names by which a version refers to its indexes, wherever they lie."""
     for index in dataset.describe_indices():
         yield from (f"_indices/{segment.uuid}" for segment in index.segments)
 
 
 def _stored_names(names: Iterable[str]) -> Iterator[str]:
-    return (found for name in names if (found := _reference(name)) is not None)
+    return (found for name in names if (found := reference(name)) is not None)

@@ -47,6 +47,16 @@ def list_files(location: GraphLocation, folder: str) -> Iterator[StoredFile]:
                 )
 
 
+def list_folders(location: GraphLocation, folder: str) -> list[str]:
+    """The names of the folders directly in a folder, sorted."""
+    if location.is_local and not (location.path / folder).is_dir():
+        return []
+    with translated(f"listing {folder}"):
+        backend = ObstoreObjects(location, durable=False)._backend
+        found = obstore.list_with_delimiter(backend, f"{folder}/")["common_prefixes"]
+    return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+
+
 def delete_files(location: GraphLocation, names: Iterable[str]) -> int:
     """Delete files of datasets, and folders that held nothing else; how many files there were to delete.
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _CACHED_HANDLES = 64
 _U64_MAX = 2**64 - 1
 MAIN = "main"
+#: Stays where a whole dataset was removed: what old commits read there was cleaned up, it is not missing.
+RECLAIMED_MARK = "_reclaimed"
 
 
 @cache
@@ -192,6 +194,12 @@ class TableStore:
             while len(self._cache) > self._entries:
                 self._cache.popitem(last=False)
 
+    def forget(self, path: str) -> None:
+        """Keep no handle of a dataset: versions of it are gone."""
+        with self._lock:
+            for key in [key for key in self._cache if key[0] == path]:
+                del self._cache[key]
+
     def _open(self, path: str, branch: str | None, version: int | None) -> Table:
         uri = branch_uri(self.location.child(path), branch)
         try:
@@ -220,3 +228,10 @@ def dataset_exists(
         # Lance counts backwards in names, so that the newest version is listed first.
         return not {f"{_U64_MAX - version}.manifest", f"{version}.manifest"}.isdisjoint(names)
     return any(name.endswith(".manifest") for name in names)
+
+
+def is_reclaimed(location: GraphLocation, path: str) -> bool:
+    """Whether a whole dataset was cleaned up: there is a mark in its place."""
+    from omnigraph.storage.objects import ObstoreObjects
+
+    return ObstoreObjects(location, durable=False).read(f"{path}/{RECLAIMED_MARK}") is not None

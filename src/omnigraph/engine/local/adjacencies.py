@@ -13,6 +13,7 @@ from omnigraph.engine.local.entities import row_id_array
 from omnigraph.ids import edge_table_key, node_table_key
 from omnigraph.query.ir import Direction
 from omnigraph.storage import scan_rows
+from omnigraph.storage.derived import group_name
 
 if TYPE_CHECKING:
     from omnigraph.engine.local.context import Context
@@ -87,9 +88,7 @@ def _numbers(ids: ArrowColumn, known: ArrowColumn) -> IntArray:
 
 def _group(context: Context, edge: EdgeDef) -> str:
     entities = context.type_entities(edge_table_key(edge.name))
-    folder = entities.table.path.replace("/", "-")
-    branch = entities.table.branch
-    return folder if branch is None else f"{folder}-{sha256(branch.encode()).hexdigest()[:12]}"
+    return group_name(entities.table.path, entities.table.branch)
 
 
 def _name(key: tuple[str, str, str]) -> str:

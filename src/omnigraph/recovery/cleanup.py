@@ -1,0 +1,367 @@
+"""Cleanup: old versions, forks of deleted branches, leftovers of dead writers, and what the catalog outgrew.
+
+Order: forks, then versions of datasets, then files that nothing refers to, then rows and versions of the catalog. A
+process that dies on the way leaves every promised snapshot readable, everything else readable or gone as a whole, and
+work that the next run finds again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import RetryableCommitConflictError, StorageError
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.manifest import forgettable_rows, known_commits
+from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
+from omnigraph.recovery.forks import find_orphan_forks, reclaim_forks
+from omnigraph.recovery.lock import held_file
+from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
+from omnigraph.recovery.retention import (
+    find_drift,
+    is_busy,
+    plan_cleanup,
+    published_heads,
+    reader_grace_us,
+    retained_now,
+)
+from omnigraph.recovery.sweep import settle_all
+from omnigraph.storage.derived import DERIVED_FOLDER, group_name, list_unused_groups, remove_groups
+from omnigraph.storage.listing import StoredFile, delete_files, list_files
+from omnigraph.storage.location import BRANCH_CLAIM, MANIFEST, RECOVERIES, RECOVERY_FOLDER
+from omnigraph.storage.retention import (
+    list_versions,
+    old_versions,
+    plan_removal,
+    remove_version_files,
+    remove_versions,
+)
+from omnigraph.storage.tables import RECLAIMED_MARK, dataset_exists
+
+if TYPE_CHECKING:
+    from omnigraph.manifest import History, Retained, RetentionPolicy
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.recovery.retention import CleanupPlan, DatasetPlan
+
+#: How often a plan is made anew because writers changed what it rests on.
+_PLAN_BUDGET = 8
+#: A control file is written in a moment: a temporary name of this age has nobody who would finish it.
+_TEMPORARY_MAX_AGE_S = 600.0
+_TEMPORARY = re.compile(r".+#[0-9]+")
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupCall:
+    """One cleanup as it was asked for."""
+
+    policy: RetentionPolicy
+    #: Whether commits that cannot be read any more are removed from the history too.
+    forget_commits: bool = False
+    preview: bool = False
+    #: What a person should know about the call itself.
+    notes: tuple[str, ...] = ()
+
+
+def clean_up(environment: GraphEnvironment, call: CleanupCall) -> CleanupReport:
+    """Remove what the policy does not keep; in a preview only say what that would be.
+
+    Raises:
+        RecoveryRequiredError: an interrupted write cannot be settled; nothing was removed.
+        RetryableCommitConflictError: the commit lock stayed busy, or writers kept changing what could go.
+    """
+    return _Cleanup(environment, call).run()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What happened to one dataset."""
+
+    versions: int = 0
+    kept: int = 0
+    forks: int = 0
+    staged: int = 0
+    bytes: int = 0
+    is_dropped: bool = False
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class _Cleanup:
+    """One run."""
+
+    environment: GraphEnvironment
+    call: CleanupCall
+    tallies: defaultdict[str, _Tally] = field(default_factory=lambda: defaultdict(_Tally))
+    others: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> CleanupReport:
+        forks = self._clean_forks()
+        plan = self._clean_versions(forks)
+        self._clean_staged_files(plan)
+        self._clean_beside(plan.history)
+        forgotten = self._clean_catalog()
+        if plan.has_readers:
+            grace_s = reader_grace_us() // _MICROSECONDS
+            self.notes.append(
+                f"somebody may be reading or writing: what was at a head in the last {grace_s} s stays, too"
+            )
+        names = {item.path: item.type_key for item in plan.datasets}
+        datasets = [
+            DatasetCleanup(
+                type_key=names.get(path, path),
+                location=path,
+                old_versions_removed=tally.versions,
+                versions_kept=tally.kept,
+                forks_removed=tally.forks,
+                staged_files_removed=tally.staged,
+                bytes_removed=tally.bytes,
+                is_dropped=tally.is_dropped,
+                error=tally.error,
+            )
+            for path, tally in self.tallies.items()
+        ]
+        age_us = self.call.policy.age_us
+        return CleanupReport(
+            confirmed=not self.call.preview,
+            keep=self.call.policy.keep,
+            older_than_s=None if age_us is None else age_us / _MICROSECONDS,
+            datasets=tuple(sorted(datasets, key=lambda item: item.type_key)),
+            commits_kept=len(plan.retained.commits),
+            kept_because=plan.retained.counts(),
+            commits_forgotten=forgotten,
+            catalog_versions_removed=self.others["catalog_versions"],
+            catalog_bytes_removed=self.others["catalog_bytes"],
+            other_files_removed=self.others["files"],
+            other_bytes_removed=self.others["bytes"],
+            notes=(*self.call.notes, *self.notes),
+        )
+
+    # ---- forks
+
+    def _clean_forks(self) -> list[tuple[str, str]]:
+        environment = self.environment
+        orphans = find_orphan_forks(environment)
+        sizes = {
+            (path, fork): sum(
+                file.size_bytes for file in list_files(environment.location, f"{path}/tree/{fork}")
+            )
+            for path, fork in orphans
+        }
+        removed = orphans
+        if orphans and not self.call.preview:
+            removed = reclaim_forks(environment)
+            if len(removed) < len(orphans):
+                self.notes.append("some forks of deleted branches stay: writers are at work")
+        for path, fork in removed:
+            self.tallies[path].forks += 1
+            self.tallies[path].bytes += sizes.get((path, fork), 0)
+        return removed
+
+    # ---- versions
+
+    def _clean_versions(self, forks: list[tuple[str, str]]) -> CleanupPlan:
+        environment, policy = self.environment, self.call.policy
+        for _ in range(_PLAN_BUDGET):
+            plan = plan_cleanup(environment, policy, forks)
+            reach(Failpoint.CLEANUP_PLANNED)
+            if self.call.preview or self._remove_versions(plan):
+                break
+        else:
+            raise RetryableCommitConflictError(
+                "writers kept changing what could be removed; no version was removed, try again"
+            )
+        for item in plan.datasets:
+            self._remove_files(item)
+        return plan
+
+    def _remove_versions(self, plan: CleanupPlan) -> bool:
+        """Let the planned versions go, if nobody needs one of them by now."""
+        with self.environment.window() as held:
+            settle_all(held)
+            has_readers = is_busy(held)
+            history = held.manifest.history()
+            policy = self.call.policy
+            retained = retained_now(held, history, policy, has_readers=has_readers)
+            if plan.contradicts(retained) or self._was_moving(plan, history, retained):
+                return False
+            for item in plan.datasets:
+                reach(Failpoint.BEFORE_VERSION_REMOVAL)
+                self._remove_manifests(item)
+        reach(Failpoint.AFTER_VERSION_REMOVAL)
+        return True
+
+    def _was_moving(self, plan: CleanupPlan, history: History, retained: Retained) -> bool:
+        """Whether what looked like drift was only a write between its commit and its publish."""
+        published = published_heads(history)
+        location = self.environment.location
+        return any(
+            find_drift(list_versions(location, item.path), published, retained) is None
+            for item in plan.datasets
+            if item.has_drift
+        )
+
+    def _remove_manifests(self, item: DatasetPlan) -> None:
+        environment = self.environment
+        try:
+            if item.dropped_files:
+                # The mark first: whatever is missing from here on was cleaned up.
+                environment.objects.write(f"{item.path}/{RECLAIMED_MARK}", b"{}\n")
+                names = [file.name for file in item.dropped_files]
+                delete_files(environment.location, [it for it in names if "/_versions/" in it])
+                environment.tables.forget(item.path)
+            elif item.removal is not None:
+                remove_versions(environment.location, item.removal)
+                environment.tables.forget(item.path)
+        except StorageError as error:
+            self.tallies[item.path].error = error.message
+
+    def _remove_files(self, item: DatasetPlan) -> None:
+        """The files of versions that are gone; also the account of a preview."""
+        environment, tally = self.environment, self.tallies[item.path]
+        tally.kept = item.versions_kept
+        tally.error = tally.error or item.error
+        if tally.error is not None:
+            return
+        try:
+            if item.dropped_files is not None:
+                if not item.dropped_files:
+                    del self.tallies[item.path]
+                    return
+                names = [file.name for file in item.dropped_files]
+                if not self.call.preview:
+                    delete_files(environment.location, names)
+                tally.is_dropped = True
+                tally.versions += sum(name.endswith(".manifest") for name in names)
+                tally.bytes += sum(file.size_bytes for file in item.dropped_files)
+            elif item.removal is not None:
+                if not self.call.preview:
+                    remove_version_files(environment.location, item.removal)
+                tally.versions += item.removal.version_count
+                tally.bytes += item.removal.size_bytes
+        except StorageError as error:
+            tally.error = error.message
+
+    # ---- leftovers
+
+    def _clean_staged_files(self, plan: CleanupPlan) -> None:
+        environment = self.environment
+        paths = [item.path for item in plan.datasets if item.dropped_files is None]
+        own = [
+            name for name in (MANIFEST, RECOVERIES) if dataset_exists(environment.location, name)
+        ]
+        found = reclaim_staged_files(
+            environment, [*paths, *own], staged_max_age_s(), preview=self.call.preview
+        )
+        self._count(found, own)
+        if not found.is_complete:
+            self.notes.append(
+                "writers are at work, or nobody can tell: of the files that nothing refers to only old ones go"
+            )
+
+    def _count(self, found: Reclaimed, own: list[str]) -> None:
+        for item in found.leftovers:
+            if item.path in own:
+                self.others["files"] += len(item.files)
+                self.others["bytes"] += item.size_bytes
+            else:
+                self.tallies[item.path].staged += len(item.files)
+                self.tallies[item.path].bytes += item.size_bytes
+        for path, message in found.failures.items():
+            if path in own:
+                self.notes.append(f"{path}: {message}")
+            else:
+                self.tallies[path].error = self.tallies[path].error or message
+
+    # ---- beside the datasets
+
+    def _clean_beside(self, history: History) -> None:
+        """Control files that were never finished, claims of dead processes, traversal indexes of nothing."""
+        environment = self.environment
+        if not environment.location.is_local:
+            # An object appears with one request: there is no temporary name.
+            return
+        used = {
+            group_name(pin.location, pin.branch)
+            for head in history.heads
+            for pin in head.pins.values()
+        }
+        groups = list_unused_groups(environment.location, used)
+        files = [
+            file
+            for group in groups
+            for file in list_files(environment.location, f"{DERIVED_FOLDER}/{group}")
+        ]
+        temporary = self._unfinished_control_files()
+        for file in (*files, *temporary):
+            self.others["files"] += 1
+            self.others["bytes"] += file.size_bytes
+        if self.call.preview:
+            return
+        remove_groups(environment.location, groups)
+        delete_files(environment.location, [file.name for file in temporary])
+        for path in environment.location.path.glob(f"{BRANCH_CLAIM}*"):
+            # Taking a claim that nobody holds, and giving it back, removes it.
+            with suppress(RetryableCommitConflictError), held_file(path):
+                pass
+
+    def _unfinished_control_files(self) -> list[StoredFile]:
+        root = self.environment.location.path
+        limit_s = self.environment.clock() / _MICROSECONDS - _TEMPORARY_MAX_AGE_S
+        found = []
+        for folder in (root, root / RECOVERY_FOLDER):
+            for path in folder.glob("*#*"):
+                status = path.stat()
+                if path.is_file() and _TEMPORARY.fullmatch(path.name) and status.st_mtime < limit_s:
+                    name = path.relative_to(root).as_posix()
+                    found.append(
+                        StoredFile(name=name, size_bytes=status.st_size, modified_s=status.st_mtime)
+                    )
+        return found
+
+    # ---- the catalog
+
+    def _clean_catalog(self) -> int:
+        """Rows that nobody needs, then old versions of the catalog and of the audit; how many commits went."""
+        if self.call.preview:
+            return self._clean_catalog_in(self.environment)
+        with self.environment.window() as held:
+            settle_all(held)
+            return self._clean_catalog_in(held)
+
+    def _clean_catalog_in(self, environment: GraphEnvironment) -> int:
+        has_readers = is_busy(environment)
+        forgotten = 0
+        if self.call.forget_commits:
+            history = environment.manifest.history()
+            retained = retained_now(environment, history, self.call.policy, has_readers=has_readers)
+            known = known_commits(history, retained)
+            forgotten = len(history.commits) - len(known)
+            rows = forgettable_rows(history, known)
+            reach(Failpoint.BEFORE_COMMITS_FORGOTTEN)
+            if rows and not self.call.preview:
+                environment.manifest.forget(rows)
+        reach(Failpoint.BEFORE_CATALOG_CLEANUP)
+        for path in (MANIFEST, RECOVERIES):
+            if dataset_exists(environment.location, path):
+                self._remove_old_versions(environment, path, has_readers=has_readers)
+        return forgotten
+
+    def _remove_old_versions(
+        self, environment: GraphEnvironment, path: str, *, has_readers: bool
+    ) -> None:
+        """Rows carry the history: of these datasets the newest version is all that whoever begins to read needs."""
+        since_s = None
+        if has_readers:
+            since_s = (environment.clock() - reader_grace_us()) / _MICROSECONDS
+        listing = list_versions(environment.location, path)
+        removal = plan_removal(environment.location, listing, old_versions(listing, since_s))
+        self.others["catalog_versions"] += removal.version_count
+        self.others["catalog_bytes"] += removal.size_bytes
+        if not self.call.preview:
+            remove_versions(environment.location, removal)
+            remove_version_files(environment.location, removal)

@@ -1,0 +1,84 @@
+"""The names that Lance gives to the files of a dataset, and how its versions refer to them.
+
+A fork refers to files of its base by the address of the base. All names are random, so they are compared without it:
+however the address is spelled, a file that a fork reads is recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: The file names of Lance below a dataset or a branch of it; the group is what a version refers to.
+_SHAPES = (
+    re.compile(r"(data/[^/.]+)(?:\.lance|/.+)"),
+    re.compile(r"(_deletions/[^/.][^/]*\.(?:arrow|bin))"),
+    re.compile(r"(_indices/[^/]+)/.+"),
+    re.compile(r"(_transactions/[^/.][^/]*\.txn)"),
+)
+_ATTACHED = re.compile(r"(?:(.+)/)?_versions/([0-9]+)\.manifest")
+_DETACHED = re.compile(r"_versions/d([0-9]+)\.manifest")
+#: What a killed process leaves of a file that it was writing.
+_TEMPORARY = re.compile(r"(?:data|_deletions|_transactions|_versions|_indices/[^/]+)/\.tmp[^/]*")
+_TREE = "tree/"
+_U64_MAX = 2**64 - 1
+#: Names from here on count backwards, so that the newest version is listed first.
+_COUNTS_BACKWARDS = 2**63
+
+
+def attached_version(name: str) -> tuple[str, int] | None:
+    """The folder of the line and the version, when a file is the manifest of a version that is not detached.
+
+    >>> attached_version("tree/draft/_versions/18446744073709551608.manifest")
+    ('tree/draft', 7)
+    """
+    match = _ATTACHED.fullmatch(name)
+    if match is None:
+        return None
+    number = int(match[2])
+    return match[1] or "", _U64_MAX - number if number >= _COUNTS_BACKWARDS else number
+
+
+def detached_version(name: str) -> int | None:
+    """The number of a detached version, when a file below a line is its manifest."""
+    match = _DETACHED.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def line_folders(names: Iterable[str]) -> list[str]:
+    """The folders of a dataset that hold versions: its own, and those of its forks."""
+    found = (attached_version(name) for name in names)
+    # The longest first: the name of one fork may continue that of another.
+    return sorted({item[0] for item in found if item}, key=lambda it: (-len(it), it))
+
+
+def line_folder(fork: str | None) -> str:
+    """The folder of a line, relative to its dataset."""
+    return "" if fork is None else f"{_TREE}{fork}"
+
+
+def fork_of(folder: str) -> str | None:
+    """The inverse of `line_folder`."""
+    return folder.removeprefix(_TREE) if folder else None
+
+
+def placed(name: str, folders: Iterable[str]) -> tuple[str, str] | None:
+    """The folder that a file belongs to and its name there; None when no version could refer to it."""
+    for folder in folders:
+        start = f"{folder}/" if folder else ""
+        inner = name.removeprefix(start)
+        is_private = _TEMPORARY.fullmatch(inner) or _DETACHED.fullmatch(inner)
+        if name.startswith(start) and (is_private or reference(inner) is not None):
+            return folder, inner
+    return None
+
+
+def reference(name: str) -> str | None:
+    """The name by which versions refer to a file; None when they never do."""
+    if _TEMPORARY.fullmatch(name):
+        return None
+    matches = (shape.fullmatch(name) for shape in _SHAPES)
+    return next((match[1] for match in matches if match), None)

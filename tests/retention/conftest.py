@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph import failpoints
+from omnigraph.graph import Graph
+from retention.worlds import SCHEMA, add
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _no_flush() -> Iterator[None]:
+    """No test here pulls the plug, so nothing has to be flushed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_DURABILITY", "process")
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_failpoints() -> Iterator[None]:
+    yield
+    failpoints.reset()
+
+
+@pytest.fixture(scope="session")
+def eight_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight commits with one person each."""
+    root = tmp_path_factory.mktemp("eight") / "g.omni"
+    with Graph.init(root, SCHEMA) as graph:
+        for number in range(8):
+            add(graph, f"p{number}")
+    return root
+
+
+@pytest.fixture
+def graph(eight_commits: Path, tmp_path: Path) -> Iterator[Graph]:
+    """A copy of the graph with eight commits after the first one."""
+    shutil.copytree(eight_commits, tmp_path / "g.omni")
+    with Graph.open(tmp_path / "g.omni") as opened:
+        yield opened
