@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import lance
 
 from omnigraph.graph import Graph
 from omnigraph.ids import TableKey
 from omnigraph.search import mock_vector
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DIMENSION = 4
 SCHEMA = """
@@ -83,3 +81,9 @@ def counts(result: Any) -> tuple[int, int, int]:
     """Missing, outdated and cleared rows of the only property."""
     (only,) = result.properties
     return only.missing, only.outdated, only.cleared
+
+
+def kept_files(graph: Graph) -> list[Path]:
+    """The files of vectors that are kept beside the graph."""
+    folder = Path(graph.uri) / "__derived" / "embeddings"
+    return sorted(path for path in folder.rglob("*") if path.is_file())

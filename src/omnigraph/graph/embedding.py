@@ -126,7 +126,9 @@ class _Run:
         self._call = call
         self._targets = targets
         self._settings = settings
-        self._engine = ElasticEngine(call.engine, call.spark, call.progress)
+        # Most commits change little: comparing each of them on Spark would take longer than embedding.
+        comparing = AUTO if call.engine == "spark" else call.engine
+        self._engine = ElasticEngine(comparing, call.spark, call.progress)
         #: Texts embedded and vectors found, by target, over all tries.
         self._embedded: defaultdict[str, int] = defaultdict(int)
         self._reused: defaultdict[str, int] = defaultdict(int)
