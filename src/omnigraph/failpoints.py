@@ -29,6 +29,7 @@ class Failpoint(StrEnum):
     MERGE_STAGED = "merge_staged"
     MERGE_CHECKED = "merge_checked"
     OPTIMIZE_STAGED = "optimize_staged"
+    FOLD_STAGED = "fold_staged"
     BEFORE_SIDECAR = "before_sidecar"
     SIDECAR_WRITE = "sidecar_write"
     AFTER_SIDECAR = "after_sidecar"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from graph.worlds import everything, run
 from omnigraph.errors import ConflictKind, MergeConflict, MergeConflictsError
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
-from omnigraph.storage import commit_compaction, plan_compaction, run_compaction_task
+from storage.tables import compact as compact_table
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -111,10 +110,8 @@ def compact(graph: Graph, branch: str, *keys: TableKey) -> GraphCommit:
     for key in keys:
         pin = snapshot.pins[key]
         table = graph._writer.open_for_writing(snapshot, pin)
-        plan = plan_compaction(table, target_rows=1_000)
-        results = [run_compaction_task(pickle.loads(pickle.dumps(task))) for task in plan.tasks]
-        assert results, "there is something to compact"
-        compacted = commit_compaction(table, results)
+        compacted = compact_table(table)
+        assert compacted.version > table.version, "there is something to compact"
         pins.append(
             TablePin(
                 table_key=key,

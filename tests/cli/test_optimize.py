@@ -1,10 +1,11 @@
-"""`omnigraph optimize --indexes-only`: declared indexes, built once, as one commit."""
+"""`omnigraph optimize`, with `--indexes-only` and without, and `omnigraph repair`."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+import lance
 import pytest
 
 from omnigraph.graph import Graph
@@ -182,7 +183,7 @@ def test_a_branch_has_indexes_of_its_own(og: Run, store: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        pytest.param(("GRAPH",), 2, "give --indexes-only", id="without the flag"),
+        pytest.param(("GRAPH", "--branch", "b"), 2, "give --indexes-only", id="another branch"),
         pytest.param(("--indexes-only",), 2, "no graph is addressed", id="no graph"),
         pytest.param(
             ("GRAPH", "--store", "x", "--indexes-only"), 2, "give the graph once", id="two graphs"
@@ -215,3 +216,54 @@ def test_a_graph_without_rows_has_nothing_to_index(og: Run, tmp_path: Path) -> N
     outcome = og("optimize", uri, "--indexes-only")
     assert (outcome.code, outcome.out) == (0, "every index is up to date\n")
     assert len(commits(og, uri)) == 1
+
+
+# ---- everything
+
+
+def test_a_whole_run_compacts_builds_and_folds_the_catalog(og: Run, store: str) -> None:
+    og("mutate", "--store", store, "-e", 'query q() { insert Paper { doi: "3" } }')
+    outcome = og("optimize", store, "--as", "ada")
+    assert outcome.code == 0
+    assert outcome.err == f"optimize {store} (direct, local)\n"
+    cites, paper, pending, catalog, commit = outcome.out.splitlines()
+    assert cites.startswith("edge:Cites: built id_btree")
+    assert paper.startswith("node:Paper: 2 fragments into 1 fragment; built ")
+    assert pending == "node:Paper.vec: pending, no row has a vector yet"
+    assert re.fullmatch(r"catalog: \d+ fragments folded, \d+ old versions? removed", catalog)
+    assert re.fullmatch(r"commit [0-9A-Z]{26} on main", commit)
+    assert commits(og, store)[0]["actor_id"] == "ada"
+    again = og("optimize", store, "--quiet")
+    assert (again.out, again.err) == (f"{pending}\nnothing to commit\n", "")
+
+
+def test_a_whole_run_as_json_and_a_table_that_needs_repair(og: Run, store: str) -> None:
+    pin = Graph.open(store).snapshot().pins["node:Paper"]
+    lance.dataset(f"{store}/{pin.location}").delete("doi = '2'")
+    body = og("optimize", store, "--engine", "local", "--json").json()
+    by_key = {item["type_key"]: item for item in body["datasets"]}
+    assert by_key["node:Paper"]["skipped"] == "drift_needs_repair"
+    assert by_key["node:Paper"]["lance_head_version"] == pin.version + 1
+    assert by_key["edge:Cites"]["committed"] is True
+    assert "see `omnigraph repair`" in og("optimize", store).out
+
+
+# ---- repair
+
+
+def test_repair_looks_refuses_and_is_forced(og: Run, store: str) -> None:
+    assert og("repair", store).out == "no drift: every dataset is where the catalog says\n"
+    pin = Graph.open(store).snapshot().pins["node:Paper"]
+    lance.dataset(f"{store}/{pin.location}").delete("doi = '2'")
+    shown = og("repair", store)
+    assert (shown.code, shown.err) == (0, "")
+    assert "suspicious      preview" in shown.out
+    refused = og("repair", store, "--confirm", "--json")
+    assert refused.code == 1
+    (paper,) = [item for item in refused.json()["datasets"] if item["type_key"] == "node:Paper"]
+    assert (paper["classification"], paper["action"]) == ("suspicious", "refused")
+    assert refused.err == f"repair {store} (direct, local)\n"
+    forced = og("repair", store, "--confirm", "--force", "--quiet")
+    assert (forced.code, forced.err) == (0, "")
+    assert re.search(r"commit [0-9A-Z]{26} on main", forced.out)
+    assert og("repair", store, "--confirm").code == 0

@@ -1,4 +1,4 @@
-"""As `child.py`, with one more kind of job: a process that builds indexes."""
+"""As `child.py`, with two more kinds of jobs: a process that builds indexes, and one that optimizes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ work_as_before = child.work
 
 
 def work(job: dict[str, Any]) -> None:
-    if job["action"] != "ensure_indices":
+    if job["action"] not in ("ensure_indices", "optimize"):
         work_as_before(job)
         return
     os.environ.update(job["environment"])
     with Graph.open(job["root"]) as graph:
-        report = graph.ensure_indices(job["branch"], actor=job["actor"])
+        if job["action"] == "optimize":
+            report = graph.optimize(actor=job["actor"])
+        else:
+            report = graph.ensure_indices(job["branch"], actor=job["actor"])
         assert report.commit is not None
         print(report.commit.commit_id)
 

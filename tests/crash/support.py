@@ -59,6 +59,9 @@ OF_MERGES_AND_BRANCHES = frozenset(
     }
 )
 
+#: Places that only an optimize or a fold passes: `test_killed_optimize`.
+OF_OPTIMIZE = frozenset({F.OPTIMIZE_STAGED, F.FOLD_STAGED, F.BETWEEN_VERSIONS})
+
 
 @dataclass(frozen=True, slots=True)
 class Writer:

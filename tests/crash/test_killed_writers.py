@@ -13,6 +13,7 @@ from crash.support import (
     FORK,
     INSERT,
     OF_MERGES_AND_BRANCHES,
+    OF_OPTIMIZE,
     WRITERS,
     Children,
     Writer,
@@ -262,6 +263,7 @@ def test_the_matrix_names_every_place_of_a_write():
         # Only loads have tasks.
         F.IN_TASK,
         *OF_MERGES_AND_BRANCHES,
+        *OF_OPTIMIZE,
     }
     others = ("init_", "load_")
     assert covered | elsewhere == {place for place in F if not place.startswith(others)}

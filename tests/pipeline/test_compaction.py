@@ -11,7 +11,7 @@ from omnigraph.errors import StorageError
 from omnigraph.pipeline.compaction import STAGE, compact_tables
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import commit_compaction, list_indexes, parse_location
+from omnigraph.storage import choose_rewrites, commit_staged, fragment_facts, parse_location
 from storage.tables import ID, TEXT, content, make_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.progress import StageProgress
     from omnigraph.pipeline.workers import Workers
-    from omnigraph.storage import GraphLocation
+    from omnigraph.storage import GraphLocation, Table
 
 
 @pytest.fixture
@@ -30,22 +30,27 @@ def location(tmp_path: Path) -> GraphLocation:
     return parse_location(tmp_path)
 
 
+def groups(table: Table, target_rows: int = 1000) -> list[tuple[int, ...]]:
+    return choose_rewrites(fragment_facts(table), target_rows=target_rows)
+
+
 def check(workers: Workers, location: GraphLocation) -> None:
     first = make_table(location, path="nodes/a", specs=(ID, TEXT))
-    idle = make_table(location, path="nodes/b", fragments=1, rows_each=20)
+    idle = make_table(location, path="nodes/b", fragments=1, rows_each=20, lost=())
     last = make_table(location, path="edges/c", fragments=9, specs=(ID,))
     before = {table.path: content(table._dataset) for table in (first, last)}
-    rewritten = compact_tables(workers, [first, idle, last], target_rows=20)
+    work = [(table, groups(table, 50)) for table in (first, idle, last)]
+    rewritten = compact_tables(workers, work)
     assert [item.table for item in rewritten] == [first, last], "what needs nothing is left out"
-    assert [item.rows for item in rewritten] == [58, 88]
+    assert [item.rows for item in rewritten] == [48, 88], (
+        "the last fragment of the first stays alone"
+    )
     assert first.latest_version == first.version, "nothing has moved yet"
     for item in rewritten:
-        table = commit_compaction(item.table, item.results)
-        assert table.fragment_count() < item.table.fragment_count()
+        table = commit_staged(item.staged)
+        assert table.fragment_count() == 2
         assert content(table._dataset) == before[table.path]
-        for coverage in list_indexes(table).values():
-            assert not coverage.missing_fragments
-    assert compact_tables(workers, [], target_rows=20) == []
+    assert compact_tables(workers, []) == []
 
 
 def test_tables_are_rewritten_together_in_this_process(location: GraphLocation) -> None:
@@ -73,7 +78,8 @@ def test_rows_count_as_progress(location: GraphLocation) -> None:
             assert (name, tasks) == (STAGE, 1)
             yield Watcher()
 
-    compact_tables(LocalWorkers(Watched()), [make_table(location)], target_rows=100)
+    table = make_table(location)
+    compact_tables(LocalWorkers(Watched()), [(table, groups(table))])
     assert seen == [(1, 58)]
 
 
@@ -82,5 +88,5 @@ def test_a_failed_task_is_a_storage_error_and_moves_nothing(location: GraphLocat
     for file in (location.path / table.path / "data").glob("*.lance"):
         file.unlink()
     with pytest.raises(StorageError):
-        compact_tables(LocalWorkers(Silent()), [table], target_rows=100)
+        compact_tables(LocalWorkers(Silent()), [(table, groups(table))])
     assert table.latest_version == table.version

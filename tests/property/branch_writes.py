@@ -14,7 +14,7 @@ from omnigraph.manifest import Changes, Expectations, GraphCommit, TablePin
 from omnigraph.pipeline.compaction import compact_tables
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import commit_compaction, list_indexes
+from omnigraph.storage import choose_rewrites, commit_staged, fragment_facts
 from property.branch_model import (
     KNOWS,
     PERSON,
@@ -227,14 +227,12 @@ class BranchWrites:
         graph, snapshot = self.graph, self.graph.snapshot(where)
         environment, pin = graph._environment, snapshot.pins[key]
         table = graph._writer.open_in(environment, snapshot, pin)
-        if table.branch is not None and list_indexes(table):
-            # Lance loses the files of an index that a fork inherited when it rewrites the fragments below it.
-            return
-        rewritten = compact_tables(LocalWorkers(Silent()), [table], target_rows=1000)
+        groups = choose_rewrites(fragment_facts(table))
+        rewritten = compact_tables(LocalWorkers(Silent()), [(table, groups)])
         if not rewritten:
             return
         (item,) = rewritten
-        table = commit_compaction(item.table, item.results)
+        table = commit_staged(item.staged)
         moved = TablePin(
             table_key=pin.table_key,
             incarnation=pin.incarnation,

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph import Graph
 from omnigraph.ids import TableKey
-from omnigraph.recovery import open_environment, reclaim_staged_files
+from omnigraph.recovery import StagedTable, discard_staged, open_environment, reclaim_staged_files
 from omnigraph.storage import (
     IndexSpec,
     PhysicalIndex,
     TableStore,
-    commit_compaction,
     commit_staged,
     create_fork,
-    discard_compaction,
     find_leftovers,
     parse_location,
-    plan_compaction,
     remove_leftovers,
-    run_compaction_task,
     stage_append,
+    stage_compaction,
     stage_delete,
     stage_indices,
 )
 from omnigraph.storage.listing import list_files
 from s3.worlds import ADD_PAPER, ADD_SCAN, SCHEMA, check_graph, values
+from storage.tables import compact, rewrite
 
 if TYPE_CHECKING:
     from omnigraph.storage import GraphLocation
@@ -55,9 +53,7 @@ def test_abandoned_writes_are_removed_and_forks_stay_readable(root: str) -> None
         stage_append(staged, staged.read())
         stage_delete(staged, [0])
         stage_indices(staged, [ID])
-        plan = plan_compaction(staged, target_rows=1000)
-        for task in plan.tasks:
-            run_compaction_task(task)
+        rewrite(staged)
     added = names(location, path) - before
     leftovers = find_leftovers(location, path)
     assert {file.name for file in leftovers.files} == added
@@ -75,22 +71,21 @@ def test_a_compaction_is_committed_or_discarded(root: str) -> None:
     with Graph.init(root, SCHEMA) as graph:
         for doi in ("a", "b", "c"):
             graph.mutate(ADD_PAPER, {"doi": doi, "title": doi})
-        path = graph.snapshot().pins[TableKey("node:Paper")].location
-    location = parse_location(root)
-    table = TableStore(location).open(path)
-    before = names(location, path)
-
-    def rewrite() -> list[str]:
-        plan = plan_compaction(table, target_rows=1000)
-        return [run_compaction_task(task) for task in plan.tasks]
-
-    discarded = rewrite()
-    added = names(location, path) - before
-    assert added
-    assert discard_compaction(table, discarded) == len(added)
-    assert names(location, path) == before
-    compacted = commit_compaction(table, rewrite())
-    assert compacted.version == table.version + 2
+        pin = graph.snapshot().pins[TableKey("node:Paper")]
+    environment = open_environment(parse_location(root), durable=False)
+    table = environment.tables.open(pin.location)
+    before = names(environment.location, pin.location)
+    discarded = stage_compaction(table, rewrite(table))
+    assert discarded is not None
+    assert names(environment.location, pin.location) - before
+    discard_staged(
+        environment,
+        [StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=discarded)],
+    )
+    assert names(environment.location, pin.location) == before
+    compacted = compact(table)
+    assert compacted.version == table.version + 1
+    assert compacted.fragment_count() == 1
     assert compacted.read(["doi"]).num_rows == 3
 
 

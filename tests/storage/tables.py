@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,21 @@ from omnigraph.storage import (
     GraphLocation,
     IndexSpec,
     PhysicalIndex,
+    StagedWrite,
     Table,
+    choose_rewrites,
     commit_staged,
     create_table,
+    fragment_facts,
+    plan_compaction,
+    run_compaction_task,
     stage_append,
+    stage_compaction,
     stage_delete,
     stage_indices,
+    with_indexes,
 )
+from omnigraph.storage.private import open_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,6 +114,27 @@ def delete(table: Table, *ids: str) -> Table:
     staged = stage_delete(table, found["_rowaddr"].to_pylist())
     assert staged is not None
     return commit_staged(staged)
+
+
+def rewrite(table: Table, target_rows: int = 1000) -> list[str]:
+    """The new fragments of everything that is worth it, written and nothing more."""
+    groups = choose_rewrites(fragment_facts(table), target_rows=target_rows)
+    tasks = plan_compaction(table, groups)
+    return [run_compaction_task(pickle.loads(pickle.dumps(task))) for task in tasks]
+
+
+def compact(table: Table, target_rows: int = 1000) -> Table:
+    """The table with fewer fragments, and without indexes that covered them."""
+    staged = stage_compaction(table, rewrite(table, target_rows))
+    return table if staged is None else commit_staged(staged)
+
+
+def stage_optimized(table: Table, specs: Sequence[IndexSpec]) -> StagedWrite:
+    """Fewer fragments and complete indexes as one write."""
+    exchange = stage_compaction(table, rewrite(table))
+    assert exchange is not None
+    image = open_private(exchange)
+    return with_indexes(exchange, image.table, stage_indices(image.table, specs))
 
 
 def content(dataset: LanceDataset) -> list[dict[str, Any]]:

@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
+import pyarrow as pa
 import pytest
 from lance import LanceDataset
+from lance.query import MatchQuery
 
-from omnigraph.errors import DriftError, StorageError
+from omnigraph import failpoints
+from omnigraph.errors import DriftError
+from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.storage import (
     Table,
-    commit_compaction,
     commit_staged,
     create_fork,
-    discard_compaction,
+    exchanged_fragments,
     find_leftovers,
     list_indexes,
+    new_files,
     parse_location,
     plan_compaction,
     run_compaction_task,
     stage_append,
-    sync_compaction,
+    stage_compaction,
+    stage_indices,
+    stage_upsert,
 )
-from storage.tables import ID, NUMBER, SPECS, TEXT, content, delete, everything, make_table, rows
+from omnigraph.storage.staged import sync_commit
+from storage.tables import (
+    ID,
+    NUMBER,
+    SCHEMA,
+    SPECS,
+    TEXT,
+    compact,
+    content,
+    delete,
+    everything,
+    make_table,
+    rewrite,
+    rows,
+    stage_optimized,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,79 +59,151 @@ def location(tmp_path: Path) -> GraphLocation:
     return parse_location(tmp_path)
 
 
-def rewrite(table: Table, target_rows: int = 1000) -> list[str]:
-    plan = plan_compaction(table, target_rows=target_rows)
-    return [run_compaction_task(pickle.loads(pickle.dumps(task))) for task in plan.tasks]
-
-
 def files(table: Table) -> set[str]:
     root = Path(table._dataset.uri)
     return {str(it.relative_to(root)) for it in root.rglob("*") if it.is_file()}
 
 
+def answers(dataset: LanceDataset) -> list[object]:
+    """What every kind of index answers, and the same questions without any."""
+    nearest = {"column": "vector", "q": [0.5] * 8, "k": 5, "nprobes": 4}
+    found = [
+        dataset.to_table(columns=["id"], filter="id in ('k3', 'k77', 'k61')"),
+        dataset.to_table(columns=["id"], filter="n = 3"),
+        dataset.to_table(columns=["id"], filter="n + 0 = 3"),
+        *(
+            dataset.to_table(
+                columns=["id", "_score"], full_text_query=MatchQuery(word, "text")
+            ).select(["id"])
+            for word in ("word3", "word99")
+        ),
+        dataset.to_table(columns=["id", "_distance"], nearest=nearest),
+    ]
+    return [sorted(it.to_pylist(), key=str) for it in found]
+
+
+def moved_rows() -> pa.Table:
+    """Rows of the first fragments with other values in every column that has an index."""
+    changed = rows(700, 4)
+    return pa.table(
+        {
+            "id": ["k1", "k3", "k41", "k61"],
+            "n": [3, None, 3, 4],
+            "text": ["word99 word3", "word99", None, "word99"],
+            "vector": changed["vector"],
+            "scan": changed["scan"],
+        },
+        schema=SCHEMA,
+    )
+
+
+def half_covered(location: GraphLocation) -> Table:
+    """Fragments with indexes and without, and rows that moved from the former to the latter."""
+    table = make_table(location, fragments=3, rows_each=20, specs=SPECS)
+    for number in (3, 4):
+        table = commit_staged(stage_append(table, rows(number * 20, 20)))
+    return commit_staged(stage_upsert(table, moved_rows()))
+
+
 def test_nothing_but_the_fragments_changes(location: GraphLocation) -> None:
-    table = make_table(location, specs=(ID, NUMBER, TEXT))
+    table = make_table(location)
     before = content(table._dataset)
-    compacted = commit_compaction(table, rewrite(table))
-    assert compacted.version == table.version + 2 == compacted.latest_version
+    compacted = compact(table)
+    assert compacted.version == table.version + 1 == compacted.latest_version
     assert (table.fragment_count(), compacted.fragment_count()) == (6, 1)
     assert content(compacted._dataset) == before
     assert compacted._dataset.get_fragments()[0].metadata.num_deletions == 0
 
 
-def test_indexes_cover_the_new_fragments_and_answer_the_same(location: GraphLocation) -> None:
-    table = make_table(location, fragments=4, rows_each=40, specs=SPECS)
-
-    def answers(dataset: LanceDataset) -> list[object]:
-        nearest = {"column": "vector", "q": [0.5] * 8, "k": 5, "nprobes": 4}
-        found = [
-            dataset.to_table(columns=["id"], filter="id = 'k77'"),
-            dataset.to_table(columns=["id"], filter="n = 3"),
-            dataset.to_table(columns=["id", "_score"], full_text_query="word3"),
-            dataset.to_table(columns=["id", "_distance"], nearest=nearest),
-        ]
-        return [sorted(it.to_pylist(), key=str) for it in found]
-
-    before = answers(table._dataset)
-    compacted = commit_compaction(table, rewrite(table))
-    coverage = list_indexes(compacted)
+def test_fragments_and_indexes_change_together(location: GraphLocation) -> None:
+    table = half_covered(location)
+    before, found = content(table._dataset), answers(table._dataset)
+    staged = stage_optimized(table, SPECS)
+    assert table.latest_version == table.version, "nothing has moved yet"
+    after = commit_staged(staged)
+    assert after.version == staged.made_version == table.version + 3
+    assert exchanged_fragments(staged).removed == table.fragment_count()
+    assert (exchanged_fragments(staged).added, after.fragment_count()) == (1, 1)
+    coverage = list_indexes(after)
     assert set(coverage) == {spec.name for spec in SPECS}
     for known in coverage.values():
+        assert known.covered_fragments
         assert not known.missing_fragments
         assert not known.lost_fragments
-    assert answers(compacted._dataset) == before
+    assert content(after._dataset) == before
+    assert answers(after._dataset) == found
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_every_version_on_the_way_answers_the_same(
+    location: GraphLocation, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    table = half_covered(location)
+    before, found = content(table._dataset), answers(table._dataset)
+    staged = stage_optimized(table, SPECS)
+    failpoints.reset()
+    monkeypatch.setenv(VARIABLE, f"between_versions@{steps}=raise")
+    with pytest.raises(FailpointError):
+        commit_staged(staged)
+    monkeypatch.delenv(VARIABLE)
+    left = lance.dataset(table._dataset.uri)
+    assert left.version == table.version + steps
+    assert content(left) == before
+    assert answers(left) == found
+    # Whoever goes on from there gets indexes that know every row, and no other.
+    again = Table(left, table.path, None)
+    indexes = stage_indices(again, SPECS)
+    assert indexes is not None
+    assert answers(commit_staged(indexes)._dataset) == found
+
+
+def test_fragments_without_indexes_leave_the_indexes_alone(location: GraphLocation) -> None:
+    table = half_covered(location)
+    found = answers(table._dataset)
+    known = list_indexes(table)
+    late = [f.fragment_id for f in table._dataset.get_fragments()][3:]
+    tasks = plan_compaction(table, [late])
+    staged = stage_compaction(table, [run_compaction_task(task) for task in tasks])
+    assert staged is not None
+    folded = commit_staged(staged)
+    assert folded.version == table.version + 1
+    for name, coverage in list_indexes(folded).items():
+        assert coverage.covered_fragments == known[name].covered_fragments
+    assert answers(folded._dataset) == found
 
 
 def test_old_versions_stay_readable(location: GraphLocation) -> None:
     table = make_table(location, specs=(ID, TEXT))
     before = everything(table._dataset.uri)
-    commit_compaction(table, rewrite(table))
+    compact(table)
     after = everything(table._dataset.uri)
     assert {key: after[key] for key in before} == before
 
 
 def test_a_fork_is_compacted_without_its_base(location: GraphLocation) -> None:
-    base = make_table(location, specs=(ID,))
+    base = make_table(location, fragments=4, rows_each=20, specs=SPECS)
     fork = create_fork(location, base, "b")
     fork = commit_staged(stage_append(fork, rows(900, 10)))
     before, of_base = content(fork._dataset), content(base._dataset)
-    compacted = commit_compaction(fork, rewrite(fork))
-    assert (compacted.branch, compacted.version) == ("b", fork.version + 2)
-    assert content(compacted._dataset) == before
+    found, in_base = answers(fork._dataset), answers(base._dataset)
+    compacted = commit_staged(stage_optimized(fork, SPECS))
+    assert (compacted.branch, compacted.fragment_count()) == ("b", 1)
+    reopened = lance.dataset(fork._dataset.uri)
+    assert content(reopened) == before
+    assert answers(reopened) == found
     assert base.latest_version == base.version
     assert content(lance.dataset(base._dataset.uri)) == of_base
+    assert answers(lance.dataset(base._dataset.uri)) == in_base
 
 
 def test_large_fragments_and_empty_tables_have_nothing_to_do(location: GraphLocation) -> None:
     table = make_table(location, fragments=3)
-    compacted = commit_compaction(table, rewrite(table))
-    assert plan_compaction(compacted, target_rows=5).tasks == ()
-    assert plan_compaction(compacted, target_rows=1000).tasks == ()
-    assert commit_compaction(compacted, []) is compacted
-    assert compacted.latest_version == compacted.version
+    compacted = compact(table)
+    assert rewrite(compacted, 5) == rewrite(compacted, 1000) == []
+    assert stage_compaction(compacted, []) is None
     empty = make_table(location, path="nodes/e", fragments=1, rows_each=13)
     empty = delete(empty, *(f"k{number}" for number in range(13) if number not in (11, 12)))
-    assert plan_compaction(empty, target_rows=1000).tasks == ()
+    assert rewrite(empty) == []
 
 
 def test_rewriting_moves_nothing(location: GraphLocation) -> None:
@@ -133,10 +225,11 @@ def test_a_table_that_moved_is_drift(
     location: GraphLocation, move: Callable[[Table], Table]
 ) -> None:
     table = make_table(location)
-    results = rewrite(table)
+    staged = stage_compaction(table, rewrite(table))
+    assert staged is not None
     moved = move(table)
     with pytest.raises(DriftError) as caught:
-        commit_compaction(table, results)
+        commit_staged(staged)
     assert (caught.value.expected, caught.value.actual) == (table.version, moved.version)
     assert moved.latest_version == moved.version
 
@@ -145,9 +238,10 @@ def test_a_table_that_moved_is_drift(
 def test_a_race_after_the_check_is_drift_too(
     location: GraphLocation, monkeypatch: pytest.MonkeyPatch, move: Callable[[Table], Table]
 ) -> None:
-    """Lance rebases over the append, and refuses after the delete with a plain OSError."""
+    """Lance rebases over the append, and refuses after the delete."""
     table = make_table(location)
-    results = rewrite(table)
+    staged = stage_compaction(table, rewrite(table))
+    assert staged is not None
     moved = move(table)
     look = Table.latest_version.fget
     assert look is not None
@@ -155,57 +249,22 @@ def test_a_race_after_the_check_is_drift_too(
     looks = chain([table.version], map(look, repeat(table)))
     monkeypatch.setattr(Table, "latest_version", property(lambda _: next(looks)))
     with pytest.raises(DriftError):
-        commit_compaction(table, results)
+        commit_staged(staged)
     head = lance.dataset(table._dataset.uri)
-    assert head.version > moved.version
     assert content(head) == content(moved._dataset), "whoever won keeps what it wrote"
 
 
-def test_a_failure_that_is_no_conflict_stays_itself(
-    location: GraphLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = make_table(location)
-    results = rewrite(table)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("lance.optimize.Compaction.commit", full)
-    with pytest.raises(StorageError) as caught:
-        commit_compaction(table, results)
-    assert not isinstance(caught.value, DriftError)
-
-
-def test_lance_cannot_read_the_transaction_of_a_compaction_that_rewrote_indexes(
-    location: GraphLocation,
-) -> None:
-    """A fact that recovery has to live with; once it no longer holds, transactions can be read everywhere."""
-    table = make_table(location, specs=(ID,))
-    compacted = commit_compaction(table, rewrite(table))
-    with pytest.raises(TypeError):
-        compacted._dataset.read_transaction(compacted.version)
-
-
-def test_discarded_results_leave_no_file(location: GraphLocation) -> None:
-    table = make_table(location, specs=(ID,))
+def test_new_files_are_all_that_a_compaction_wrote(location: GraphLocation) -> None:
+    table = half_covered(location)
     before = files(table)
-    results = rewrite(table)
-    added = files(table) - before
-    assert any(name.endswith(".blob") for name in added)
-    assert discard_compaction(table, results) == len(added)
-    assert files(table) == before
-    assert discard_compaction(table, []) == 0
-
-
-def test_committed_results_are_never_discarded(location: GraphLocation) -> None:
-    table = make_table(location)
-    results = rewrite(table)
-    compacted = commit_compaction(table, results)
-    later = commit_staged(stage_append(compacted, rows(900, 5)))
-    before = files(table)
-    assert discard_compaction(table, results) == 0
-    assert files(table) == before
-    assert content(later._dataset)
+    staged = stage_optimized(table, SPECS)
+    added = {name for name in files(table) - before if not name.startswith(("_versions", "_trans"))}
+    named = {name.removeprefix(f"{table.path}/") for name in new_files(staged)}
+    # Large blobs of a data file lie in a folder beside it, and go with it.
+    beside = {name for name in added if name.endswith(".blob")}
+    assert beside
+    assert named == added - beside
+    assert all(f"data/{Path(name).parent.name}.lance" in named for name in beside)
 
 
 def test_an_abandoned_compaction_is_found_among_leftovers(location: GraphLocation) -> None:
@@ -219,9 +278,11 @@ def test_an_abandoned_compaction_is_found_among_leftovers(location: GraphLocatio
 def test_every_added_file_is_flushed(
     location: GraphLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = make_table(location, specs=(ID, TEXT))
+    table = make_table(location, specs=(ID, NUMBER, TEXT))
     before = files(table)
-    compacted = commit_compaction(table, rewrite(table))
+    staged = stage_optimized(table, (ID, NUMBER, TEXT))
+    private = {name for name in files(table) - before if name.startswith(("_versions", "_trans"))}
+    compacted = commit_staged(staged)
     flushed: set[str] = set()
     root = Path(table._dataset.uri)
 
@@ -230,7 +291,7 @@ def test_every_added_file_is_flushed(
             inside = path.rglob("*") if path.is_dir() else [path]
             flushed.update(str(it.relative_to(root)) for it in inside if it.is_file())
 
-    monkeypatch.setattr("omnigraph.storage.compaction.sync_files", record)
-    sync_compaction(location, table, compacted)
+    monkeypatch.setattr("omnigraph.storage.staged.sync_files", record)
+    sync_commit(location, compacted, staged)
     hint = "_versions/latest_version_hint.json"
-    assert flushed - {hint} == files(table) - before - {hint}
+    assert flushed - {hint} == files(table) - before - private - {hint}

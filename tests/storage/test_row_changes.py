@@ -9,19 +9,16 @@ import pytest
 from omnigraph.storage import (
     GraphLocation,
     Table,
-    commit_compaction,
     commit_staged,
     create_fork,
     parse_location,
-    plan_compaction,
-    run_compaction_task,
     stage_append,
     stage_overwrite,
     stage_restore,
     stage_upsert,
 )
 from omnigraph.storage.row_changes import RowSet, differing_rows, follows, scan_row_set
-from storage.tables import delete, make_table, rows
+from storage.tables import compact, delete, make_table, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +42,6 @@ def ids(found: RowSet) -> list[str]:
 
 def update(table: Table, first: int, count: int) -> Table:
     return commit_staged(stage_upsert(table, rows(first, count)))
-
-
-def compact(table: Table) -> Table:
-    plan = plan_compaction(table, target_rows=100_000)
-    return commit_compaction(table, [run_compaction_task(task) for task in plan.tasks])
 
 
 def names(first: int, count: int) -> list[str]:

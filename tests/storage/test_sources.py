@@ -52,14 +52,14 @@ def test_datasets_are_committed_in_three_modules_only() -> None:
     assert users == {"storage/staged.py", "storage/catalog.py", "storage/private.py"}
 
 
-def test_compactions_are_committed_in_one_module_only() -> None:
+def test_lance_commits_no_compaction_by_itself() -> None:
     users = {
         name
         for name, tree in SOURCES.items()
         for call in calls(tree)
         if name_of(call).endswith(("Compaction.commit", "Compaction.execute"))
     }
-    assert users == {"storage/compaction.py"}
+    assert users == set()
 
 
 def test_every_commit_is_made_without_retries_or_aside() -> None:
@@ -98,6 +98,8 @@ def test_no_dataset_is_changed_in_place() -> None:
                 continue  # removes versions that nobody may read any more, and makes none
             if name == "storage/compaction.py" and method == "execute":
                 continue  # of a task of a plan, which writes files and moves nothing
+            if name == "storage/catalog.py" and method == "cleanup_old_versions":
+                continue  # rows carry the history of the catalog, not its versions
             on_dataset = owner.split(".")[-1] in {"dataset", "_dataset", "root", "_handle", "table"}
             if method in forbidden or (method in {"delete", "update"} and on_dataset):
                 found.append(f"{name}: {name_of(call)}")

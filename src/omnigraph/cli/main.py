@@ -28,6 +28,7 @@ from omnigraph.cli.commands import (
     optimize,
     query,
     recovery,
+    repair,
     schema,
     snapshot,
     version,
@@ -59,6 +60,7 @@ app.command("log")(log.log)
 app.command("embed")(embed.embed)
 app.command("optimize")(optimize.optimize)
 app.command("cleanup")(cleanup.cleanup)
+app.command("repair")(repair.repair)
 app.command("version")(version.show_version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)

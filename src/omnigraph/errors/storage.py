@@ -131,7 +131,9 @@ class DriftError(StorageError):
         self.expected = expected
         self.actual = actual
         super().__init__(
-            f"{location} is at version {actual}, expected {expected}", StorageFailure.PRECONDITION
+            f"{location} is at version {actual}, expected {expected}: something else than omnigraph moved it; "
+            "see what with `omnigraph repair`",
+            StorageFailure.PRECONDITION,
         )
 
 

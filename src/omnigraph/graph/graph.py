@@ -318,4 +318,6 @@ class Graph(
         self._heal()
         loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
         with self._reading():
-            return loader.load(call)
+            result = loader.load(call)
+        self._writer.fold_after(result.commit)
+        return result

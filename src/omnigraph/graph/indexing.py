@@ -44,7 +44,7 @@ def plan_indexes(
         table = open_table(pin)
         existing = list_indexes(table)
         specs = []
-        for found in _specs(definition, table):
+        for found in table_indexes(definition, table):
             if isinstance(found, PendingIndex):
                 pending.append(found)
             elif needs_work(found, existing.get(found.name), table.row_count):
@@ -84,7 +84,10 @@ def _outside(rows: int) -> str:
     return f"{count} outside of it and compared one by one until a tenth of all is"
 
 
-def _specs(definition: NodeDef | EdgeDef, table: Table) -> Iterator[IndexSpec | PendingIndex]:
+def table_indexes(
+    definition: NodeDef | EdgeDef, table: Table
+) -> Iterator[IndexSpec | PendingIndex]:
+    """Every index that a type should have, and those that wait for values."""
     for wanted in wanted_indexes(definition):
         values = 0
         if wanted.kind is IndexKind.VECTOR:

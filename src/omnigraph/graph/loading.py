@@ -223,20 +223,20 @@ class _Run:
         """Prepare and commit; again when the branch moved before any effect.
 
         An overwrite reports that instead, also when it moved while the input was read: it would replace rows that
-        nobody has seen.
+        nobody has seen. Commits that change no row do not matter to it either.
         """
         for number in range(REPREPARATION_BUDGET + 1):
             current = self._snapshot()
             if current.schema_hash != self._schema_hash:
                 raise ReadSetConflictError("the schema", self._schema_hash, current.schema_hash)
-            snapshot = first if self._call.mode is LoadMode.OVERWRITE else current
+            snapshot = current if self._may_prepare_again(job, first) else first
             prepared = None
             try:
                 prepared = self._prepare(job, snapshot)
                 return self._finish(job, prepared, snapshot)
             except (ExpectedVersionMismatchError, ReadSetConflictError):
                 self._abandon(job, prepared)
-                is_final = self._call.mode is LoadMode.OVERWRITE or self.creates_branch
+                is_final = self.creates_branch or not self._may_prepare_again(job, first)
                 if is_final or number == REPREPARATION_BUDGET:
                     raise
             except BaseException:
@@ -244,6 +244,14 @@ class _Run:
                 self._abandon(job, prepared)
                 raise
         raise ConflictError("the branch kept moving; try again")
+
+    def _may_prepare_again(self, job: LoadJob, first: Snapshot) -> bool:
+        """Whether the load may look at the branch as it is now, instead of as it was in the beginning."""
+        if self._call.mode is not LoadMode.OVERWRITE:
+            return True
+        if self.creates_branch:
+            return False
+        return self._environment.manifest.is_same_data(first, job.row_counts.keys())
 
     def _abandon(self, job: LoadJob, prepared: PreparedLoad | None) -> None:
         if prepared is not None and not self._has_effect:

@@ -8,7 +8,11 @@ from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
 
 if TYPE_CHECKING:
+    from omnigraph.graph.optimizing import OptimizeReport
+    from omnigraph.graph.repairing import RepairReport
     from omnigraph.graph.results import IndexReport, PendingIndex
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.worker_choice import Session
 
 
 class MaintenanceMethods(OpenGraph):
@@ -29,6 +33,67 @@ class MaintenanceMethods(OpenGraph):
         report = self._writer.ensure_indices(branch, actor)
         self._reader.prepare_traversals(branch)
         return report
+
+    def optimize(
+        self,
+        *,
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+    ) -> OptimizeReport:
+        """Bring main into its best shape, as one commit that changes no row; none when nothing is to be gained.
+
+        Small fragments become large ones, deleted rows leave the files, indexes cover every row, and the catalog is
+        folded. `engine="auto"` works in this process, and on Spark when it is much.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/g.omni", "node Paper { doi: String @key }")
+        >>> for doi in ("10.1", "10.2"):
+        ...     receipt = graph.mutate(f'query add() {{ insert Paper {{ doi: "{doi}" }} }}')
+        >>> [table] = graph.optimize().tables
+        >>> table.fragments_removed, table.fragments_added
+        (2, 1)
+        >>> graph.optimize().commit is None
+        True
+
+        Raises:
+            RecoveryRequiredError: what a dead writer left cannot be settled.
+            ConflictError: the schema changed meanwhile; nothing happened.
+            SparkError: Spark cannot run; nothing happened.
+        """
+        from omnigraph.graph.optimizing import OptimizeCall, optimize_graph
+        from omnigraph.pipeline.progress import Silent
+
+        self._require_writable()
+        self._heal()
+        call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent())
+        report = optimize_graph(self._environment, self._schema_of, call)
+        self._reader.prepare_traversals(MAIN)
+        return report
+
+    def repair(
+        self, *, confirm: bool = False, force: bool = False, actor: str | None = None
+    ) -> RepairReport:
+        """Find datasets that moved without the catalog, and publish what is safe; by default it only looks.
+
+        `confirm` publishes what changed no row, such as a compaction by another tool. `force` beside it publishes
+        everything else that is ahead of the catalog, without checking the rules of the schema.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/g.omni", "node Paper { doi: String @key }")
+        >>> [str(table.classification) for table in graph.repair().tables]
+        ['no_drift']
+
+        Raises:
+            RecoveryRequiredError: what a dead writer left cannot be settled.
+        """
+        from omnigraph.graph.repairing import repair_graph
+
+        self._require_writable()
+        return repair_graph(self._environment, confirm=confirm, force=force, actor=actor)
 
     def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
         """Declared indexes that do not cover every row of a branch, with the reason."""

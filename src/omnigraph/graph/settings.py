@@ -21,6 +21,10 @@ class GraphSettings:
     durable: bool = True
     lock_timeout_s: float = 60.0
     mutation_max_bytes: int = 256 * 1024 * 1024
+    #: Make one fragment of many small ones right after the write that notices them.
+    folds: bool = True
+    #: Small fragments beyond this many are folded.
+    fold_fragments: int = 64
 
     @staticmethod
     def from_environment() -> GraphSettings:
@@ -32,5 +36,9 @@ class GraphSettings:
             lock_timeout_s=timeout_ms / 1000,
             mutation_max_bytes=whole_number(
                 "OMNIGRAPH_MUTATION_MAX_BYTES", defaults.mutation_max_bytes
+            ),
+            folds=os.environ.get("OMNIGRAPH_FOLD", "on") != "off",
+            fold_fragments=whole_number(
+                "OMNIGRAPH_FOLD_FRAGMENTS", defaults.fold_fragments, lowest=1
             ),
         )

@@ -12,6 +12,7 @@ from omnigraph.errors import (
     QuerySelectionError,
     ReadSetConflictError,
 )
+from omnigraph.graph.folding import fold_after
 from omnigraph.graph.indexing import commit_indexes, plan_indexes
 from omnigraph.graph.results import BuiltIndexes, IndexReport, MutationResult
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
@@ -60,7 +61,10 @@ class _Call:
 
 
 class _LostRaceError(Exception):
-    """Work lost a race before any effect, and preparing it again is invisible; never leaves this module."""
+    """Work lost a race before any effect, and preparing it again is invisible; never leaves this module.
+
+    Inserts may be prepared again whatever the winner did; updates and deletes when it changed no row.
+    """
 
     def __init__(self, conflict: ConflictError) -> None:
         super().__init__(str(conflict))
@@ -102,7 +106,13 @@ class GraphWriter:
             if_commit=if_commit,
             now_ms=self._environment.clock() // 1000,
         )
-        return self._until_won(lambda environment: self._try_mutation(environment, call))
+        result = self._until_won(lambda environment: self._try_mutation(environment, call))
+        self.fold_after(result.commit)
+        return result
+
+    def fold_after(self, commit: GraphCommit | None) -> None:
+        """Fold small fragments of the tables that a commit touched, where it is time to. Never fails."""
+        fold_after(self._environment, self._settings, commit)
 
     def ensure_indices(self, branch: str, actor: str | None) -> IndexReport:
         """Build what is missing."""
@@ -164,7 +174,8 @@ class GraphWriter:
         try:
             commit = self._commit_mutation(environment, prepared, snapshot, call)
         except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
-            if prepared.insert_only:
+            tables = {*prepared.touched, *prepared.read}
+            if prepared.insert_only or environment.manifest.is_same_data(snapshot, tables):
                 raise _LostRaceError(conflict) from conflict
             raise
         return MutationResult(

@@ -48,9 +48,10 @@ from omnigraph.manifest.state import ManifestState, newest_per_incarnation, stat
 from omnigraph.storage.catalog import CatalogTable, CatalogView, PublishContention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from omnigraph.ids import TableKey
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.storage.location import GraphLocation
 
 _Result = TypeVar("_Result")
@@ -58,6 +59,10 @@ _Result = TypeVar("_Result")
 PUBLISHER_RETRY_BUDGET = 5
 #: Small fragments beyond this many are folded into one by the publish that notices.
 FOLD_THRESHOLD = 32
+
+#: Versions of the catalog that `fold` keeps. A reader that is further behind fails in the middle of its read and looks
+#: again, so this is about speed, not truth.
+KEPT_VERSIONS = 10
 
 #: Commits of these kinds change no row, so a caller's expected head survives them.
 ROLLBACK_KIND = "rollback"
@@ -96,6 +101,15 @@ class Changes:
     new_tables: tuple[TablePin, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
     schema_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogFold:
+    """What a fold of the catalog did."""
+
+    fragments_removed: int
+    fragments_added: int
+    versions_removed: int
 
 
 class Manifest:
@@ -225,6 +239,25 @@ class Manifest:
             "the catalog was busy; no commit was forgotten, try again"
         )
 
+    def fold(self) -> CatalogFold:
+        """Write all rows anew as one fragment and remove old versions of the catalog; nothing of the graph changes.
+
+        Rows carry the history, so older versions of the catalog itself are of no use. Must run under the commit lock.
+
+        Raises:
+            RetryableCommitConflictError: as `forget`.
+        """
+        before = self._look()[0].fragment_count
+        is_due = before > 1
+        if is_due:
+            self.forget(())
+        view = self._look()[0]
+        return CatalogFold(
+            fragments_removed=before if is_due else 0,
+            fragments_added=view.fragment_count if is_due else 0,
+            versions_removed=self._catalog.remove_old_versions(view, KEPT_VERSIONS),
+        )
+
     def check(self, expectations: Expectations, state: ManifestState | None = None) -> Head:
         """The current head, if every expectation holds; for a new branch the head of its base.
 
@@ -332,6 +365,21 @@ class Manifest:
         """One commit, or None."""
         rows = self._read(lambda view, _: view.read_object(f"commit:{commit_id}"))
         return read_commit(rows[0]) if rows else None
+
+    def is_same_data(self, snapshot: Snapshot, tables: Collection[TableKey]) -> bool:
+        """Whether only physical commits have moved these tables since a snapshot: every row is as it was."""
+        head = self.state().heads.get(snapshot.branch)
+        if head is None or head.incarnation != snapshot.incarnation:
+            return False
+        current: str | None = head.commit_id
+        while current != snapshot.commit_id:
+            commit = None if current is None else self.commit(current)
+            if commit is None:
+                return False
+            if commit.kind not in PHYSICAL_KINDS and not set(tables).isdisjoint(commit.tables):
+                return False
+            current = commit.parent_id
+        return head.schema_hash == snapshot.schema_hash
 
     def _check_head(self, expectations: Expectations, head: Head) -> None:
         """The caller's expected commit, or one that only physical commits followed."""

@@ -1,7 +1,6 @@
 """Compaction as bulk work: the rewrites of all tables are tasks of one stage.
 
-Nothing moves here. Whoever called commits each table with `commit_compaction` under the commit protocol, or gives the
-results back with `discard_compaction`.
+Nothing moves here. Whoever called commits each staged write under the commit protocol, or discards it.
 """
 
 from __future__ import annotations
@@ -9,45 +8,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.storage.compaction import CompactionTask, plan_compaction, run_compaction_task
+from omnigraph.storage.compaction import (
+    CompactionTask,
+    plan_compaction,
+    run_compaction_task,
+    stage_compaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import Table
+    from omnigraph.storage import StagedWrite, Table
 
 STAGE = "compact"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenTable:
-    """A table whose rewrites are done, ready for its commit."""
+    """A table whose new fragments are written, ready for its commit."""
 
     #: At the version that was planned.
     table: Table
-    #: What `commit_compaction` takes.
-    results: tuple[str, ...]
+    staged: StagedWrite
     rows: int
 
 
 def compact_tables(
-    workers: Workers, tables: Sequence[Table], *, target_rows: int
+    workers: Workers, work: Sequence[tuple[Table, Sequence[Sequence[int]]]]
 ) -> list[RewrittenTable]:
-    """Rewrite what is worth it in every table; only tables that have something to commit are given back.
+    """Write groups of fragments anew, as one fragment each; tables without groups are left out.
 
     Raises:
         SparkError: a task failed on every try. What other tasks wrote is unreferenced, and cleanup removes it.
     """
-    plans = [(table, plan_compaction(table, target_rows=target_rows).tasks) for table in tables]
+    plans = [(table, plan_compaction(table, groups)) for table, groups in work]
     messages = iter(workers.run(STAGE, _rewrite, [task for _, tasks in plans for task in tasks]))
     rewritten = []
     for table, tasks in plans:
         answers = [next(messages) for _ in tasks]
-        if answers:
-            results = tuple(str(answer["result"]) for answer in answers)
+        staged = stage_compaction(table, [str(answer["result"]) for answer in answers])
+        if staged is not None:
             rows = sum(int(answer["rows"]) for answer in answers)
-            rewritten.append(RewrittenTable(table=table, results=results, rows=rows))
+            rewritten.append(RewrittenTable(table=table, staged=staged, rows=rows))
     return rewritten
 
 

@@ -17,7 +17,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import ConflictError, OmniError, RecoveryRequiredError, StorageError
+from omnigraph.errors import (
+    ConflictError,
+    DriftError,
+    OmniError,
+    RecoveryRequiredError,
+    StorageError,
+)
 from omnigraph.failpoints import Failpoint, FailpointError, reach
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
@@ -108,8 +114,17 @@ class Attempt(AbstractContextManager["Attempt"]):
         return self._sidecar is not None
 
     def declare(self, staged: Sequence[StagedTable]) -> None:
-        """Phase A: write the sidecar."""
+        """Phase A: write the sidecar.
+
+        Raises:
+            DriftError: a table moved without the catalog; nothing happened. With a sidecar on disk it would look like
+                the work of this writer, and be undone.
+        """
         assert self.head is not None, "declared inside the window"
+        for item in staged:
+            moved = item.staged.table.latest_version
+            if moved != item.staged.read_version:
+                raise DriftError(item.staged.table.path, item.staged.read_version, moved)
         intent, head = self._intent, self.head
         self._staged = staged
         sidecar = Sidecar(

@@ -11,7 +11,13 @@ import pyarrow as pa
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.filters import Compare
 from omnigraph.storage.location import RECOVERIES
-from omnigraph.storage.staged import commit_staged, create_table, stage_append, sync_commit
+from omnigraph.storage.staged import (
+    commit_staged,
+    create_table,
+    stage_append,
+    stage_overwrite,
+    sync_commit,
+)
 from omnigraph.storage.tables import TableStore, dataset_exists
 from omnigraph.types import Scalar, ScalarType
 
@@ -22,6 +28,9 @@ if TYPE_CHECKING:
 
 ROLLED_FORWARD = "RolledForward"
 ROLLED_BACK = "RolledBack"
+
+#: Every record is a fragment of its own until they are folded.
+_MAX_FRAGMENTS = 32
 
 _COLUMNS: dict[str, tuple[pa.DataType, bool]] = {
     "recovery_id": (pa.utf8(), False),
@@ -80,6 +89,18 @@ class RecoveryAudit:
             table = create_table(self._location, RECOVERIES, _SCHEMA)
         row = record.to_json() | {"tables": json.dumps(record.to_json()["tables"], sort_keys=True)}
         staged = stage_append(table, pa.Table.from_pylist([row], schema=_SCHEMA))
+        committed = commit_staged(staged)
+        if self._durable:
+            sync_commit(self._location, committed, staged)
+
+    def fold(self) -> None:
+        """Write all records anew as one fragment, when there are many."""
+        if not dataset_exists(self._location, RECOVERIES):
+            return
+        table = TableStore(self._location).open(RECOVERIES)
+        if table.fragment_count() <= _MAX_FRAGMENTS:
+            return
+        staged = stage_overwrite(table, table.read())
         committed = commit_staged(staged)
         if self._durable:
             sync_commit(self._location, committed, staged)

@@ -1,18 +1,17 @@
 """Lance datasets and control files of one graph: the only room that imports `lance`.
 
 Owns: locations, opening and scanning datasets at exact versions, two-phase writes, forks, control objects, durability.
-Never decides what is visible: that is the manifest. Nothing here moves the HEAD of a dataset except `commit_staged` and
-`commit_compaction`. Start reading at `tables`, then `reads` and
-`staged`.
+Never decides what is visible: that is the manifest. Nothing here moves the HEAD of a dataset except `commit_staged`.
+Start reading at `tables`, then `reads` and `staged`.
 """
 
 from omnigraph.storage.blobs import StoredBlob, find_blob, has_row, read_blob_range
 from omnigraph.storage.compaction import (
-    commit_compaction,
-    discard_compaction,
+    exchanged_fragments,
     plan_compaction,
     run_compaction_task,
-    sync_compaction,
+    stage_compaction,
+    with_indexes,
 )
 from omnigraph.storage.derived import DerivedArrays
 from omnigraph.storage.filters import (
@@ -32,6 +31,13 @@ from omnigraph.storage.indexes import (
     list_indexes,
     needs_work,
     stage_indices,
+)
+from omnigraph.storage.layout import (
+    FragmentFacts,
+    choose_fold,
+    choose_rewrites,
+    fragment_facts,
+    newest_rows,
 )
 from omnigraph.storage.leftovers import Leftovers, find_leftovers, remove_leftovers
 from omnigraph.storage.location import GraphLocation, parse_location, table_location
@@ -77,6 +83,7 @@ __all__ = [
     "ControlObjects",
     "DerivedArrays",
     "Filter",
+    "FragmentFacts",
     "GraphLocation",
     "HasItem",
     "HasText",
@@ -94,19 +101,22 @@ __all__ = [
     "TableStore",
     "TextIndex",
     "TextQuery",
-    "commit_compaction",
+    "choose_fold",
+    "choose_rewrites",
     "commit_staged",
     "create_fork",
     "create_table",
     "dataset_exists",
-    "discard_compaction",
+    "exchanged_fragments",
     "find_blob",
     "find_leftovers",
+    "fragment_facts",
     "has_row",
     "list_indexes",
     "nearest_rows",
     "needs_work",
     "new_files",
+    "newest_rows",
     "parse_location",
     "plan_compaction",
     "read_blob_range",
@@ -117,14 +127,15 @@ __all__ = [
     "scan_rows",
     "search_rows",
     "stage_append",
+    "stage_compaction",
     "stage_delete",
     "stage_fragments",
     "stage_indices",
     "stage_overwrite",
     "stage_restore",
     "stage_upsert",
-    "sync_compaction",
     "table_location",
     "take_rows",
     "text_pairs_match",
+    "with_indexes",
 ]

@@ -173,6 +173,12 @@ class CatalogTable:
         """
         return self.append(view, self._schema.empty_table(), fold=lambda: without)
 
+    def remove_old_versions(self, view: CatalogView, keep: int) -> int:
+        """Remove all versions but the newest, with the files that only they refer to; how many there were."""
+        with translated("removing old versions of the catalog"):
+            stats = view._dataset.cleanup_old_versions(retain_versions=keep)
+            return int(stats.old_versions)
+
     def _sync(self, view: CatalogView, fragments: list[Any]) -> None:
         if not self._durable:
             return

@@ -1,35 +1,38 @@
 """Compaction: many small fragments become few large ones, and nothing else changes.
 
-Lance plans the rewrites, tasks run them anywhere, and one commit exchanges the fragments. Row ids, the versions in
-which rows were created and changed, and the coverage of indexes stay as they are.
+Tasks write the new fragments anywhere, and one staged write exchanges them for the old ones. Row ids and the versions
+in which rows were created and changed stay as they are.
+
+An index knows the rows of its fragments by their row ids, also those that were deleted or moved since. While such a
+fragment is there, its deletion mark says so. A fragment that an index covers is therefore exchanged only after the
+index was removed, in a version of its own: whatever version a crash leaves as the last one, no index answers for rows
+that it does not know.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import lance
-from lance import optimize
+from lance import LanceOperation, optimize
+from lance.dataset import Transaction
 
-from omnigraph.errors import DriftError
-from omnigraph.storage.durability import sync_files
+from omnigraph.errors import InternalError
 from omnigraph.storage.failures import translated
-from omnigraph.storage.listing import delete_files, list_files
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.indexes import stage_index_removal
+from omnigraph.storage.staged import StagedWrite, StageKind, follow
 from omnigraph.storage.tables import Table, session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from omnigraph.storage.location import GraphLocation
-
-#: Lance first reserves the numbers of the new fragments, then exchanges the fragments.
-_VERSIONS_PER_COMMIT = 2
 #: The stubs of Lance lack the methods that write these down as text and read them back.
 _Task: Any = optimize.CompactionTask
 _Result: Any = optimize.RewriteResult
+#: One task writes one fragment: the groups were cut before.
+_ONE_FRAGMENT_ROWS = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,35 +46,41 @@ class CompactionTask:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionPlan:
-    """What to rewrite in one table; without tasks there is nothing to do."""
-
-    version: int
-    tasks: tuple[CompactionTask, ...]
-
-
-def plan_compaction(table: Table, *, target_rows: int) -> CompactionPlan:
-    """The rewrites that bring a table to fragments of about `target_rows` rows and drop deleted rows."""
+def plan_compaction(table: Table, groups: Iterable[Sequence[int]]) -> list[CompactionTask]:
+    """One task for every group of fragments, given by their numbers."""
     with translated(f"planning the compaction of {table.path}"):
-        plan = optimize.Compaction.plan(
-            table._dataset, {"target_rows_per_fragment": max(1, target_rows)}
-        )
-        planned: list[Any] = plan.tasks
-        tasks = tuple(
+        fragments = {item.fragment_id: item.metadata for item in table._dataset.get_fragments()}
+        return [
             CompactionTask(
                 uri=table._dataset.uri,
-                version=int(plan.read_version),
-                rows=sum(fragment.num_rows for fragment in task.fragments),
-                text=task.json(),
+                version=table.version,
+                rows=sum(fragments[number].num_rows for number in group),
+                text=_task_text(table, [fragments[number].to_json() for number in group]),
             )
-            for task in planned
-        )
-    return CompactionPlan(version=table.version, tasks=tasks)
+            for group in groups
+        ]
+
+
+def _task_text(table: Table, fragments: list[Any]) -> str:
+    """A task as Lance would plan it, for fragments of our choice: Lance offers its own choice only."""
+    task = {
+        "task": {"fragments": fragments},
+        "read_version": table.version,
+        "options": {
+            "target_rows_per_fragment": _ONE_FRAGMENT_ROWS,
+            "max_rows_per_group": 1024,
+            "materialize_deletions": True,
+            "materialize_deletions_threshold": 0.1,
+            "defer_index_remap": False,
+            "enable_binary_copy": False,
+            "enable_binary_copy_force": False,
+        },
+    }
+    return json.dumps(task)
 
 
 def run_compaction_task(task: CompactionTask) -> str:
-    """Write the new fragments of one task; its result as text for `commit_compaction`. Moves nothing."""
+    """Write the new fragments of one task; its result as text for `stage_compaction`. Moves nothing."""
     with translated(f"rewriting fragments of {task.uri}"):
         # A handle of its own: the task may run in another process than its plan was made in.
         dataset = lance.dataset(task.uri, version=task.version, session=session())
@@ -79,74 +88,79 @@ def run_compaction_task(task: CompactionTask) -> str:
         return str(result.json())
 
 
-def commit_compaction(table: Table, results: Sequence[str]) -> Table:
-    """Exchange the fragments; the table at its new version, two after the old one.
+def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None:
+    """The exchange of fragments, after the removal of every index that covers one of them; None without results.
 
-    `table` is at the version that was planned. Indexes by value are rewritten meanwhile, so the cost grows with them.
-    When it fails, HEAD may have moved by one version that has the same content.
-
-    Raises:
-        DriftError: HEAD is not where the rewrites were prepared, or the commit landed at another version.
+    Removed indexes have to be built anew: `with_indexes` adds them to the same write.
     """
     if not results:
-        return table
-    head = table.latest_version
-    if head != table.version:
-        raise DriftError(table.path, table.version, head)
-    uri = table._dataset.uri
-    with translated(f"compacting {table.path}"):
-        # The commit moves the handle itself, and the one in `table` is shared with readers.
-        dataset = lance.dataset(uri, version=table.version, session=session())
-        try:
-            optimize.Compaction.commit(dataset, [_Result.from_json(text) for text in results])
-        except OSError as error:
-            # A conflict has no type of its own here. It needs a foreign version beside the one that reserves numbers.
-            head = table.latest_version
-            if head < table.version + _VERSIONS_PER_COMMIT:
-                raise
-            raise DriftError(table.path, table.version, head) from error
-        achieved = int(dataset.version)
-        if achieved != table.version + _VERSIONS_PER_COMMIT:
-            raise DriftError(table.path, table.version + _VERSIONS_PER_COMMIT, achieved)
-        committed = lance.dataset(uri, version=achieved, session=session())
-    return Table(committed, table.path, table.branch)
+        return None
+    with translated(f"staging the compaction of {table.path}"):
+        fragments = {item.fragment_id: item.metadata for item in table._dataset.get_fragments()}
+        groups, gone = [], set()
+        for text in results:
+            old = [int(item["id"]) for item in json.loads(text)["original_fragments"]]
+            gone.update(old)
+            groups.append(
+                LanceOperation.RewriteGroup(
+                    old_fragments=[fragments[number] for number in old],
+                    new_fragments=list(_Result.from_json(text).new_fragments),
+                )
+            )
+        exchange = StagedWrite(
+            table=table,
+            kind=StageKind.REWRITE,
+            _transaction=Transaction(table.version, LanceOperation.Rewrite(groups, [])),
+        )
+        removal = stage_index_removal(table, gone)
+    return exchange if removal is None else follow(removal, exchange)
 
 
-def discard_compaction(table: Table, results: Sequence[str]) -> int:
-    """Remove the files of results that will not be committed; how many there were.
+def with_indexes(exchange: StagedWrite, image: Table, indexes: StagedWrite | None) -> StagedWrite:
+    """An exchange of fragments together with indexes that were built on what it will make.
 
-    What any version since the plan refers to stays: the outcome of a failed commit may be unknown.
+    `image` is the private version of the exchange. The new fragments get the numbers that they have there: the indexes
+    name them.
     """
-    with translated(f"removing rewritten fragments of {table.path}"):
-        stems = {
-            file.path.removesuffix(".lance")
-            for text in results
-            for fragment in _Result.from_json(text).new_fragments
-            for file in fragment.files
-        }
-        # Opened anew: the versions that matter are those after the one that `table` shows.
-        dataset = lance.dataset(table._dataset.uri, session=session())
-        for batch in dataset.tracked_files(min_version=table.version):
-            stems -= {Path(str(name)).stem for name in batch["path"].to_pylist()}
-    # Names in the dataset itself: rewritten fragments lie where the table is committed, never in the base of a fork.
-    location = parse_location(table._dataset.uri)
-    names = [f"data/{stem}.lance" for stem in sorted(stems)]
-    names += [file.name for stem in sorted(stems) for file in list_files(location, f"data/{stem}")]
-    return delete_files(location, names)
+    if indexes is None:
+        return exchange
+    numbers = {
+        item.metadata.files[0].path: item.fragment_id for item in image._dataset.get_fragments()
+    }
+    steps = [_numbered(transaction, numbers) for transaction in exchange._steps]
+    return follow(replace(exchange, _transaction=steps[0], _later=tuple(steps[1:])), indexes)
 
 
-def sync_compaction(location: GraphLocation, before: Table, after: Table) -> None:
-    """Flush every file that a committed compaction added. Does nothing on an object store."""
-    if not location.is_local:
-        return
-    added: set[str] = set()
-    known: set[str] = set()
-    with translated(f"flushing {after.path}"):
-        for batch in after._dataset.tracked_files(min_version=before.version):
-            for row in batch.to_pylist():
-                (known if row["version"] == before.version else added).add(row["path"])
-    root = Path(after._dataset.uri)
-    names = [root / name for name in added - known]
-    # Large blobs of a data file lie in a folder beside it.
-    names += [name.with_suffix("") for name in names if name.parent.name == "data"]
-    sync_files(names)
+def _numbered(transaction: Transaction, numbers: dict[str, int]) -> Transaction:
+    operation = transaction.operation
+    if not isinstance(operation, LanceOperation.Rewrite):
+        return transaction
+    for group in operation.groups:
+        for fragment in group.new_fragments:
+            number = numbers.get(fragment.files[0].path)
+            if number is None:
+                raise InternalError("a rewritten fragment is not in its own image")
+            fragment.id = number
+    return Transaction(transaction.read_version, operation)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """How many fragments an exchange removes and adds."""
+
+    removed: int = 0
+    added: int = 0
+
+
+def exchanged_fragments(staged: StagedWrite | None) -> Exchanged:
+    """What a staged write exchanges."""
+    groups = [
+        group
+        for transaction in (() if staged is None else staged._steps)
+        if isinstance(transaction.operation, LanceOperation.Rewrite)
+        for group in transaction.operation.groups
+    ]
+    return Exchanged(
+        sum(len(list(group.old_fragments)) for group in groups),
+        sum(len(list(group.new_fragments)) for group in groups),
+    )

@@ -174,6 +174,20 @@ def index_segments(table: Table, columns: Collection[str]) -> list[Index]:
     return [segment for name in names for segment in _segments(table, name)]
 
 
+def stage_index_removal(table: Table, fragments: Collection[int]) -> StagedWrite | None:
+    """The removal of every index that covers one of these fragments; None when there is none."""
+    covering = [
+        index.name
+        for index in table._dataset.describe_indices()
+        if any(not set(segment.fragment_ids).isdisjoint(fragments) for segment in index.segments)
+    ]
+    if not covering:
+        return None
+    removed = [segment for name in covering for segment in _segments(table, name)]
+    transaction = Transaction(table.version, LanceOperation.CreateIndex([], removed))
+    return StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
+
+
 def _segments(table: Table, name: str) -> list[Index]:
     """The stored segments of an index, as a transaction names them."""
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +14,8 @@ from graph.races.jobs import (
     DELETE_PERSON,
     SET_VISITS,
     table_rows,
-    with_lock,
 )
+from graph.races.overtaking import overtaken
 from omnigraph.errors import (
     BadRequestError,
     ExpectedVersionMismatchError,
@@ -28,26 +27,7 @@ from omnigraph.graph import Graph
 from omnigraph.recovery.lock import FileCommitLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from omnigraph.recovery.lock import CommitLock
-
-
-class OvertakenLock:
-    """A commit lock whose first taker is overtaken: somebody else writes just before it enters."""
-
-    def __init__(self, inner: CommitLock, overtake: Callable[[], object]) -> None:
-        self._inner = inner
-        self._overtake: Callable[[], object] | None = overtake
-
-    @contextmanager
-    def held(self, timeout_s: float) -> Iterator[None]:
-        overtake, self._overtake = self._overtake, None
-        if overtake is not None:
-            overtake()
-        with self._inner.held(timeout_s):
-            yield
 
 
 @pytest.fixture
@@ -56,12 +36,6 @@ def graph(root: Path) -> Graph:
     for name in ("ann", "bob"):
         opened.mutate(ADD_PERSON, {"name": name})
     return opened
-
-
-def overtaken(graph: Graph, overtake: Callable[[Graph], object]) -> Graph:
-    """A second view of the graph, whose first write is overtaken by `overtake`."""
-    other = Graph.open(graph.uri)
-    return with_lock(graph, OvertakenLock(graph._environment.lock, lambda: overtake(other)))
 
 
 def edge_tags(graph: Graph) -> list[str]:

@@ -1,4 +1,4 @@
-"""`omnigraph optimize`: bring derived state up to date."""
+"""`omnigraph optimize`: bring layout, indexes and catalog into their best shape."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, AsJson, Branch, GraphUri, Store
-from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Branch,
+    ElasticEngine,
+    EngineChoice,
+    GraphUri,
+    Quiet,
+    Store,
+)
+from omnigraph.cli.output import print_json, print_lines, print_text
+from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.scope import echo_write, open_graph, resolve_uri
 
 if TYPE_CHECKING:
-    from omnigraph.graph import IndexReport
+    from collections.abc import Iterator
+
+    from omnigraph.graph import Graph, IndexReport
+    from omnigraph.graph.optimizing import OptimizedTable, OptimizeReport
 
 
 def optimize(
@@ -21,17 +34,70 @@ def optimize(
         bool, typer.Option("--indexes-only", help="build missing indexes and nothing else")
     ] = False,
     branch: Branch = "main",
+    engine: EngineChoice = ElasticEngine.AUTO,
     actor: Actor = None,
+    quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Build the indexes that the schema declares and the data lacks, as one commit."""
-    if not indexes_only:
-        raise typer.BadParameter("this release builds indexes only: give --indexes-only")
+    """Compact every dataset of main, complete its indexes and fold the catalog, as one commit that changes no row."""
+    if not indexes_only and branch != "main":
+        raise typer.BadParameter("other branches than main get indexes only: give --indexes-only")
+    echo_write("optimize", resolve_uri(uri, store), quiet=quiet)
     with open_graph(uri, store, read_only=False) as graph:
-        report = graph.ensure_indices(branch, actor=actor)
-        pins = graph.snapshot(branch).pins
+        if indexes_only:
+            _ensure_indices(graph, branch, actor, json=json)
+            return
+        report = graph.optimize(actor=actor, engine=engine, progress=terminal_progress(quiet=quiet))
+    if json:
+        print_json(report.to_json())
+    else:
+        print_lines(_lines(report))
+
+
+def _lines(report: OptimizeReport) -> Iterator[str]:
+    for table in report.tables:
+        done = _work(table)
+        if done:
+            yield f"{table.type_key}: {'; '.join(done)}"
+        for item in table.pending_indexes:
+            yield f"{table.type_key}.{item.property}: pending, {item.reason}"
+    catalog = report.catalog
+    if catalog.fragments_removed or catalog.versions_removed:
+        yield (
+            f"catalog: {_count(catalog.fragments_removed, 'fragment')} folded, "
+            f"{_count(catalog.versions_removed, 'old version')} removed"
+        )
+    if report.commit is None:
+        yield "nothing to commit"
+    else:
+        yield f"commit {report.commit.commit_id} on {report.branch}"
+
+
+def _work(table: OptimizedTable) -> list[str]:
+    done = []
+    if table.skipped == "drift_needs_repair":
+        done.append("skipped, something else moved it: see `omnigraph repair`")
+    elif table.skipped is not None:
+        done.append("skipped, writers kept changing it")
+    if table.fragments_removed:
+        into = _count(table.fragments_added, "fragment")
+        done.append(f"{_count(table.fragments_removed, 'fragment')} into {into}")
+    if table.built_indexes:
+        done.append(f"built {', '.join(table.built_indexes)}")
+    return done
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+# ---- indexes only
+
+
+def _ensure_indices(graph: Graph, branch: str, actor: str | None, *, json: bool) -> None:
+    report = graph.ensure_indices(branch, actor=actor)
     if not json:
-        print_text(_text(report))
+        print_text(_index_text(report))
         return
     built = {item.type_key: item.names for item in report.built}
     datasets: list[dict[str, object]] = [
@@ -46,13 +112,13 @@ def optimize(
                 if item.type_key == key
             ],
         }
-        for key, pin in sorted(pins.items())
+        for key, pin in sorted(graph.snapshot(branch).pins.items())
     ]
     commit = None if report.commit is None else report.commit.commit_id
     print_json({"branch": report.branch, "graph_commit_id": commit, "datasets": datasets})
 
 
-def _text(report: IndexReport) -> str:
+def _index_text(report: IndexReport) -> str:
     lines = [f"{item.type_key}: built {', '.join(item.names)}" for item in report.built]
     lines += [f"{item.type_key}.{item.property}: pending, {item.reason}" for item in report.pending]
     if report.commit is None:

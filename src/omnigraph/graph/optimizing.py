@@ -1,0 +1,363 @@
+"""Optimizing a graph: fewer fragments, complete indexes, a short catalog; no row changes.
+
+Per table the new fragments are written, then the indexes are built on a private version that has them, both outside of
+the commit window. Inside it each table moves by the two or three versions that were staged, and one commit publishes
+all tables. A table that a writer moved meanwhile is prepared again; the others keep their work.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import ExpectedVersionMismatchError
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.graph.indexing import plan_indexes, table_indexes
+from omnigraph.graph.results import PendingIndex, commit_json
+from omnigraph.graph.tidying import may_leave_files, tidy_up
+from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
+from omnigraph.pipeline.compaction import compact_tables
+from omnigraph.pipeline.elastic import ElasticEngine
+from omnigraph.pipeline.index_builds import build_indexes
+from omnigraph.recovery import (
+    Attempt,
+    Intent,
+    StagedTable,
+    WriterKind,
+    discard_staged,
+    run_phases,
+    settle_all,
+)
+from omnigraph.storage import (
+    choose_rewrites,
+    exchanged_fragments,
+    fragment_facts,
+    with_indexes,
+)
+from omnigraph.storage.indexes import plan_builds
+from omnigraph.storage.private import close_private, open_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from omnigraph.graph.schemas import GraphSchema
+    from omnigraph.ids import TableKey
+    from omnigraph.manifest import CatalogFold, GraphCommit, Snapshot, TablePin
+    from omnigraph.pipeline.compaction import RewrittenTable
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage import IndexSpec, StagedWrite, Table
+    from omnigraph.storage.private import PrivateVersion
+
+_log = logging.getLogger(__name__)
+#: How often tables that writers moved are prepared again before they are left out.
+COMPACTION_RETRY_BUDGET = 5
+
+DRIFT = "drift_needs_repair"
+MOVED = "moved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizedTable:
+    """What happened to one table."""
+
+    type_key: str
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    built_indexes: tuple[str, ...] = ()
+    committed: bool = False
+    #: Why nothing was done although something may be worth it: `drift_needs_repair` or `moved`.
+    skipped: str | None = None
+    published_dataset_version: int
+    lance_head_version: int
+    pending_indexes: tuple[PendingIndex, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """The table as `optimize --json` prints it."""
+        return {
+            "type_key": self.type_key,
+            "fragments_removed": self.fragments_removed,
+            "fragments_added": self.fragments_added,
+            "built_indexes": list(self.built_indexes),
+            "committed": self.committed,
+            "skipped": self.skipped,
+            "published_dataset_version": self.published_dataset_version,
+            "lance_head_version": self.lance_head_version,
+            "pending_indexes": [
+                {"property": item.property, "reason": item.reason} for item in self.pending_indexes
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeReport:
+    """The outcome of a run; `commit` is None when no table had anything to gain."""
+
+    branch: str
+    commit: GraphCommit | None
+    #: Sorted by table key.
+    tables: tuple[OptimizedTable, ...]
+    catalog: CatalogFold
+
+    def to_json(self) -> dict[str, object]:
+        """The report as `optimize --json` prints it."""
+        return {
+            "branch": self.branch,
+            "graph_commit_id": None if self.commit is None else self.commit.commit_id,
+            "commit": None if self.commit is None else commit_json(self.commit),
+            "datasets": [table.to_json() for table in self.tables],
+            "manifest": {
+                "fragments_removed": self.catalog.fragments_removed,
+                "fragments_added": self.catalog.fragments_added,
+                "old_versions_removed": self.catalog.versions_removed,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeCall:
+    """One call of `optimize`."""
+
+    actor: str | None
+    engine: str
+    spark: Session | None
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """The staged work of one table."""
+
+    pin: TablePin
+    staged: StagedWrite
+    built: tuple[str, ...]
+
+    @property
+    def write(self) -> StagedTable:
+        pin = self.pin
+        return StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=self.staged)
+
+
+def optimize_graph(
+    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: OptimizeCall
+) -> OptimizeReport:
+    """Optimize every table of main as one commit, then the catalog; whoever calls has settled what dead writers left.
+
+    Raises:
+        ConflictError: the schema changed meanwhile; nothing happened.
+        SparkError: Spark cannot run; nothing happened.
+    """
+    snapshot = snapshot_of(environment.manifest.state().head(MAIN))
+    catalog = schema_of(snapshot.schema_hash).catalog
+    run = _Run(environment, catalog, snapshot, call)
+    try:
+        with environment.staging.shared():
+            commit = run.execute()
+    finally:
+        run.clean_up()
+    with environment.window() as held:
+        settle_all(held)
+        fold = held.manifest.fold()
+        held.audit.fold()
+    after = snapshot_of(environment.manifest.state().head(MAIN))
+    return OptimizeReport(
+        branch=MAIN, commit=commit, tables=run.report(commit, after), catalog=fold
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    environment: GraphEnvironment
+    catalog: Catalog
+    snapshot: Snapshot
+    call: OptimizeCall
+    prepared: dict[TableKey, _Prepared] = field(default_factory=dict)
+    skipped: dict[TableKey, str] = field(default_factory=dict)
+    may_leave_files: bool = False
+
+    def execute(self) -> GraphCommit | None:
+        """Prepare and commit; what a writer moved meanwhile is prepared again, and left out in the end."""
+        engine = ElasticEngine(self.call.engine, self.call.spark, self.call.progress)
+        todo: Collection[TableKey] = list(self.snapshot.pins)
+        is_declared = False
+        try:
+            for number in range(COMPACTION_RETRY_BUDGET + 1 + len(self.snapshot.pins)):
+                self._prepare(engine, todo)
+                reach(Failpoint.OPTIMIZE_STAGED)
+                if not self.prepared:
+                    return None
+                attempt = self._attempt()
+                try:
+                    return run_phases(attempt, [item.write for item in self.prepared.values()])
+                except ExpectedVersionMismatchError as conflict:
+                    todo = self._drop_moved(conflict)
+                    if number >= COMPACTION_RETRY_BUDGET:
+                        self.skipped |= dict.fromkeys(todo, MOVED)
+                        todo = ()
+                finally:
+                    is_declared = attempt.is_declared
+            return None
+        except BaseException as error:
+            # Also after an interrupt: tasks may have written what nobody knows.
+            self.may_leave_files = may_leave_files(error)
+            if not is_declared:
+                discard_staged(self.environment, [item.write for item in self.prepared.values()])
+            raise
+
+    def clean_up(self) -> None:
+        """Remove what a failed run left behind."""
+        if self.may_leave_files:
+            tidy_up(self.environment, (), has_unknown_files=True)
+
+    def report(self, commit: GraphCommit | None, after: Snapshot) -> tuple[OptimizedTable, ...]:
+        """What happened to every table."""
+        done = () if commit is None else commit.tables
+        _, pending = plan_indexes(self.catalog, after, self._open)
+        reports = []
+        for key, pin in sorted(after.pins.items()):
+            work = self.prepared.get(key)
+            counts = exchanged_fragments(work.staged if work and key in done else None)
+            reports.append(
+                OptimizedTable(
+                    type_key=key,
+                    fragments_removed=counts.removed,
+                    fragments_added=counts.added,
+                    built_indexes=work.built if work and key in done else (),
+                    committed=key in done,
+                    skipped=self.skipped.get(key),
+                    published_dataset_version=pin.version,
+                    lance_head_version=self._open(pin).latest_version,
+                    pending_indexes=tuple(item for item in pending if item.type_key == key),
+                )
+            )
+        return tuple(reports)
+
+    # ---- preparing
+
+    def _open(self, pin: TablePin) -> Table:
+        return open_pin(self.environment.tables, pin)
+
+    def _prepare(self, engine: ElasticEngine, keys: Collection[TableKey]) -> None:
+        tables = self._tables(keys)
+        rewritten = self._rewrite(engine, tables)
+        images: dict[TableKey, PrivateVersion] = {}
+        try:
+            for key, item in rewritten.items():
+                images[key] = open_private(item.staged)
+            states = {
+                key: images[key].table if key in images else table for key, table in tables.items()
+            }
+            indexes, names = self._build(engine, states)
+            for key in tables:
+                staged = _joined(rewritten.get(key), images.get(key), indexes.get(key))
+                if staged is not None:
+                    pin, built = self.snapshot.pins[key], names.get(key, ())
+                    self.prepared[key] = _Prepared(pin=pin, staged=staged, built=built)
+        finally:
+            for private in images.values():
+                close_private(private, self.environment.objects)
+
+    def _tables(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
+        """The tables that may be changed: those whose HEAD is what the catalog says."""
+        found = {}
+        for key in keys:
+            table = self._open(self.snapshot.pins[key])
+            if table.latest_version == table.version:
+                found[key] = table
+        missing = [key for key in keys if key not in found]
+        if missing:
+            # A writer may be in its window just now: look again when nobody is.
+            with self.environment.window() as held:
+                settle_all(held)
+                self.snapshot = snapshot_of(held.manifest.state().head(MAIN))
+                for key in missing:
+                    table = self._open(self.snapshot.pins[key])
+                    if table.latest_version == table.version:
+                        found[key] = table
+                    else:
+                        self.skipped[key] = DRIFT
+        return found
+
+    def _rewrite(
+        self, engine: ElasticEngine, tables: Mapping[TableKey, Table]
+    ) -> dict[TableKey, RewrittenTable]:
+        work: dict[TableKey, tuple[Table, Sequence[Sequence[int]]]] = {}
+        rows = 0
+        for key, table in tables.items():
+            facts = fragment_facts(table)
+            groups = choose_rewrites(facts)
+            if groups:
+                chosen = {number for group in groups for number in group}
+                rows += sum(fact.rows for fact in facts if fact.number in chosen)
+                work[key] = (table, groups)
+        if not work:
+            return {}
+        done = compact_tables(engine.for_rows(rows).workers, list(work.values()))
+        return dict(zip(work, done, strict=True))
+
+    def _build(
+        self, engine: ElasticEngine, states: Mapping[TableKey, Table]
+    ) -> tuple[dict[TableKey, StagedWrite | None], dict[TableKey, tuple[str, ...]]]:
+        """The indexes that the tables lack, and their names."""
+        work: dict[TableKey, tuple[Table, Sequence[IndexSpec]]] = {}
+        names: dict[TableKey, tuple[str, ...]] = {}
+        for key, table in states.items():
+            specs = self._specs(key, table)
+            builds = plan_builds(table, specs)
+            if builds:
+                work[key] = (table, specs)
+                names[key] = tuple(build.spec.name for build in builds)
+        if not work:
+            return {}, {}
+        workers = engine.for_rows(sum(table.row_count for table, _ in work.values())).workers
+        staged = build_indexes(workers, list(work.values()))
+        return dict(zip(work, staged, strict=True)), names
+
+    def _specs(self, key: TableKey, table: Table) -> list[IndexSpec]:
+        definition = _definition(self.catalog, key)
+        if not table.row_count or definition is None:
+            return []
+        found = table_indexes(definition, table)
+        return [spec for spec in found if not isinstance(spec, PendingIndex)]
+
+    # ---- committing
+
+    def _attempt(self) -> Attempt:
+        snapshot = self.snapshot
+        expectations = Expectations(
+            branch=snapshot.branch,
+            incarnation=snapshot.incarnation,
+            schema_hash=snapshot.schema_hash,
+            touched={key: item.pin.version for key, item in self.prepared.items()},
+        )
+        intent = Intent(kind=WriterKind.OPTIMIZE, expectations=expectations, actor=self.call.actor)
+        return Attempt(self.environment, intent)
+
+    def _drop_moved(self, conflict: ExpectedVersionMismatchError) -> list[TableKey]:
+        """Forget the work on tables that writers moved; their keys."""
+        current = snapshot_of(self.environment.manifest.state().head(MAIN))
+        moved = [key for key, item in self.prepared.items() if current.pins.get(key) != item.pin]
+        if not moved or current.schema_hash != self.snapshot.schema_hash:
+            raise conflict
+        discard_staged(self.environment, [self.prepared.pop(key).write for key in moved])
+        self.snapshot = current
+        return moved
+
+
+def _definition(catalog: Catalog, key: TableKey) -> NodeDef | EdgeDef | None:
+    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    return next((item for item in every if item.table_key == key), None)
+
+
+def _joined(
+    rewritten: RewrittenTable | None,
+    image: PrivateVersion | None,
+    indexes: StagedWrite | None,
+) -> StagedWrite | None:
+    """New fragments and indexes of one table as one write."""
+    if rewritten is None or image is None:
+        return indexes
+    return with_indexes(rewritten.staged, image.table, indexes)
