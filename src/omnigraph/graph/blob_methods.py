@@ -54,7 +54,9 @@ class BlobMethods(OpenGraph):
 
         check_range(offset, length, limit=BLOB_RANGE_BYTES)
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        return self._open_blob(type_key, entity_id, property_name, target).read(offset, length)
+        with self._reading():
+            blob = self._open_blob(type_key, entity_id, property_name, target)
+            return blob.read(offset, length)
 
     def stat_blob(
         self,
@@ -77,7 +79,8 @@ class BlobMethods(OpenGraph):
             BadRequestError: the property is no Blob.
         """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        return self._open_blob(type_key, entity_id, property_name, target).info
+        with self._reading():
+            return self._open_blob(type_key, entity_id, property_name, target).info
 
     def open_blob(
         self,

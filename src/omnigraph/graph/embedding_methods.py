@@ -75,4 +75,5 @@ class EmbeddingMethods(OpenGraph):
         )
         self._heal()
         writing = self._writer.open_for_writing
-        return GraphEmbedder(self._environment, self._schema_of, writing).embed(call)
+        with self._reading():
+            return GraphEmbedder(self._environment, self._schema_of, writing).embed(call)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.manifest.lineage import distances, parents
 from omnigraph.manifest.retention import Reason, pinned_rows
-from omnigraph.manifest.rows import tombstone_row, version_row
+from omnigraph.manifest.rows import MAIN, version_row
 from omnigraph.manifest.snapshot import branch_of
 
 if TYPE_CHECKING:
@@ -40,21 +40,22 @@ def known_commits(history: History, retained: Retained) -> set[str]:
 
 
 def forgettable_rows(history: History, known: Collection[str]) -> list[str]:
-    """The ids of the rows that no snapshot of a known commit needs."""
+    """The ids of the rows that no snapshot of a known commit needs.
+
+    Every dataset keeps one row at least: the directory of a dropped type is never used again, and whoever remembers
+    something of it cannot take another type for it.
+    """
     needed = list(pinned_rows(history, known, with_hidden=True))
-    pins = [row.pin for row in needed]
-    pins += [pin for head in history.heads for pin in head.pins.values()]
-    tables = {(pin.table_key, pin.incarnation) for pin in pins}
-    published = {(row.pin.table_key, row.pin.incarnation) for row in history.versions}
+    newest = {row.pin.location: row for rows in _in_order(history) for row in rows}
+    versions = _version_ids(history.versions) - _version_ids([*needed, *newest.values()])
     commits = {f"commit:{c}" for c in history.commits if c not in known}
-    versions = _version_ids(history.versions) - _version_ids(needed)
-    dropped = {f"table:{key}#{incarnation}" for key, incarnation in published - tables}
-    stones = {
-        str(tombstone_row(stone)["object_id"])
-        for stone in history.tombstones
-        if (stone.table_key, stone.incarnation) not in tables
-    }
-    return sorted(commits | versions | dropped | stones)
+    return sorted(commits | versions)
+
+
+def _in_order(history: History) -> Iterable[list[PublishedVersion]]:
+    """The published versions, the newest of every dataset last on its branch, and those of main last of all."""
+    branches = history.versions_by_branch
+    return (branches[name] for name in sorted(branches, key=lambda name: name == MAIN))
 
 
 def _version_ids(rows: Iterable[PublishedVersion]) -> set[str]:

@@ -204,7 +204,7 @@ class _Lease:
         self._tag = self._objects.create(self._name, self._body(self._lease_s))
         if self._tag is not None:
             return True
-        current = self._objects.read(COMMIT_LOCK)
+        current = self._objects.read(self._name)
         if current is None or _expiry(current.data) > time.time():
             return False
         self._tag = self._objects.replace(self._name, self._body(self._lease_s), current.tag)

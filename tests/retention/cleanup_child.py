@@ -1,0 +1,24 @@
+"""As `crash/child.py`, for one kind of job: a process that cleans up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "crash"))
+import child
+
+from omnigraph.graph import Graph
+
+
+def work(job: dict[str, Any]) -> None:
+    os.environ.update(job["environment"])
+    with Graph.open(job["root"]) as graph:
+        graph.cleanup(keep=3, commits=True, confirm=True)
+
+
+if __name__ == "__main__":
+    child.work = work
+    child.main()
