@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from omnigraph.search import EmbeddingClient, EmbeddingSettings
     from omnigraph.storage.partitions import TableAddress
 
-STAGE = "embed"
-#: Texts of a task: few enough to see progress, many enough to be worth a task.
+#: Texts of a task: many enough to be worth one, few enough that it is no loss when it has to run again.
 _MIN_TASK_TEXTS, _MAX_TASK_TEXTS = 256, 8_192
-_TASKS = 2_000
+#: Tasks that a run is cut into: in this process for progress, elsewhere so that nobody waits long for the last.
+_TASKS_HERE = 2_000
+_TASKS_PER_CORE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +130,16 @@ def embed_rows(
     """
     client = _client(settings)
     total = sum(len(rows.row_ids) for rows in wanted)
-    size = min(max(total // _TASKS, _MIN_TASK_TEXTS), _MAX_TASK_TEXTS)
+    cores = workers.parallelism
+    tasks = _TASKS_HERE if cores == 1 else cores * _TASKS_PER_CORE
+    size = min(max(total // tasks, _MIN_TASK_TEXTS), _MAX_TASK_TEXTS)
     run = new_ulid()
     pieces = [
         (number, replace(rows, row_ids=rows.row_ids[begin : begin + size]))
         for number, rows in enumerate(wanted)
         for begin in range(0, len(rows.row_ids), size)
     ]
-    at_once = max(1, min(workers.parallelism, len(pieces)))
+    at_once = min(cores, len(pieces))
     shared = replace(limits, rate=None if limits.rate is None else limits.rate / at_once)
     addresses = {rows.dimension: kept_address(root, settings, rows.dimension) for rows in wanted}
     parts = {dimension: KeptVectors(at).parts() for dimension, at in addresses.items()}
@@ -156,7 +159,8 @@ def embed_rows(
             for _, rows in pieces
         ]
         try:
-            answers = workers.run(STAGE, embed_texts, items, keep_failures=True)
+            stage = f"embed {total:,} text{'' if total == 1 else 's'}"
+            answers = workers.run(stage, embed_texts, items, keep_failures=True)
         finally:
             # What tasks of this process hold.
             client.close()
