@@ -46,6 +46,7 @@ class Failpoint(StrEnum):
     BEFORE_CATALOG_COMMIT = "before_catalog_commit"
     AFTER_PUBLISH = "after_publish"
     BEFORE_PROMOTION = "before_promotion"
+    BEFORE_STAGED_REMOVAL = "before_staged_removal"
     BEFORE_PURGE = "before_purge"
     SIDECAR_DELETE = "sidecar_delete"
     AFTER_SIDECAR_DELETE = "after_sidecar_delete"

@@ -47,20 +47,35 @@ SEED = """query seed() {
 
 ACTOR = "act-writer"
 
-#: Places that only merges, the making and deletion of branches (`test_killed_merges`), embeddings
-#: (`test_killed_embeddings`) and cleanups (`retention/test_killed_cleanups`) pass.
-OF_MERGES_AND_BRANCHES = frozenset(
+#: Places that only cleanups pass (`retention/test_killed_cleanups`).
+OF_CLEANUPS = frozenset(
     {
-        *(F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM, F.AFTER_CONFIRM),
-        *(F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL),
-        *(F.EMBED_VECTORS_KEPT, F.EMBED_STAGED),
         *(F.CLEANUP_PLANNED, F.BEFORE_VERSION_REMOVAL, F.AFTER_VERSION_REMOVAL),
         *(F.BEFORE_COMMITS_FORGOTTEN, F.BEFORE_CATALOG_CLEANUP),
     }
 )
 
+#: Places that only merges, the making and deletion of branches (`test_killed_merges`), embeddings
+#: (`test_killed_embeddings`) and cleanups pass.
+OF_MERGES_AND_BRANCHES = frozenset(
+    {
+        *(F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM, F.AFTER_CONFIRM),
+        *(F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL),
+        *(F.EMBED_VECTORS_KEPT, F.EMBED_STAGED),
+        *OF_CLEANUPS,
+    }
+)
+
 #: Places that only an optimize or a fold passes: `test_killed_optimize`.
 OF_OPTIMIZE = frozenset({F.OPTIMIZE_STAGED, F.FOLD_STAGED, F.BETWEEN_VERSIONS})
+
+#: Places that only changes of the schema pass (`test_killed_schema_changes`).
+OF_SCHEMA_CHANGES = frozenset(
+    {
+        *(F.BEFORE_SCHEMA_FILE, F.BEFORE_NEW_TABLE, F.AFTER_NEW_TABLES),
+        *(F.BEFORE_PROMOTION, F.BEFORE_STAGED_REMOVAL, F.BEFORE_PURGE),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

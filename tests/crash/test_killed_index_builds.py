@@ -14,6 +14,7 @@ from crash.support import (
     NEXT,
     OF_MERGES_AND_BRANCHES,
     OF_OPTIMIZE,
+    OF_SCHEMA_CHANGES,
     SCHEMA,
     SEED,
     Children,
@@ -396,6 +397,6 @@ def test_the_matrix_names_every_place_of_a_write():
     covered = {place.partition("@")[0] for place, _ in places()}
     elsewhere = {place for place in F if place.startswith(("init_", "load_"))} | {F.IN_TASK}
     elsewhere |= {F.IN_FOLD, F.RECOVERY_LIST, F.BEFORE_RESTORE, F.AFTER_RESTORE}
-    elsewhere |= OF_MERGES_AND_BRANCHES | OF_OPTIMIZE
+    elsewhere |= OF_MERGES_AND_BRANCHES | OF_OPTIMIZE | OF_SCHEMA_CHANGES
     elsewhere |= {F.BEFORE_RECOVERY_PUBLISH, F.AFTER_RECOVERY_PUBLISH, F.AUDIT_WRITE, F.AFTER_AUDIT}
     assert covered | elsewhere == set(F)

@@ -19,6 +19,7 @@ from crash.support import (
     NEXT,
     OF_MERGES_AND_BRANCHES,
     OF_OPTIMIZE,
+    OF_SCHEMA_CHANGES,
     Children,
     check_sound,
     content,
@@ -474,7 +475,7 @@ def test_the_matrix_names_every_place_of_a_load():
     chosen = {str(place).partition("@")[0] for names in CHOSEN.values() for place in names}
     assert {place for place in F if place.startswith("load_")} <= chosen
     # Inside tasks a death is a retry, and folding is the same for every writer.
-    elsewhere = {F.IN_TASK, F.IN_FOLD, *OF_MERGES_AND_BRANCHES, *OF_OPTIMIZE}
+    elsewhere = {F.IN_TASK, F.IN_FOLD, *OF_MERGES_AND_BRANCHES, *OF_OPTIMIZE, *OF_SCHEMA_CHANGES}
     recovery = {place for place in F if place.startswith(("init_", "recovery_", "audit_"))} | {
         F.BEFORE_RESTORE,
         F.AFTER_RESTORE,

@@ -14,6 +14,7 @@ from crash.support import (
     INSERT,
     OF_MERGES_AND_BRANCHES,
     OF_OPTIMIZE,
+    OF_SCHEMA_CHANGES,
     WRITERS,
     Children,
     Writer,
@@ -264,6 +265,7 @@ def test_the_matrix_names_every_place_of_a_write():
         F.IN_TASK,
         *OF_MERGES_AND_BRANCHES,
         *OF_OPTIMIZE,
+        *OF_SCHEMA_CHANGES,
     }
     others = ("init_", "load_")
     assert covered | elsewhere == {place for place in F if not place.startswith(others)}

@@ -22,6 +22,7 @@ from omnigraph.recovery.sidecar import SidecarNewTable, SidecarSchema
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, STAGING_SUFFIX
 from omnigraph.storage.purging import drop_table, purge_old_versions
 from omnigraph.storage.staged import NewTable, commit_new_table, sync_commit
+from omnigraph.storage.tables import RECLAIMED_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -172,28 +173,39 @@ def finish(environment: GraphEnvironment, change: SidecarSchema) -> None:
         stored = environment.objects.read(_staging(name))
         if stored is not None and _digest(stored.data) == change.file_digests[name]:
             environment.objects.write(name, stored.data)
-            environment.objects.delete(_staging(name))
+    # Not before: at any moment a reader finds all three files under one kind of names.
+    _remove_staged(environment.objects)
     for path in change.purged_paths:
         reach(Failpoint.BEFORE_PURGE)
         purge_old_versions(environment.location, path)
+        environment.tables.forget(path)
     for path in change.removed_paths:
         reach(Failpoint.BEFORE_PURGE)
-        drop_table(environment.location, path)
+        # The mark first: whatever is missing from here on was removed on purpose.
+        environment.objects.write(f"{path}/{RECLAIMED_MARK}", b"{}\n")
+        drop_table(environment.location, path, keep=RECLAIMED_MARK)
+        environment.tables.forget(path)
 
 
 def withdraw(environment: GraphEnvironment, change: SidecarSchema) -> None:
     """Take away what was prepared for a change that will not happen. Repeatable."""
-    for name in SCHEMA_FILES:
-        environment.objects.delete(_staging(name))
+    _remove_staged(environment.objects)
     for new in change.new_tables:
         # Nothing ever referred to it: its path was free when the change began.
         drop_table(environment.location, new.table_path)
+        environment.tables.forget(new.table_path)
 
 
 def read_staged(objects: ControlObjects, name: str) -> bytes | None:
     """A schema file under its staging name."""
     stored = objects.read(_staging(name))
     return None if stored is None else stored.data
+
+
+def _remove_staged(objects: ControlObjects) -> None:
+    for name in SCHEMA_FILES:
+        reach(Failpoint.BEFORE_STAGED_REMOVAL)
+        objects.delete(_staging(name))
 
 
 def _new_pin(key: TableKey, incarnation: int, path: str, version: int) -> TablePin:

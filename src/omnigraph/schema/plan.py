@@ -136,6 +136,13 @@ class _Backfills:
         self.read[kind, type_name, new.name] = backfill
         return backfill.text
 
+    def pass_over(self, wanted: Catalog) -> None:
+        """Let those be that are about properties which are there: the change they belong to has happened before."""
+        for (kind, type_name), declared in declared_types(wanted):
+            for name in declared.properties:
+                found = pick_backfill(self._given, kind, type_name, name)
+                self._used |= set() if found is None else {found[0]}
+
     def check_all_used(self) -> None:
         unused = sorted(set(self._given) - self._used)
         if unused:
@@ -166,8 +173,11 @@ def plan_migration(
     mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
     backfills = _Backfills(backfill or {})
     steps = [*_changes(accepted.catalog, wanted, resolution, backfills)]
-    backfills.check_all_used()
     steps += _drops(accepted.catalog, resolution, mode)
+    if not steps:
+        # Whoever repeats a change whose outcome is not known repeats its backfills too.
+        backfills.pass_over(wanted)
+    backfills.check_all_used()
     if not steps and accepted.catalog.schema_hash != wanted.schema_hash:
         steps.append(
             UnsupportedChange(

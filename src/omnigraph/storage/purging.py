@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import lance
-from lance import LanceDataset
 
 from omnigraph.storage.failures import translated
+from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.staged import list_forks, remove_fork
-from omnigraph.storage.tables import dataset_exists
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from omnigraph.storage.location import GraphLocation
 
 
@@ -30,11 +33,24 @@ def purge_old_versions(location: GraphLocation, path: str) -> None:
             dataset.cleanup_old_versions(versions=old, error_if_tagged_old_versions=False)
 
 
-def drop_table(location: GraphLocation, path: str) -> None:
-    """Remove a dataset with all of its versions and forks; one that is gone already is fine."""
-    if dataset_exists(location, path):
+def drop_table(location: GraphLocation, path: str, *, keep: str | None = None) -> None:
+    """Remove a dataset with all of its versions and forks, also what is left of one; only the file `keep` stays.
+
+    Whatever is found goes, not only what a version refers to: the removal before may have been interrupted.
+    """
+    names = [file.name for file in list_files(location, path) if file.name != f"{path}/{keep}"]
+    # Versions first: what is half removed cannot be opened any more.
+    delete_files(location, sorted(names, key=lambda name: "/_versions/" not in name))
+    if location.is_local:
         with translated(f"removing {path}"):
-            LanceDataset.drop(location.child(path))
+            _remove_folders(location.path / path)
+
+
+def _remove_folders(root: Path) -> None:
+    """Remove folders that hold nothing any more."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        with suppress(OSError):
+            os.rmdir(folder)
 
 
 def _remove_forks(location: GraphLocation, path: str) -> None:
