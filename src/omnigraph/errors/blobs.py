@@ -20,8 +20,8 @@ def without_credentials(uri: str) -> str:
         host = parts.netloc.rpartition("@")[2]
         shown = urlunsplit((parts.scheme, host, parts.path, "", ""))
     except ValueError:
-        # Not even the parts can be told apart: whatever it is, only its beginning is shown.
-        shown = uri.partition("@")[0][:20]
+        # Not even the parts can be told apart, so nobody knows where a secret may be.
+        shown = f"{uri.partition(':')[0][:20]}:…"
     return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
 
 

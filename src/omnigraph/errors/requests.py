@@ -128,6 +128,7 @@ class ResourceLimitError(OmniError):
         self.resource = resource
         self.limit = limit
         self.actual = actual
+        self.advice = advice
         super().__init__(f"{resource}: {actual} is above the limit of {limit}; {advice}")
 
     def details(self) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from omnigraph.manifest import (
 from omnigraph.recovery import open_environment
 from omnigraph.schema import compile_schema, compile_schema_file
 from omnigraph.storage import parse_location
+from omnigraph.storage.external_policy import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,8 +69,9 @@ class Graph(
         *,
         actor: str | None = None,
         force: bool = False,
+        external_blobs: Sequence[str] | None = None,
     ) -> Graph:
-        """Create a graph; `schema` is the path of a `.pg` file, or schema text.
+        """Create a graph; `schema` is the path of a `.pg` file, or schema text. `external_blobs` as in `open`.
 
         Raises:
             CompilerError: the schema is wrong.
@@ -78,20 +81,30 @@ class Graph(
 
         is_path = isinstance(schema, Path) or "{" not in schema
         compiled = compile_schema_file(schema) if is_path else compile_schema(str(schema))
-        graph = cls._at(uri, read_only=False)
+        graph = cls._at(uri, read_only=False, external_blobs=external_blobs)
         created = initialize(graph._environment, compiled, actor=actor, force=force)
         graph._schemas[created.hash] = created
         return graph
 
     @classmethod
-    def open(cls, uri: str | PathLike[str], read_only: bool = False) -> Graph:
+    def open(
+        cls,
+        uri: str | PathLike[str],
+        read_only: bool = False,
+        *,
+        external_blobs: Sequence[str] | None = None,
+    ) -> Graph:
         """Open a graph. A writable open first settles what dead writers left.
 
+        Writes may bring blobs from below the bases in `external_blobs` (`file:///scans`, `s3://bucket/prefix`,
+        `https://host/path`); without it from those in `OMNIGRAPH_EXTERNAL_BLOB_BASES`, and by default from nowhere.
+
         Raises:
+            BadRequestError: a base is malformed.
             NotFoundError: there is no graph.
             StorageFormatError: another release wrote it.
         """
-        graph = cls._at(uri, read_only=read_only)
+        graph = cls._at(uri, read_only=read_only, external_blobs=external_blobs)
         graph._state()
         if not read_only:
             graph._heal()
@@ -99,8 +112,12 @@ class Graph(
         return graph
 
     @classmethod
-    def _at(cls, uri: str | PathLike[str], *, read_only: bool) -> Graph:
+    def _at(
+        cls, uri: str | PathLike[str], *, read_only: bool, external_blobs: Sequence[str] | None
+    ) -> Graph:
         settings = GraphSettings.from_environment()
+        if external_blobs is not None:
+            settings = replace(settings, external_blobs=policy_of(external_blobs))
         environment = open_environment(
             parse_location(uri), durable=settings.durable, lock_timeout_s=settings.lock_timeout_s
         )
@@ -314,6 +331,7 @@ class Graph(
             spark=spark,
             dry_run=dry_run,
             progress=progress or Silent(),
+            external_blobs=self._settings.external_blobs,
         )
         self._heal()
         loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)

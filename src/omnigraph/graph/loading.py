@@ -20,6 +20,7 @@ from omnigraph.graph.settings import REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.graph.writing import NewBranch
 from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, open_pin, snapshot_of
+from omnigraph.pipeline.external import external_rule
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
@@ -32,6 +33,7 @@ from omnigraph.recovery import (
     WriterKind,
     run_phases,
 )
+from omnigraph.storage.external_policy import DENY_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.progress import Progress
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.storage import Table
+    from omnigraph.storage.external_policy import ExternalPolicy
 
 _log = logging.getLogger(__name__)
 LOCAL_LOAD_MAX_BYTES = "OMNIGRAPH_LOCAL_LOAD_MAX_BYTES"
@@ -66,6 +69,7 @@ class LoadCall:
     dry_run: bool
     grammar: Grammar
     progress: Progress
+    external_blobs: ExternalPolicy = DENY_ALL
 
 
 def load_call(mode: str, grammar: str, **rest: Any) -> LoadCall:
@@ -164,6 +168,9 @@ class _Run:
             edge_words={name.casefold(): e.table_key for name, e in schema.catalog.edges.items()},
             grammar=call.grammar,
             id_prefix=new_id_prefix(),
+            external=external_rule(
+                call.external_blobs, is_overwrite=call.mode is LoadMode.OVERWRITE
+            ),
         )
         job = LoadJob(
             given,

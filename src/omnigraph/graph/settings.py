@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 from dataclasses import dataclass
 
 from omnigraph.environ import whole_number
+from omnigraph.errors import BadRequestError
+from omnigraph.storage.external_policy import DENY_ALL, ExternalPolicy, policy_of
 
+_log = logging.getLogger(__name__)
+#: A JSON list of the bases below which external blobs may lie.
+EXTERNAL_BLOB_BASES = "OMNIGRAPH_EXTERNAL_BLOB_BASES"
 #: How often insert-only work that lost a race is prepared again before the conflict surfaces.
 REPREPARATION_BUDGET = 32
 #: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
@@ -25,6 +32,8 @@ class GraphSettings:
     folds: bool = True
     #: Small fragments beyond this many are folded.
     fold_fragments: int = 64
+    #: Which external blobs its writers may refer to or copy; none by default, and never stored in the graph.
+    external_blobs: ExternalPolicy = DENY_ALL
 
     @staticmethod
     def from_environment() -> GraphSettings:
@@ -41,4 +50,21 @@ class GraphSettings:
             fold_fragments=whole_number(
                 "OMNIGRAPH_FOLD_FRAGMENTS", defaults.fold_fragments, lowest=1
             ),
+            external_blobs=_external_policy(),
         )
+
+
+def _external_policy() -> ExternalPolicy:
+    """The bases of the environment; nothing is allowed when they cannot be read."""
+    text = os.environ.get(EXTERNAL_BLOB_BASES)
+    if text is None:
+        return DENY_ALL
+    try:
+        bases = json.loads(text)
+        if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+            raise ValueError("it is no list of texts")
+        return policy_of(bases)
+    except (ValueError, RecursionError, BadRequestError) as problem:
+        # The text is not repeated: it may hold credentials.
+        _log.warning("%s allows nothing: %s", EXTERNAL_BLOB_BASES, problem)
+        return DENY_ALL

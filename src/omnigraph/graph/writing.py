@@ -170,6 +170,7 @@ class GraphWriter:
             snapshot=snapshot,
             store=environment.tables,
             max_bytes=self._settings.mutation_max_bytes,
+            external=self._settings.external_blobs,
         )
         try:
             commit = self._commit_mutation(environment, prepared, snapshot, call)

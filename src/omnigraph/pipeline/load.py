@@ -40,6 +40,7 @@ from omnigraph.storage.fragments import (
 )
 from omnigraph.storage.partitions import table_address
 from omnigraph.storage.private import close_private, open_private
+from omnigraph.writes.external import check_cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -177,6 +178,7 @@ class LoadJob:
                 self._take_fragments(answer)
             raise_failure(failed[0])
         self._shift_lines(answers)
+        external = sum(int(answer["external"]) for answer in answers)
         for part, answer in zip(self._work.parts, answers, strict=True):
             self._take(answer, problems, found, Origin(part=part))
         for frame in self._work.frames:
@@ -186,6 +188,7 @@ class LoadJob:
                 LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
             )
             messages = workers.run_batches("write fragments", FrameTask(source, plan), frame.data)
+            external += sum(int(answer["external"]) for answer in messages)
             for answer in sorted(messages, key=lambda item: int(item["part"])):
                 name = f"{source.name}, partition {answer['part']}"
                 self._take(answer, problems, found, Origin(name=name))
@@ -195,6 +198,7 @@ class LoadJob:
             raise BadRequestError(f"the load was refused, nothing was written: {error}") from error
         if problems:
             raise LoadRejectedError(problems.report())
+        check_cells(external)
 
     def _shift_lines(self, answers: Sequence[Message]) -> None:
         """Lines are counted within a part: make them lines of their file."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from omnigraph.pipeline.external import ExternalRule
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -77,6 +79,7 @@ class LoadPlan:
     targets: Mapping[TableKey, TableAddress] = field(default_factory=dict)
     #: Old spellings of ids → canonical ids, per node type (compatible grammar only).
     aliases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    external: ExternalRule = field(default_factory=ExternalRule)
 
     @property
     def is_strict(self) -> bool:

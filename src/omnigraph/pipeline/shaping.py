@@ -5,7 +5,7 @@ A record with any problem is left out and counted; the others go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +15,19 @@ import pyarrow.compute as _compute
 from omnigraph.errors import BadRecord
 from omnigraph.ids import split_id
 from omnigraph.pipeline.columns import fast_column, python_values, slow_column
+from omnigraph.pipeline.external import external_texts, with_external
 from omnigraph.pipeline.ids import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.problems import Problems, shown
 from omnigraph.types import PropertyType, Scalar, ScalarType
 from omnigraph.types.arrow import arrow_type
 from omnigraph.types.values import parse_spelling
 from omnigraph.writes.columns import stored_values, table_schema
+from omnigraph.writes.external import check_cells
 from omnigraph.writes.value_rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from omnigraph.ids import TableKey
     from omnigraph.pipeline.plan import EndType, EntityShape, LoadPlan
 
@@ -32,6 +36,7 @@ pa: Any = _arrow
 pc: Any = _compute
 
 _STRING = PropertyType(base=ScalarType(Scalar.STRING), nullable=True)
+_BLOB = ScalarType(Scalar.BLOB)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +69,26 @@ class RawRecords:
             return any(item is not None for item in self.ids)
         return bool(self.ids.null_count < len(self.ids))
 
+    def pieces(self, size: int) -> Iterator[RawRecords]:
+        """The same records, so many at a time."""
+        for begin in range(0, self.count, size):
+            part = slice(begin, begin + size)
+            yield replace(
+                self,
+                columns={name: column[part] for name, column in self.columns.items()},
+                ids=None if self.ids is None else self.ids[part],
+                ends=None
+                if self.ends is None
+                else (_cut(self.ends[0], part), _cut(self.ends[1], part)),
+                lines=self.lines[part],
+            )
+
+
+def _cut(end: Any, part: slice) -> Any:
+    if isinstance(end, dict):
+        return {name: column[part] for name, column in end.items()}
+    return end[part]
+
 
 @dataclass(slots=True, kw_only=True)
 class Shaped:
@@ -74,6 +99,8 @@ class Shaped:
     problems: Problems
     #: Old spellings of ids that were accepted, with the canonical ids.
     aliases: set[tuple[str, str]] = field(default_factory=set)
+    #: How many external blobs were brought.
+    external_count: int = 0
 
 
 class _Judge:
@@ -86,6 +113,7 @@ class _Judge:
         self.bad = np.zeros(raw.count, dtype=bool)
         #: Old spellings of ids that were accepted.
         self.aliases: set[tuple[str, str]] = set()
+        self.external_count = 0
         self._source = source
 
     def complain(
@@ -128,7 +156,11 @@ def shape_records(
     if judge.bad.any():
         rows, lines = rows.filter(pa.array(~judge.bad)), lines[~judge.bad]
     return Shaped(
-        rows=rows.cast(schema), lines=lines, problems=judge.problems, aliases=judge.aliases
+        rows=rows.cast(schema),
+        lines=lines,
+        problems=judge.problems,
+        aliases=judge.aliases,
+        external_count=judge.external_count,
     )
 
 
@@ -141,7 +173,9 @@ def _property_column(name: str, judge: _Judge) -> Any:
         stored = pa.nulls(raw.count, arrow_type(type_.base))
         complaints: dict[int, str] = {}
     else:
-        stored, complaints = _stored(type_, given, judge)
+        stored, complaints = (
+            _blobs(given, judge) if type_.base == _BLOB else _stored(type_, given, judge)
+        )
         values = None
         for position, text in complaints.items():
             values = values if values is not None else python_values(type_, given)
@@ -165,6 +199,25 @@ def _stored(type_: PropertyType, given: Any, judge: _Judge) -> tuple[Any, dict[i
     return slow_column(
         type_, python_values(type_, given), is_text=is_text, is_strict=judge.plan.is_strict
     )
+
+
+def _blobs(given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
+    """The cells of a Blob column; addresses go their own way where any are allowed."""
+    type_ = PropertyType(base=_BLOB, nullable=True)
+    rule = judge.plan.external
+    is_binary = not isinstance(given, list) and pa.types.is_binary(given.type)
+    if is_binary or not rule.policy.bases:
+        return _stored(type_, given, judge)
+    values = python_values(type_, given)
+    texts = external_texts(values)
+    if not texts:
+        return _stored(type_, given, judge)
+    judge.external_count += len(texts)
+    check_cells(judge.external_count)
+    rest = [None if place in texts else value for place, value in enumerate(values)]
+    stored, complaints = _stored(type_, rest, judge)
+    stored, refused = with_external(stored, texts, rule)
+    return stored, complaints | refused
 
 
 def _positions(mask: Any) -> list[int]:

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.pipeline.external import COPIED_TOGETHER
 from omnigraph.pipeline.frames import frame_records
 from omnigraph.pipeline.problems import Problems
 from omnigraph.pipeline.reading import PartReader
 from omnigraph.pipeline.shaping import shape_records
 from omnigraph.storage.fragments import remove_written, write_rows
 from omnigraph.storage.partitions import open_address
+from omnigraph.writes.columns import blob_columns
+from omnigraph.writes.external import check_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,6 +96,7 @@ class _Stage:
         self._problems = problems
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
+        self._external = 0
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
@@ -107,11 +111,21 @@ class _Stage:
             raise
 
     def put(self, raw: RawRecords) -> None:
+        """Take records in."""
+        if self._plan.external.copies and blob_columns(raw.shape.definition):
+            for piece in raw.pieces(COPIED_TOGETHER):
+                self._put(piece)
+        else:
+            self._put(raw)
+
+    def _put(self, raw: RawRecords) -> None:
         pending = self._types.setdefault(raw.shape.key, _Pending())
         shaped = shape_records(
             raw, self._plan, source=self._source, part=self._part, first_row=pending.rows
         )
         pending.rows += raw.count
+        self._external += shaped.external_count
+        check_cells(self._external)
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
         self._problems.merge(shaped.problems)
         if shaped.aliases:
@@ -140,6 +154,7 @@ class _Stage:
             "part": part,
             "lines": lines,
             "rows": sum(pending.rows for pending in self._types.values()),
+            "external": self._external,
             "types": {
                 key: {
                     "rows": pending.rows,

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from omnigraph.errors import (
     BadRequestError,
     EmbeddingError,
+    ExternalBlobSourceError,
     InputFileError,
     OmniError,
+    ResourceLimitError,
     StorageError,
 )
 from omnigraph.errors import StorageFailure as _Failure
@@ -133,6 +135,16 @@ def failure_message(error: OmniError) -> Message:
         return {"failure": "storage", "text": error.message, "storage": str(error.failure)}
     if isinstance(error, EmbeddingError):
         return {"failure": "embedding", "text": error.message, "storage": str(error.failure)}
+    if isinstance(error, ExternalBlobSourceError):
+        return {"failure": "external", "uri": error.uri, "text": error.reason}
+    if isinstance(error, ResourceLimitError):
+        return {
+            "failure": "limit",
+            "resource": error.resource,
+            "limit": error.limit,
+            "actual": error.actual,
+            "advice": error.advice,
+        }
     return {"failure": "request", "text": error.message}
 
 
@@ -147,5 +159,14 @@ def raise_failure(message: Message) -> None:
             raise StorageError(str(message["text"]), _Failure(message["storage"]))
         case "embedding":
             raise EmbeddingError(str(message["text"]), _Failure(message["storage"]))
+        case "external":
+            raise ExternalBlobSourceError(str(message["uri"]), str(message["text"]))
+        case "limit":
+            raise ResourceLimitError(
+                str(message["resource"]),
+                int(message["limit"]),
+                int(message["actual"]),
+                str(message["advice"]),
+            )
         case _:
             raise BadRequestError(str(message["text"]))

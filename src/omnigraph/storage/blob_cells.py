@@ -18,6 +18,7 @@ import pyarrow.compute as _compute
 from omnigraph.errors import BadRequestError, BlobIntegrityError, without_credentials
 from omnigraph.storage.row_columns import ROW_ADDRESS
 from omnigraph.types.blob_cells import (
+    ADDRESS_MARK,
     MARK,
     managed_bytes,
     managed_cell,
@@ -222,10 +223,8 @@ def encoded_cells(column: Any) -> Any:
 def has_references(rows: Any, blobs: frozenset[str]) -> bool:
     """Whether any cell of these columns refers to an address."""
     return any(
-        reference_of(cell) is not None
+        pc.any(pc.starts_with(rows.column(name), ADDRESS_MARK), min_count=0).as_py()
         for name in blobs
-        for cell in rows.column(name).to_pylist()
-        if cell is not None
     )
 
 

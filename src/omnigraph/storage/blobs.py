@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import obstore
+import pyarrow.compute as _compute
 from obstore.store import LocalStore, from_url
 
 from omnigraph.errors import BlobIntegrityError, StorageError
@@ -22,10 +23,13 @@ from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
 from omnigraph.types import Scalar, ScalarType
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
 
+    from omnigraph.storage.filters import Filter
     from omnigraph.storage.tables import Table
 
+#: The published stubs of pyarrow describe older functions.
+pc: Any = _compute
 _STRING = ScalarType(Scalar.STRING)
 #: Kinds of descriptors whose bytes lie in a file beside the data file.
 _IN_OWN_FOLDER = (1, 2)
@@ -79,6 +83,19 @@ def find_blob(table: Table, column: str, entity_id: str) -> StoredBlob | None:
         place=_place(file, column, rows[0][ROW_ADDRESS], descriptor),
         _own_file=own_file,
     )
+
+
+def blob_bytes(table: Table, columns: Sequence[str], filter_: Filter) -> int:
+    """How many bytes the blobs of some rows have, without reading them."""
+    total = 0
+    with translated(f"measuring blobs of {table.path}"):
+        batches = table._dataset.scanner(columns=list(columns), filter=to_sql(filter_)).to_batches()
+        for batch in batches:
+            for column in batch.columns:
+                sizes: Any = pc.struct_field(column, "size")
+                valid = sizes.filter(column.is_valid())
+                total += pc.sum(valid).as_py() or 0
+    return total
 
 
 def read_blob_range(table: Table, blob: StoredBlob, offset: int, length: int) -> bytes:

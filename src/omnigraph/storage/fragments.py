@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as _compute
 from lance import LanceOperation
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
@@ -14,9 +16,10 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import encoded_cells
 from omnigraph.storage.failures import translated
+from omnigraph.storage.filters import OneOf, to_sql
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
-from omnigraph.storage.row_columns import ROW_ADDRESS
+from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
 from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import Table, branch_uri
 
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from omnigraph.storage.objects import ControlObjects
+
+#: The published stubs of pyarrow describe older functions.
+pc: Any = _compute
+#: Rows that one file holds; those that keep their row ids must be in the first one.
+_FRAGMENT_ROWS = 1_000_000
 
 
 def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
@@ -93,6 +101,34 @@ def remove_new_files(table: Table, fragments: Sequence[str]) -> None:
 
 
 # ---- replacing rows
+
+
+def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> StagedWrite:
+    """As `stage_upsert`, for rows whose blobs may refer to addresses; replaced rows keep their row ids."""
+    keys: Any = rows.column(key).combine_chunks()
+    with translated(f"reading rows of {table.path}"):
+        old: Any = table._dataset.to_table(
+            columns=[key, ROW_ID, ROW_ADDRESS], filter=to_sql(OneOf(key, keys.to_pylist()))
+        ).combine_chunks()
+    old_keys = old[key].combine_chunks()
+    is_new = pc.invert(pc.is_in(keys, old_keys))
+    ordered = pa.concat_tables([rows.take(pc.index_in(old_keys, keys)), rows.filter(is_new)])
+    added: list[str] = []
+    try:
+        for begin in range(0, ordered.num_rows, _FRAGMENT_ROWS):
+            written = write_rows(table, ordered.slice(begin, _FRAGMENT_ROWS).to_batches())
+            added += written
+            if kept := old[ROW_ID].slice(begin, _FRAGMENT_ROWS).to_pylist():
+                added[-len(written)] = with_row_ids(written[0], kept)
+        offsets: dict[int, list[int]] = defaultdict(list)
+        for address in old[ROW_ADDRESS].to_pylist():
+            offsets[address >> 32].append(address & 0xFFFFFFFF)
+        shrunk = {number: delete_offsets(table, number, lost) for number, lost in offsets.items()}
+    except BaseException:
+        # Also after an interrupt: nobody else knows these files.
+        remove_written(table, added)
+        raise
+    return stage_replacement(table, added, shrunk)
 
 
 def delete_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> str | None:

@@ -102,7 +102,10 @@ def stage_append(table: Table, rows: pa.Table) -> StagedWrite:
     """New rows behind the existing ones."""
     with translated(f"staging rows of {table.path}"):
         transaction = write_fragments(
-            _for_writing(rows, table), table._dataset, return_transaction=True
+            _for_writing(rows, table),
+            table._dataset,
+            return_transaction=True,
+            allow_external_blob_outside_bases=True,
         )
     return StagedWrite(table=table, kind=StageKind.APPEND, _transaction=transaction)
 
@@ -115,7 +118,11 @@ def stage_overwrite(table: Table, rows: pa.Table) -> StagedWrite:
             transaction = Transaction(table.version, operation)
         else:
             transaction = write_fragments(
-                _for_writing(rows, table), table._dataset, mode="overwrite", return_transaction=True
+                _for_writing(rows, table),
+                table._dataset,
+                mode="overwrite",
+                return_transaction=True,
+                allow_external_blob_outside_bases=True,
             )
     return StagedWrite(table=table, kind=StageKind.OVERWRITE, _transaction=transaction)
 
@@ -123,7 +130,8 @@ def stage_overwrite(table: Table, rows: pa.Table) -> StagedWrite:
 def stage_upsert(table: Table, rows: pa.Table, key: str = "id") -> StagedWrite:
     """Replace the rows whose key exists and add the others; replaced rows keep their row ids.
 
-    The keys of `rows` must be distinct: Lance would insert a repeated new key twice.
+    The keys of `rows` must be distinct: Lance would insert a repeated new key twice. No blob may refer to an address,
+    which Lance refuses here: see `stage_replaced_rows`.
     """
     with translated(f"staging rows of {table.path}"):
         builder = (

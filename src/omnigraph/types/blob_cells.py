@@ -13,7 +13,8 @@ from __future__ import annotations
 #: Chosen at random; 16 bytes that hardly a file begins with.
 MARK = bytes.fromhex("d6c14f0e9a3b4e5d8f27b1605ac97e34")
 _BYTES = MARK + b"b"
-_ADDRESS = MARK + b"a"
+#: What a cell that refers to an address begins with.
+ADDRESS_MARK = MARK + b"a"
 
 
 def managed_cell(data: bytes) -> bytes:
@@ -23,7 +24,7 @@ def managed_cell(data: bytes) -> bytes:
 
 def reference_cell(uri: str) -> bytes:
     """The cell that refers to an address."""
-    return _ADDRESS + uri.encode()
+    return ADDRESS_MARK + uri.encode()
 
 
 def reference_of(cell: bytes) -> str | None:
@@ -34,7 +35,7 @@ def reference_of(cell: bytes) -> str | None:
     >>> reference_of(managed_cell(b"s3://scans/1.png")) is None
     True
     """
-    return cell[len(_ADDRESS) :].decode() if cell.startswith(_ADDRESS) else None
+    return cell[len(ADDRESS_MARK) :].decode() if cell.startswith(ADDRESS_MARK) else None
 
 
 def managed_bytes(cell: bytes) -> bytes:

@@ -97,7 +97,15 @@ class Accumulator:
             ResourceLimitError: the pending rows of the mutation would need too much memory.
         """
         self.delta(definition).put(rows, may_replace=may_replace)
-        pending = sum(delta.pending_bytes for delta in self.tables.values())
+        self.check_bytes()
+
+    def check_bytes(self, more: int = 0) -> None:
+        """Refuse more memory than a mutation may have: for what is pending, and for what is about to be read.
+
+        Raises:
+            ResourceLimitError: it would be too much.
+        """
+        pending = more + sum(delta.pending_bytes for delta in self.tables.values())
         if pending > self._max_bytes:
             raise ResourceLimitError(
                 "pending mutation bytes",

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 from omnigraph.query import ir
 from omnigraph.storage import OneOf, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.blob_cells import has_references
+from omnigraph.storage.external_policy import DENY_ALL
+from omnigraph.storage.fragments import stage_replaced_rows
 from omnigraph.writes.accumulator import Accumulator
 from omnigraph.writes.columns import texts
 from omnigraph.writes.committed import CommittedRows
+from omnigraph.writes.external import ExternalIntake
 from omnigraph.writes.statements import Affected, StatementRunner
 from omnigraph.writes.validate import validate
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
     from omnigraph.schema import Catalog, Identities
     from omnigraph.storage import StagedWrite, Table, TableStore
+    from omnigraph.storage.external_policy import ExternalPolicy
     from omnigraph.types import StoredValue
     from omnigraph.writes.accumulator import TableDelta
     from omnigraph.writes.rules import TableRules
@@ -57,12 +62,15 @@ def prepare_mutation(
     snapshot: Snapshot,
     store: TableStore,
     max_bytes: int,
+    external: ExternalPolicy = DENY_ALL,
 ) -> PreparedMutation:
     """Run all statements in memory and validate the final image.
 
     Raises:
         BadRequestError: a value does not fit, or a rule is violated; nothing was written.
         ResourceLimitError: the pending rows need too much memory.
+        ExternalBlobPolicyError: an external blob is not allowed.
+        ExternalBlobSourceError: an allowed one cannot be read.
     """
     committed = CommittedRows(store, snapshot.pins)
     pending = Accumulator(max_bytes)
@@ -74,6 +82,7 @@ def prepare_mutation(
         pending=pending,
         params=params,
         affected=affected,
+        external=ExternalIntake(external, max_bytes),
     )
     for statement in query.statements:
         runner.run(statement)
@@ -107,6 +116,9 @@ def _stage(table: Table, delta: TableDelta, *, is_empty: bool) -> StagedWrite | 
     if not delta.may_replace or is_empty or not _replaces(table, delta):
         # A plain append is several times cheaper than an upsert that replaces nothing.
         return stage_append(table, delta.rows)
+    if has_references(delta.rows, table.blob_columns):
+        # An update carries blobs that it does not assign, also those that are only references.
+        return stage_replaced_rows(table, delta.rows)
     return stage_upsert(table, delta.rows)
 
 

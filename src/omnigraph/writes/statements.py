@@ -11,9 +11,10 @@ from omnigraph.errors import BadRequestError
 from omnigraph.ids import derive_id, new_ulid
 from omnigraph.query import ir
 from omnigraph.storage import AnyOf, Compare, Filter, OneOf
+from omnigraph.storage.blobs import blob_bytes
 from omnigraph.storage.memory import scan_with_pending, select_rows
 from omnigraph.types import Scalar, ScalarType, canonical_spelling
-from omnigraph.writes.columns import column_array
+from omnigraph.writes.columns import blob_columns, column_array
 from omnigraph.writes.committed import PROBE_CHUNK
 from omnigraph.writes.values import assigned_value, resolve
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from omnigraph.types import BaseType, StoredValue
     from omnigraph.writes.accumulator import Accumulator
     from omnigraph.writes.committed import CommittedRows
+    from omnigraph.writes.external import ExternalIntake
 
 _STRING = ScalarType(Scalar.STRING)
 
@@ -46,6 +48,7 @@ class StatementRunner:
     pending: Accumulator
     params: Mapping[str, StoredValue]
     affected: Affected
+    external: ExternalIntake
 
     def run(self, statement: ir.Statement) -> None:
         """Run one statement.
@@ -103,6 +106,7 @@ class StatementRunner:
                 definition.properties[item.property].type,
                 item.value,
                 self.params,
+                external=self.external,
             )
             for item in assignments
         }
@@ -122,12 +126,15 @@ class StatementRunner:
         if self.committed.is_empty(node.table_key):
             matched = select_rows(delta.rows, filter_)
         else:
+            self._reserve_blobs(node, filter_)
             matched = scan_with_pending(self.committed.table(node.table_key), delta.rows, filter_)
         if matched.num_rows == 0:
             return
         for item in statement.assignments:
             type_ = node.properties[item.property].type
-            value = assigned_value(node.name, item.property, type_, item.value, self.params)
+            value = assigned_value(
+                node.name, item.property, type_, item.value, self.params, external=self.external
+            )
             index = matched.schema.get_field_index(item.property)
             field = matched.schema.field(index)
             one = column_array(field, [value])
@@ -135,6 +142,12 @@ class StatementRunner:
             matched = matched.set_column(index, field, repeated)
         self.pending.put(node, matched, may_replace=True)
         self.affected.nodes += matched.num_rows
+
+    def _reserve_blobs(self, node: NodeDef, filter_: Filter) -> None:
+        """Blobs that an update carries are refused before they are in memory, when they are too many."""
+        if columns := sorted(blob_columns(node)):
+            table = self.committed.table(node.table_key)
+            self.pending.check_bytes(blob_bytes(table, columns, filter_))
 
     # ---- deletes
 

@@ -6,13 +6,15 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
+from omnigraph.errors import BadRequestError
 from omnigraph.query import ir
 from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, StoredValue, coerce_json
 from omnigraph.types.blob_cells import managed_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from omnigraph.writes.external import ExternalIntake
 
 _MANAGED = "base64:"
 _MOMENTS = (Scalar.DATE, Scalar.DATETIME)
@@ -24,17 +26,25 @@ def resolve(value: ir.Value, params: Mapping[str, StoredValue]) -> StoredValue:
 
 
 def assigned_value(
-    owner: str, name: str, type_: PropertyType, value: ir.Value, params: Mapping[str, StoredValue]
+    owner: str,
+    name: str,
+    type_: PropertyType,
+    value: ir.Value,
+    params: Mapping[str, StoredValue],
+    *,
+    external: ExternalIntake,
 ) -> StoredValue:
     """The stored value of an assignment.
 
     Raises:
         BadRequestError: the value does not fit the property.
+        ExternalBlobPolicyError: it is an external blob that is not allowed.
+        ExternalBlobSourceError: it is an allowed one that cannot be read.
     """
     given = resolve(value, params)
     try:
         if type_.base == ScalarType(Scalar.BLOB):
-            return _blob(type_, given)
+            return _blob(type_, given, external)
         if _is_moment(type_):
             # Literals and parameters of these types are in stored form already.
             if given is None and not type_.nullable:
@@ -53,14 +63,14 @@ def _is_moment(type_: PropertyType) -> bool:
     return isinstance(base, ScalarType) and base.scalar in _MOMENTS
 
 
-def _blob(type_: PropertyType, given: StoredValue) -> bytes | None:
+def _blob(type_: PropertyType, given: StoredValue, external: ExternalIntake) -> bytes | None:
     if given is None:
         if not type_.nullable:
             raise ValueError(f"null does not fit {type_}")
         return None
     text = str(given)
     if not text.startswith(_MANAGED):
-        raise ExternalBlobPolicyError(text, "no external base is allowed for this graph")
+        return external.copied(text)
     try:
         return managed_cell(base64.b64decode(text.removeprefix(_MANAGED), validate=True))
     except binascii.Error as problem:

@@ -10,8 +10,10 @@ import pytest
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
 from omnigraph.query import ir
 from omnigraph.schema import compile_schema
+from omnigraph.storage.external_policy import DENY_ALL
 from omnigraph.types import PropertyType, Scalar, ScalarType
 from omnigraph.writes import derive_rules
+from omnigraph.writes.external import ExternalIntake
 from omnigraph.writes.rules import EnumValues, Pattern, Range, ValueRule
 from omnigraph.writes.validate import check_values
 from omnigraph.writes.values import assigned_value
@@ -77,6 +79,7 @@ def test_a_value_rule_refuses_exactly_the_bad_values(
             check_values(rule, rows([*good, value]))
 
 
+NO_EXTERNAL = ExternalIntake(DENY_ALL, 0)
 BLOB = PropertyType(ScalarType(Scalar.BLOB), nullable=True)
 
 
@@ -84,22 +87,24 @@ BLOB = PropertyType(ScalarType(Scalar.BLOB), nullable=True)
     ("text", "stored"), [("base64:", b""), ("base64:AP8=", b"\x00\xff"), (None, None)]
 )
 def test_managed_blob_text_becomes_bytes(text: str | None, stored: bytes | None) -> None:
-    assert assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {}) == stored
+    assert (
+        assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {}, external=NO_EXTERNAL) == stored
+    )
 
 
 @pytest.mark.parametrize("text", ["base64:A", "base64:A===", "base64: AAAA", "base64:AA-_"])
 def test_text_that_is_not_base64_is_refused(text: str) -> None:
     with pytest.raises(BadRequestError, match=r"invalid value for T\.p"):
-        assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {})
+        assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {}, external=NO_EXTERNAL)
 
 
 def test_a_null_for_a_required_blob_is_refused() -> None:
     required = PropertyType(ScalarType(Scalar.BLOB))
     with pytest.raises(BadRequestError, match="null"):
-        assigned_value("T", "p", required, ir.Constant(None, BLOB), {})
+        assigned_value("T", "p", required, ir.Constant(None, BLOB), {}, external=NO_EXTERNAL)
 
 
 def test_any_other_text_is_an_external_blob() -> None:
     with pytest.raises(ExternalBlobPolicyError) as caught:
-        assigned_value("T", "p", BLOB, ir.Constant("s3://b/k", BLOB), {})
+        assigned_value("T", "p", BLOB, ir.Constant("s3://b/k", BLOB), {}, external=NO_EXTERNAL)
     assert caught.value.uri == "s3://b/k"
