@@ -75,6 +75,10 @@ def after_embedding(monkeypatch: pytest.MonkeyPatch, actions: list[Callable[[], 
     monkeypatch.setattr(embedding, "embed_rows", embed_rows)
 
 
+def _not_finite(path: Path) -> None:
+    path.write_bytes(np.full(len(path.read_bytes()) // 4, np.nan, "<f4").tobytes())
+
+
 # ---- a provider that fails
 
 
@@ -132,16 +136,23 @@ def test_writers_that_never_stop_end_the_run_without_a_trace(
     assert embed(graph).reused == 2
 
 
-def test_kept_vectors_that_another_run_removed_are_computed_again(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "damage",
+    [lambda path: path.unlink(), lambda path: path.write_bytes(b"half"), _not_finite],
+    ids=["removed by another run", "cut off", "no numbers"],
+)
+def test_kept_vectors_that_cannot_be_used_are_computed_again(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
 ) -> None:
-    def remove() -> None:
+    def spoil() -> None:
         for path in kept_files(graph):
-            path.unlink()
+            if path.suffix == ".vectors":
+                damage(path)
 
-    after_embedding(monkeypatch, [remove])
+    after_embedding(monkeypatch, [spoil])
     assert embed(graph).embedded == 6
     assert vectors(graph)["a"] == pytest.approx(of("x"))
+    assert kept_files(graph) == []
 
 
 def test_kept_vectors_that_nobody_came_back_for_are_removed(graph: Graph, tmp_path: Path) -> None:

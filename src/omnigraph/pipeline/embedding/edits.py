@@ -5,14 +5,14 @@ A vector is looked up by the text that its row has in the state that is written 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as _arrow
 
-from omnigraph.pipeline.embedding.kept import KeptAddress, KeptVectors, find_vectors, text_digest
-from omnigraph.pipeline.merging import by_fragment
+from omnigraph.pipeline.embedding.kept import KeptAddress, KeptVectors, fill_vectors, text_digest
 from omnigraph.pipeline.workers import raise_failure
 from omnigraph.storage import ROW_ID, stage_upsert
 from omnigraph.storage.column_updates import remove_updates, stage_updates, update_fragment
@@ -42,6 +42,15 @@ class VectorsGoneError(Exception):
     """Kept vectors were removed by another run before they were written: prepare again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where the vectors of some rows are kept, from the first row id to the last."""
+
+    first: int
+    last: int
+    parts: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnEdit:
     """The new vectors of one property. Row ids are sorted."""
@@ -51,14 +60,12 @@ class ColumnEdit:
     kept: KeptAddress
     embedded: NDArray[np.uint64]
     cleared: NDArray[np.uint64]
-    pieces: tuple[EmbeddedRows, ...]
+    pieces: tuple[Piece, ...]
 
     def within(self, row_ids: NDArray[np.uint64]) -> ColumnEdit:
         """As far as it is about some rows, which are sorted too."""
-        first, last = row_ids[0], row_ids[-1]
-        pieces = (
-            item for item in self.pieces if item.row_ids[0] <= last and first <= item.row_ids[-1]
-        )
+        first, last = int(row_ids[0]), int(row_ids[-1])
+        pieces = (item for item in self.pieces if item.first <= last and first <= item.last)
         return ColumnEdit(
             property=self.property,
             source=self.source,
@@ -87,7 +94,9 @@ def column_edit(work: TargetWork, kept: KeptAddress, pieces: Sequence[EmbeddedRo
         kept=kept,
         embedded=work.embedded,
         cleared=work.cleared,
-        pieces=tuple(pieces),
+        pieces=tuple(
+            Piece(int(item.row_ids[0]), int(item.row_ids[-1]), item.parts) for item in pieces
+        ),
     )
 
 
@@ -124,14 +133,23 @@ def stage_edits(
 def _items(
     table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit]
 ) -> list[EditItem]:
+    """The rows by fragment."""
     address = table_address(table)
-    places = take_by_row_id(table, row_ids, [ROW_ADDRESS])[ROW_ADDRESS]
-    items = []
-    for number, rows in by_fragment(places, pa.array(row_ids)).items():
-        ids = np.sort(np.array(rows.values, np.uint64))
-        parts = tuple(edit.within(ids) for edit in edits)
-        items.append(EditItem(table=address, fragment=number, row_ids=ids, edits=parts))
-    return items
+    places = np.asarray(take_by_row_id(table, row_ids, [ROW_ADDRESS])[ROW_ADDRESS])
+    fragments = (places >> np.uint64(32)).astype(np.int64)
+    # Rows of a fragment stay sorted by id.
+    order = np.argsort(fragments, kind="stable")
+    numbers, begins = np.unique(fragments[order], return_index=True)
+    groups = np.split(row_ids[order], begins[1:])
+    return [
+        EditItem(
+            table=address,
+            fragment=int(number),
+            row_ids=ids,
+            edits=tuple(edit.within(ids) for edit in edits),
+        )
+        for number, ids in zip(numbers, groups, strict=True)
+    ]
 
 
 def edit_fragment(item: EditItem) -> Message:
@@ -160,20 +178,20 @@ def _edited(
 
 
 def _vectors(row_ids: NDArray[np.uint64], sources: Any, vectors: Any, edit: ColumnEdit) -> Any:
-    """The vectors that rows have after an edit."""
+    """The vectors that rows have after an edit; None when kept ones are gone."""
     old = vectors.combine_chunks()
     size = edit.kept.dimension
     values = np.zeros((len(old), size), np.float32)
     valid = np.asarray(old.is_valid())
     values[valid] = np.asarray(old.drop_null().flatten()).reshape(-1, size)
     places = np.flatnonzero(np.isin(row_ids, edit.embedded))
-    wanted = [text_digest(text) for text in sources.take(pa.array(places)).to_pylist()]
+    wanted: defaultdict[bytes, list[int]] = defaultdict(list)
+    texts = sources.take(pa.array(places)).to_pylist()
+    for place, text in zip(places.tolist(), texts, strict=True):
+        wanted[text_digest(text)].append(place)
     parts = dict.fromkeys(part for piece in edit.pieces for part in piece.parts)
-    known = find_vectors(KeptVectors(edit.kept), parts, dict.fromkeys(wanted))
-    for place, digest in zip(places, wanted, strict=True):
-        if digest not in known:
-            return None
-        values[place] = known[digest]
+    if not fill_vectors(KeptVectors(edit.kept), parts, wanted, values):
+        return None
     valid[places] = True
     valid[np.isin(row_ids, edit.cleared)] = False
     flat = pa.array(values.reshape(-1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -80,11 +80,14 @@ class KeptVectors:
         return [data[at : at + _DIGEST_BYTES] for at in range(0, len(data), _DIGEST_BYTES)]
 
     def vectors(self, part: str) -> NDArray[np.float32] | None:
-        """The vectors of a part, one per row; None when it is gone."""
-        data = self._read(part + _VECTORS)
-        if data is None:
+        """The vectors of a part, one per row; None when it is gone or damaged, and then all of it is gone."""
+        data = self._read(part + _VECTORS) or b""
+        width = self._address.dimension * 4
+        found = np.frombuffer(data[: len(data) // width * width], "<f4")
+        if len(data) != len(self.digests(part)) * width or not np.isfinite(found).all():
+            self.remove([part])
             return None
-        return np.frombuffer(data, "<f4").reshape(-1, self._address.dimension)
+        return found.reshape(-1, self._address.dimension)
 
     def remove(self, parts: Iterable[str]) -> None:
         """Delete parts; those that are gone already are fine."""
@@ -125,15 +128,19 @@ def known_digests(address: KeptAddress, parts: tuple[str, ...]) -> Mapping[bytes
     return {digest: part for part in parts for digest in kept.digests(part)}
 
 
-def find_vectors(
-    kept: KeptVectors, parts: Iterable[str], wanted: Mapping[bytes, Any]
-) -> dict[bytes, NDArray[np.float32]]:
-    """The vectors of texts by digest, as far as the parts have them."""
-    found: dict[bytes, NDArray[np.float32]] = {}
+def fill_vectors(
+    kept: KeptVectors,
+    parts: Iterable[str],
+    places: Mapping[bytes, Sequence[int]],
+    vectors: NDArray[np.float32],
+) -> bool:
+    """Write the vectors of texts, by digest, to their places among others; whether the parts have all of them."""
+    found: set[bytes] = set()
     for part in parts:
-        places = [(at, key) for at, key in enumerate(kept.digests(part)) if key in wanted]
-        vectors = kept.vectors(part) if places else None
-        if vectors is not None:
-            # Copied: a view would keep the whole part in memory.
-            found |= {key: vectors[at].copy() for at, key in places}
-    return found
+        wanted = [(at, key) for at, key in enumerate(kept.digests(part)) if key in places]
+        known = kept.vectors(part) if wanted else None
+        if known is not None:
+            for at, key in wanted:
+                vectors[places[key]] = known[at]
+                found.add(key)
+    return len(found) == len(places)

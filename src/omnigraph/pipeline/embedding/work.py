@@ -14,7 +14,7 @@ from omnigraph.storage import ROW_ID, IsNull, OneOf, scan_rows
 from omnigraph.types import VectorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -114,18 +114,16 @@ class WorkFinder:
         column = VectorColumn(pin=pin, source=target.source, vector=target.property)
         rows = OutdatedRows(self._history, self._store, self._engine, column)
         outdated = rows.find(self._snapshot.commit_id, self._snapshot.schema_hash)
-        missing = _with_text(_scan(table, target, IsNull(target.property)), target.source)
-        changed = list(_of_ids(table, target, outdated))
-        stale = _with_text(changed, target.source)
-        gone = np.setdiff1d(_row_ids(changed), stale, assume_unique=True)
+        missing, _ = _by_text(_scan(table, target, IsNull(target.property)), target.source)
+        stale, gone = _by_text(_of_ids(table, target, outdated), target.source)
         if reembed:
-            every = _with_text(_scan(table, target, None), target.source)
+            every, _ = _by_text(_scan(table, target, None), target.source)
             stale = np.setdiff1d(every, missing, assume_unique=True)
         return TargetWork(
             target=target,
             missing=missing,
             outdated=stale,
-            cleared=gone if target.is_nullable else _row_ids(()),
+            cleared=gone if target.is_nullable else gone[:0],
             kept=0 if target.is_nullable else len(gone),
             checked_since=outdated.checked_since,
         )
@@ -145,15 +143,14 @@ def _of_ids(table: Table, target: EmbedTarget, outdated: Outdated) -> Iterator[A
             yield batch.filter(pc.is_valid(batch.column(target.property)))
 
 
-def _with_text(batches: Iterable[Any], source: str) -> NDArray[np.uint64]:
-    """Ids of rows whose text is neither null nor blank."""
-    found = []
+def _by_text(batches: Iterable[Any], source: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Sorted ids of rows that have a text, and of those whose text is null or blank. Holds ids only."""
+    nothing = np.empty(0, np.uint64)
+    found, blank = [nothing], [nothing]
     for batch in batches:
         text = pc.utf8_trim_whitespace(batch.column(source))
-        found.append(batch.filter(pc.fill_null(pc.not_equal(text, ""), False)))
-    return _row_ids(found)
-
-
-def _row_ids(batches: Sequence[Any]) -> NDArray[np.uint64]:
-    pieces = [np.asarray(batch.column(ROW_ID), dtype=np.uint64) for batch in batches]
-    return np.sort(np.concatenate([np.empty(0, np.uint64), *pieces]))
+        has_text = np.asarray(pc.fill_null(pc.not_equal(text, ""), False))
+        row_ids = np.asarray(batch.column(ROW_ID), dtype=np.uint64)
+        found.append(row_ids[has_text])
+        blank.append(row_ids[~has_text])
+    return np.sort(np.concatenate(found)), np.sort(np.concatenate(blank))
