@@ -31,6 +31,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("merge"), _branches, _branches),
     st.tuples(st.just("delete"), st.sampled_from(BRANCHES[1:]), st.none()),
     st.tuples(st.just("index"), _branches, st.none()),
+    st.tuples(st.just("optimize"), st.just("main"), st.none()),
 )
 
 
@@ -56,6 +57,8 @@ def apply(graph: Graph, number: int, operation: tuple) -> None:
                 graph.merge(branch, other, strategy="theirs")
             case "delete":
                 graph.delete_branch(branch)
+            case "optimize":
+                graph.optimize(engine="local")
             case "index":
                 graph.ensure_indices(branch)
     except HistoricalVersionReclaimedError:
@@ -161,6 +164,7 @@ def test_a_cleanup_of_any_history_keeps_its_promise(operations, later, keep, for
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7_200)
 @settings(max_examples=300, derandomize=False, suppress_health_check=list(HealthCheck))
 @given(**WORLDS)
 def test_a_cleanup_of_many_histories_keeps_its_promise(operations, later, keep, forget):

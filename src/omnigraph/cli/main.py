@@ -17,6 +17,7 @@ from omnigraph.cli.commands import (
     commit,
     demo,
     diff,
+    doctor,
     embed,
     explain,
     export,
@@ -61,6 +62,7 @@ app.command("embed")(embed.embed)
 app.command("optimize")(optimize.optimize)
 app.command("cleanup")(cleanup.cleanup)
 app.command("repair")(repair.repair)
+app.command("doctor")(doctor.doctor)
 app.command("version")(version.show_version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)

@@ -6,6 +6,7 @@ rooms below. Start reading at `graph`.
 
 from omnigraph.graph.answer import Result
 from omnigraph.graph.blobs import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobReader
+from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.results import (
     BuiltIndexes,
@@ -30,10 +31,14 @@ __all__ = [
     "BuiltIndexes",
     "CleanupReport",
     "DatasetCleanup",
+    "DiskUse",
+    "DoctorReport",
     "EmbedResult",
     "EmbeddedProperty",
+    "Finding",
     "Graph",
     "GraphSettings",
+    "Health",
     "IndexReport",
     "LoadResult",
     "MutationResult",

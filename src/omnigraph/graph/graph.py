@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from omnigraph.graph.answer import Result
+    from omnigraph.graph.diagnosis import DoctorReport
     from omnigraph.graph.exporting import ExportResult, ExportTarget
     from omnigraph.graph.results import LoadResult, MutationResult
     from omnigraph.pipeline.progress import Progress
@@ -110,6 +111,11 @@ class Graph(
             graph._heal()
         graph._schema_of(graph._state().head(MAIN).schema_hash)
         return graph
+
+    @classmethod
+    def examine(cls, uri: str | PathLike[str]) -> DoctorReport:
+        """As `doctor`, also for a graph that is too broken to be opened."""
+        return cls._at(uri, read_only=True, external_blobs=None).doctor()
 
     @classmethod
     def _at(

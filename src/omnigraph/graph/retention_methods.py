@@ -9,6 +9,7 @@ from omnigraph.graph.opened import OpenGraph
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from omnigraph.graph.diagnosis import DoctorReport
     from omnigraph.recovery import CleanupReport
 
 
@@ -52,3 +53,19 @@ class RetentionMethods(OpenGraph):
         if confirm:
             self._require_writable()
         return clean_up(self._environment, call)
+
+    def doctor(self) -> DoctorReport:
+        """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.
+
+        Looks at the storage format, the catalog, schema files, heads, interrupted writes, the commit lock, indexes,
+        fragments, leftovers and disk use; each on its own, so that one that fails is a finding.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
+        >>> graph.doctor().is_healthy
+        True
+        """
+        from omnigraph.graph.doctor import examine
+
+        return examine(self._environment)

@@ -361,6 +361,10 @@ class Manifest:
             self._commits = kept
         return kept[1]
 
+    def fragment_count(self) -> int:
+        """Over how many fragments the rows are spread."""
+        return self._read(lambda view, _: view.fragment_count)
+
     def commit(self, commit_id: str) -> GraphCommit | None:
         """One commit, or None."""
         rows = self._read(lambda view, _: view.read_object(f"commit:{commit_id}"))

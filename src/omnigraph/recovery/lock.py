@@ -144,6 +144,24 @@ class StagingLock:
             os.close(descriptor)
 
 
+def lock_holder(location: GraphLocation, objects: ControlObjects) -> str | None:
+    """Who holds the commit lock now, in words; None when nobody does. Never waits, and changes nothing."""
+    if not location.is_local:
+        current = objects.read(COMMIT_LOCK)
+        left_s = 0.0 if current is None else _expiry(current.data) - time.time()
+        if left_s <= 0:
+            return None
+        return f"a writer holds the commit lock for {left_s:.0f} s at least, unless it renews it"
+    try:
+        descriptor = os.open(location.path / COMMIT_LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try_lock(descriptor) else "a living writer is in its commit window"
+    finally:
+        os.close(descriptor)
+
+
 class LeaseCommitLock:
     """A lease object on an object store."""
 

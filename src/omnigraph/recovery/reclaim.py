@@ -79,7 +79,9 @@ def reclaim_staged_files(
     run = _Run(environment, max_age_s)
     with ExitStack() as staging:
         if preview:
-            is_alone = staging.enter_context(environment.staging.try_exclusive())
+            # Only for a moment: writers would wait for the whole look.
+            with environment.staging.try_exclusive() as is_alone:
+                pass
             listed = run.list_all(table_paths, is_alone=is_alone)
         else:
             with environment.window() as held:

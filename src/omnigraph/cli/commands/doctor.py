@@ -1,0 +1,60 @@
+"""`omnigraph doctor`: is a graph healthy, and what should be run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from omnigraph.cli.options import AsJson, GraphUri, Store
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.scope import resolve_uri
+from omnigraph.cli.sizes import size_text
+from omnigraph.cli.tables import fit, text_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.graph import DoctorReport
+
+_LARGEST_TYPES = 10
+_MESSAGE_WIDTH = 160
+
+
+def doctor(uri: GraphUri = None, store: Store = None, json: AsJson = False) -> None:
+    """Look at the health of a graph without changing anything, and say in plain words what to run."""
+    from omnigraph.graph import Graph
+
+    report = Graph.examine(resolve_uri(uri, store))
+    if json:
+        print_json(report.to_json())
+    else:
+        print_lines(report_lines(report))
+    if not report.is_healthy:
+        raise typer.Exit(1)
+
+
+def report_lines(report: DoctorReport) -> Iterator[str]:
+    """The report as a person reads it, the worst first; the last line says what to run."""
+    rows = [
+        [str(item.severity), item.check, fit(item.message, _MESSAGE_WIDTH)]
+        for item in report.findings
+    ]
+    yield from text_table(["state", "check", "finding"], rows)
+    if report.disk:
+        yield ""
+        sizes = [
+            [item.type_key, size_text(item.size_bytes), f"{item.versions:,}", f"{item.forks:,}"]
+            for item in report.disk[:_LARGEST_TYPES]
+        ]
+        yield from text_table(["type", "size", "versions", "forks"], sizes)
+        if len(report.disk) > _LARGEST_TYPES:
+            yield f"and {len(report.disk) - _LARGEST_TYPES:,} smaller types"
+        yield f"{size_text(report.size_bytes)} in all"
+    yield ""
+    if report.is_healthy:
+        yield "healthy: nothing has to be done"
+    elif report.actions:
+        yield f"run: {'; '.join(report.actions)}"
+    else:
+        yield "no command helps: read the errors above"

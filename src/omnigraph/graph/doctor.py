@@ -1,0 +1,393 @@
+"""Looking at the health of a graph: every check on its own, so that a broken graph is told as far as it can be read.
+
+Nothing is written, nothing is settled, and no lock is held. A check that cannot look is a finding too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import HistoricalVersionReclaimedError, OmniError, RecoveryRequiredError
+from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health, worst_first
+from omnigraph.graph.indexing import missing_indexes
+from omnigraph.graph.schemas import read_schema_files
+from omnigraph.manifest import (
+    FOLD_THRESHOLD,
+    INTERNAL_SCHEMA_VERSION,
+    RetentionPolicy,
+    open_pin,
+    snapshot_of,
+)
+from omnigraph.recovery import find_orphan_forks, list_sidecars, read_sidecar
+from omnigraph.recovery.lock import lock_holder
+from omnigraph.recovery.retention import plan_cleanup, published_heads, type_keys
+from omnigraph.storage.layout import choose_rewrites, fragment_facts
+from omnigraph.storage.leftovers import find_leftovers
+from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
+from omnigraph.storage.retention import list_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from omnigraph.manifest import History, ManifestState, TablePin
+    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.storage import Table
+    from omnigraph.storage.retention import DatasetListing
+
+#: Commits per branch by which old versions are counted; what `cleanup` is advised with.
+_ADVISED_KEEP = 10
+#: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
+_INDEXED_ROWS = 10_000
+#: Fragments that compaction would put together, from which on reads of a type get slower.
+_MANY_FRAGMENTS = 64
+#: A type is worn when so many rows are deleted, and at least one in so many.
+_DELETED_ROWS, _DELETED_SHARE = 1_000, 4
+#: Old versions of the catalog from which on every open gets slower.
+_MANY_CATALOG_VERSIONS = 1_000
+#: Younger files may belong to a writer that is at work.
+_LEFTOVER_AGE_S = 3_600.0
+
+
+def examine(environment: GraphEnvironment) -> DoctorReport:
+    """Look at everything."""
+    look = _Look(environment)
+    findings: list[Finding] = []
+    for name, check in _CHECKS.items():
+        try:
+            found = list(check(look))
+        except OmniError as error:
+            found = [Finding(check=name, severity=Health.ERROR, message=error.message)]
+        except Exception as error:  # noqa: BLE001  # a damaged graph may fail anywhere: the other checks still tell
+            message = f"this check failed: {type(error).__name__}: {error}"
+            found = [Finding(check=name, severity=Health.ERROR, message=message)]
+        findings += found
+        if name == "format" and any(item.severity is Health.ERROR for item in found):
+            # Without a catalog that can be read there is nothing that the others could be held against.
+            break
+    return DoctorReport(
+        uri=environment.location.uri,
+        findings=worst_first(findings),
+        disk=tuple(look.disk),
+        size_bytes=look.size_bytes,
+    )
+
+
+@dataclass
+class _Look:
+    """What several checks need, read once; what fails fails for each of them."""
+
+    environment: GraphEnvironment
+
+    def __post_init__(self) -> None:
+        self.disk: list[DiskUse] = []
+        self.size_bytes = 0
+
+    @cached_property
+    def state(self) -> ManifestState:
+        return self.environment.manifest.state()
+
+    @cached_property
+    def history(self) -> History:
+        return self.environment.manifest.history()
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        return type_keys(self.history)
+
+    @cached_property
+    def listings(self) -> Mapping[str, DatasetListing]:
+        """The datasets that live branches read; those that cannot be listed are told by the check of heads."""
+        paths = {pin.location for head in self.state.heads.values() for pin in head.pins.values()}
+        found = {}
+        for path in sorted(paths):
+            try:
+                found[path] = list_versions(self.environment.location, path)
+            except OmniError:
+                continue
+        return found
+
+    @cached_property
+    def has_sidecars(self) -> bool:
+        return bool(list_sidecars(self.environment.objects))
+
+    def open(self, pin: TablePin) -> Table:
+        return open_pin(self.environment.tables, pin)
+
+    def run(self, command: str, options: str = "") -> str:
+        """A command for this graph, to be copied."""
+        words = ["omnigraph", command, self.environment.location.uri, options]
+        return " ".join(word for word in words if word)
+
+
+def _check_format(look: _Look) -> Iterator[Finding]:
+    branches = len(look.state.heads)
+    yield _fine("format", f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}")
+
+
+def _check_catalog(look: _Look) -> Iterator[Finding]:
+    commits = len(look.history.commits)
+    listing = list_versions(look.environment.location, MANIFEST)
+    versions = sum(len(line.versions) for line in listing.lines)
+    fragments = look.environment.manifest.fragment_count()
+    text = (
+        f"{_count(commits, 'commit')}, {_count(versions, 'version')} and "
+        f"{_count(fragments, 'fragment')} of the catalog"
+    )
+    if versions > _MANY_CATALOG_VERSIONS or fragments > 2 * FOLD_THRESHOLD:
+        yield Finding(
+            check="catalog",
+            severity=Health.WARNING,
+            message=f"{text}: opening gets slower",
+            action=look.run("optimize"),
+        )
+    else:
+        yield _fine("catalog", text)
+
+
+def _check_schema(look: _Look) -> Iterator[Finding]:
+    objects, head = look.environment.objects, look.state.head("main")
+    staged = [name for name in SCHEMA_FILES if objects.read(f"{name}.staging") is not None]
+    if staged:
+        yield Finding(
+            check="schema",
+            severity=Health.WARNING,
+            message=f"a schema change was interrupted: {', '.join(staged)} wait; the next write settles it",
+            action=look.run("recovery list"),
+        )
+        return
+    schema = read_schema_files(objects, head.schema_hash)
+    types = len(schema.catalog.nodes) + len(schema.catalog.edges)
+    yield _fine("schema", f"the schema files are those of the catalog, {_count(types, 'type')}")
+
+
+def _check_heads(look: _Look) -> Iterator[Finding]:
+    broken = False
+    for name, head in sorted(look.state.heads.items()):
+        for key, pin in sorted(head.pins.items()):
+            try:
+                rows = look.open(pin).count_rows()
+            except HistoricalVersionReclaimedError:
+                problem = f"version {pin.version} is gone"
+            except OmniError as error:
+                problem = error.message
+            else:
+                if rows == pin.row_count:
+                    continue
+                problem = f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
+            broken = True
+            yield Finding(
+                check="heads",
+                severity=Health.ERROR,
+                message=f"{key} of branch {name} cannot be read: {problem}; restore it from a backup",
+            )
+    if not broken:
+        yield _fine("heads", "every type of every branch can be read")
+
+
+def _check_drift(look: _Look) -> Iterator[Finding]:
+    published = published_heads(look.history)
+    moved = False
+    for (path, fork), known in sorted(published.items(), key=str):
+        listing = look.listings.get(path)
+        heads = (
+            [] if listing is None else [line.head for line in listing.lines if line.fork == fork]
+        )
+        for head in heads:
+            if head == known:
+                continue
+            moved = True
+            name = look.names[path] if fork is None else f"{look.names[path]} (fork {fork})"
+            what = f"{name} is at version {head}, and the catalog knows version {known}"
+            if head < known:
+                yield Finding(
+                    check="drift",
+                    severity=Health.ERROR,
+                    message=f"{what}: published data is missing; restore it from a backup",
+                )
+            elif look.has_sidecars:
+                yield Finding(
+                    check="drift",
+                    severity=Health.INFO,
+                    message=f"{what}: a write is on its way, or was interrupted",
+                )
+            else:
+                yield Finding(
+                    check="drift",
+                    severity=Health.ERROR,
+                    message=f"{what}: something else has written to it",
+                    action=look.run("repair"),
+                )
+    if not moved:
+        yield _fine("drift", "no dataset moved without a commit")
+
+
+def _check_recovery(look: _Look) -> Iterator[Finding]:
+    names = list_sidecars(look.environment.objects)
+    for name in names:
+        try:
+            sidecar = read_sidecar(look.environment.objects, name)
+        except RecoveryRequiredError as error:
+            yield Finding(check="recovery", severity=Health.ERROR, message=error.message)
+            continue
+        if sidecar is not None:
+            yield Finding(
+                check="recovery",
+                severity=Health.WARNING,
+                message=(
+                    f"a {sidecar.writer_kind} on branch {sidecar.branch} is at work or was interrupted; "
+                    "the next write, or opening for writing, settles it"
+                ),
+                action=look.run("recovery list"),
+            )
+    if not names:
+        yield _fine("recovery", "no interrupted write")
+
+
+def _check_lock(look: _Look) -> Iterator[Finding]:
+    holder = lock_holder(look.environment.location, look.environment.objects)
+    if holder is None:
+        yield _fine("lock", "nobody holds the commit lock")
+    else:
+        yield Finding(check="lock", severity=Health.INFO, message=holder)
+
+
+def _check_indexes(look: _Look) -> Iterator[Finding]:
+    head = look.state.head("main")
+    schema = read_schema_files(look.environment.objects, head.schema_hash)
+    lacking = defaultdict[str, list[str]](list)
+    for item in missing_indexes(schema.catalog, snapshot_of(head), look.open):
+        lacking[item.type_key].append(item.property)
+    rows = {str(key): pin.row_count for key, pin in head.pins.items()}
+    for type_key, properties in sorted(lacking.items()):
+        is_large = rows[type_key] >= _INDEXED_ROWS
+        yield Finding(
+            check="indexes",
+            severity=Health.WARNING if is_large else Health.INFO,
+            message=(
+                f"{type_key}: not all of {_count(rows[type_key], 'row')} are in the indexes of "
+                f"{', '.join(sorted(set(properties)))}"
+            ),
+            action=look.run("optimize"),
+        )
+    if not lacking:
+        yield _fine("indexes", "every declared index covers its type")
+
+
+def _check_fragments(look: _Look) -> Iterator[Finding]:
+    is_worn = False
+    for key, pin in sorted(look.state.head("main").pins.items()):
+        fragments = fragment_facts(look.open(pin))
+        small = sum(len(group) for group in choose_rewrites(fragments))
+        deleted = sum(item.deleted for item in fragments)
+        if small >= _MANY_FRAGMENTS:
+            is_worn = True
+            yield Finding(
+                check="fragments",
+                severity=Health.WARNING,
+                message=f"{key}: {small:,} of {len(fragments):,} fragments are small: reads get slower",
+                action=look.run("optimize"),
+            )
+        if deleted >= _DELETED_ROWS and deleted * _DELETED_SHARE >= deleted + pin.row_count:
+            is_worn = True
+            yield Finding(
+                check="fragments",
+                severity=Health.WARNING,
+                message=f"{key}: {deleted:,} deleted rows beside {pin.row_count:,} others",
+                action=look.run("optimize"),
+            )
+    if not is_worn:
+        yield _fine("fragments", "the fragments of main are as they should be")
+
+
+def _check_leftovers(look: _Look) -> Iterator[Finding]:
+    environment = look.environment
+    forks = find_orphan_forks(environment)
+    files = [
+        file
+        for path in look.listings
+        for file in find_leftovers(
+            environment.location,
+            path,
+            older_than_s=_LEFTOVER_AGE_S,
+            now_s=environment.clock() / 1_000_000,
+        ).files
+    ]
+    if not forks and not files:
+        yield _fine("leftovers", "no forks or files that nothing refers to")
+        return
+    size = sum(file.size_bytes for file in files)
+    yield Finding(
+        check="leftovers",
+        severity=Health.WARNING,
+        message=(
+            f"{_count(len(forks), 'fork')} of no branch and {_count(len(files), 'file')} ({size:,} bytes) "
+            "that nothing refers to"
+        ),
+        action=look.run("cleanup", f"--keep {_ADVISED_KEEP} --confirm"),
+    )
+
+
+def _check_disk(look: _Look) -> Iterator[Finding]:
+    location = look.environment.location
+    for path, listing in look.listings.items():
+        look.disk.append(
+            DiskUse(
+                type_key=look.names.get(path, path),
+                location=path,
+                size_bytes=listing.size_bytes,
+                versions=sum(len(line.versions) for line in listing.lines),
+                forks=sum(line.fork is not None for line in listing.lines),
+            )
+        )
+    look.disk.sort(key=lambda item: (-item.size_bytes, item.type_key))
+    look.size_bytes = sum(file.size_bytes for file in list_files(location, ""))
+    yield _fine("disk", f"{look.size_bytes:,} bytes in {_count(len(look.disk), 'type')}")
+
+
+def _check_versions(look: _Look) -> Iterator[Finding]:
+    plan = plan_cleanup(look.environment, RetentionPolicy(keep=_ADVISED_KEEP))
+    removals = [item.removal for item in plan.datasets if item.removal is not None]
+    old = sum(removal.version_count for removal in removals)
+    size = sum(removal.size_bytes for removal in removals)
+    if not old:
+        yield _fine("versions", "no version that the newest commits do not need")
+        return
+    yield Finding(
+        check="versions",
+        severity=Health.INFO,
+        message=(
+            f"{_count(old, 'version')} ({size:,} bytes) would go if {_ADVISED_KEEP} commits of every branch "
+            "stayed readable"
+        ),
+        action=look.run("cleanup", f"--keep {_ADVISED_KEEP}"),
+    )
+
+
+#: In the order in which they are told.
+_CHECKS: Mapping[str, Callable[[_Look], Iterator[Finding]]] = {
+    "format": _check_format,
+    "catalog": _check_catalog,
+    "schema": _check_schema,
+    "heads": _check_heads,
+    "drift": _check_drift,
+    "recovery": _check_recovery,
+    "lock": _check_lock,
+    "indexes": _check_indexes,
+    "fragments": _check_fragments,
+    "leftovers": _check_leftovers,
+    "versions": _check_versions,
+    "disk": _check_disk,
+}
+
+
+def _fine(check: str, message: str) -> Finding:
+    return Finding(check=check, severity=Health.OK, message=message)
+
+
+def _count(number: int, noun: str) -> str:
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"

@@ -1,0 +1,239 @@
+"""One test per finding: a graph that is hurt in one way, and what the doctor says about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance
+import pytest
+
+from omnigraph.cli.commands.doctor import report_lines
+from omnigraph.cli.main import main
+from omnigraph.failpoints import VARIABLE, FailpointError
+from omnigraph.graph import Finding, Graph, Health
+from omnigraph.graph import doctor as room
+from omnigraph.ids import new_ulid
+from omnigraph.storage import commit_staged, stage_append
+from retention.worlds import PERSON, add, files, set_age
+
+if TYPE_CHECKING:
+    from omnigraph.graph import DoctorReport
+
+
+def finding(report: DoctorReport, check: str) -> Finding:
+    (found,) = [item for item in report.findings if item.check == check]
+    return found
+
+
+def pin_folder(graph: Graph) -> Path:
+    return Path(graph.uri) / graph.snapshot().pins[PERSON].location
+
+
+def test_a_healthy_graph_needs_nothing(graph: Graph):
+    graph.ensure_indices()
+    before = files(graph.uri)
+    report = graph.doctor()
+    assert report.is_healthy
+    assert report.actions == ()
+    assert {item.check for item in report.findings} == set(room._CHECKS)
+    assert {item.severity for item in report.findings} == {Health.OK}
+    assert files(graph.uri) == before, "it only looks"
+    assert report.size_bytes >= sum(before.values()) > sum(item.size_bytes for item in report.disk)
+    assert report.disk[0].type_key == PERSON
+
+
+def test_a_graph_that_is_open_for_reading_can_be_examined(graph: Graph):
+    with Graph.open(graph.uri, read_only=True) as reader:
+        assert reader.doctor().is_healthy
+
+
+def test_no_graph(tmp_path: Path):
+    report = Graph.examine(tmp_path / "none")
+    assert [item.check for item in report.findings] == ["format"]
+    assert "there is no graph" in report.findings[0].message
+    assert not report.is_healthy
+    assert not (tmp_path / "none").exists()
+
+
+def test_another_storage_format(graph: Graph):
+    catalog = lance.dataset(str(Path(graph.uri) / "__manifest"))
+    catalog.update_schema_metadata({"omnigraph:internal_schema_version": "9"})
+    found = finding(Graph.examine(graph.uri), "format")
+    assert found.severity is Health.ERROR
+    assert "upgrade omnigraph" in found.message
+
+
+def test_schema_files_of_another_schema(graph: Graph):
+    (Path(graph.uri) / "_schema.pg").write_text("node Other { name: String @key }")
+    report = Graph.examine(graph.uri)
+    assert finding(report, "schema").severity is Health.ERROR
+    assert finding(report, "heads").severity is Health.OK, "the other checks go on"
+
+
+def test_an_interrupted_schema_change(graph: Graph):
+    (Path(graph.uri) / "_schema.pg.staging").write_text("node Other { name: String @key }")
+    found = finding(graph.doctor(), "schema")
+    assert found.severity is Health.WARNING
+    assert "interrupted" in found.message
+
+
+def test_a_head_whose_data_is_gone(graph: Graph):
+    shutil.rmtree(pin_folder(graph) / "data")
+    for path in (pin_folder(graph) / "_versions").glob("*.manifest"):
+        path.unlink()
+    report = Graph.examine(graph.uri)
+    found = finding(report, "heads")
+    assert found.severity is Health.ERROR
+    assert found.message.startswith("node:Person of branch main cannot be read")
+    assert "backup" in found.message
+
+
+def test_a_dataset_that_something_else_moved(graph: Graph):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    commit_staged(stage_append(table, table.read().slice(0, 1)))
+    found = finding(graph.doctor(), "drift")
+    assert found.severity is Health.ERROR
+    assert found.action == f"omnigraph repair {graph.uri}"
+
+
+def test_a_dataset_behind_its_catalog(graph: Graph):
+    newest = min((pin_folder(graph) / "_versions").glob("*.manifest"))
+    newest.unlink()
+    (pin_folder(graph) / "_versions" / "latest_version_hint.json").unlink()
+    report = Graph.examine(graph.uri)
+    assert "published data is missing" in finding(report, "drift").message
+    assert finding(report, "heads").severity is Health.ERROR
+
+
+def test_an_interrupted_write(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(VARIABLE, "after_table_commit=raise")
+    monkeypatch.setattr("omnigraph.recovery.attempt.settle", _fail)
+    with pytest.raises(Exception, match="settling it failed"):
+        add(graph, "lost")
+    report = graph.doctor()
+    assert finding(report, "recovery").severity is Health.WARNING
+    assert "mutation on branch main" in finding(report, "recovery").message
+    assert finding(report, "drift").severity is Health.INFO, "explained by the interrupted write"
+    assert graph.pending_recoveries(), "nothing was settled"
+
+
+def _fail(*_: object) -> None:
+    raise FailpointError("settle")
+
+
+def test_an_unreadable_sidecar(graph: Graph):
+    folder = Path(graph.uri) / "__recovery"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{new_ulid()}.json").write_text("nothing")
+    report = graph.doctor()
+    assert finding(report, "recovery").severity is Health.ERROR
+    assert finding(report, "heads").severity is Health.OK
+
+
+def test_a_writer_in_its_window(graph: Graph):
+    with graph._environment.window():
+        found = finding(graph.doctor(), "lock")
+    assert (found.severity, found.message) == (
+        Health.INFO,
+        "a living writer is in its commit window",
+    )
+
+
+@pytest.mark.parametrize(("limit", "severity"), [(8, Health.WARNING), (9, Health.INFO)])
+def test_rows_outside_of_an_index(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, limit: int, severity: Health
+):
+    monkeypatch.setattr(room, "_INDEXED_ROWS", limit)
+    found = finding(graph.doctor(), "indexes")
+    assert found.severity is severity
+    assert found.action == f"omnigraph optimize {graph.uri}"
+    assert found.message.startswith("node:Person: not all of 8 rows are in the indexes of")
+
+
+def test_many_small_fragments_and_deleted_rows(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "_MANY_FRAGMENTS", 4)
+    monkeypatch.setattr(room, "_DELETED_ROWS", 3)
+    for number in range(4):
+        set_age(graph, "p0", number + 5)
+    found = [item for item in graph.doctor().findings if item.check == "fragments"]
+    assert {item.action for item in found} == {f"omnigraph optimize {graph.uri}"}
+    assert "fragments are small" in found[0].message
+
+
+def test_a_catalog_with_many_versions(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "_MANY_CATALOG_VERSIONS", 8)
+    found = finding(graph.doctor(), "catalog")
+    assert found.severity is Health.WARNING
+    assert found.message.startswith("9 commits, 9 versions")
+
+
+def test_forks_and_files_of_nothing(graph: Graph):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    before = set(pin_folder(graph).glob("data/*"))
+    stage_append(table, table.read())
+    assert finding(graph.doctor(), "leftovers").severity is Health.OK, "a writer may be at work"
+    (staged,) = set(pin_folder(graph).glob("data/*")) - before
+    os.utime(staged, (1, 1))
+    graph.create_branch("dev")
+    snapshot = graph.snapshot("dev")
+    graph._writer.open_for_writing(snapshot, snapshot.pins[PERSON])
+    found = finding(graph.doctor(), "leftovers")
+    assert found.severity is Health.WARNING
+    assert found.message.startswith("1 fork of no branch and 1 file")
+    assert found.action == f"omnigraph cleanup {graph.uri} --keep 10 --confirm"
+
+
+def test_old_versions_are_told_and_need_nobody(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "_ADVISED_KEEP", 3)
+    report = graph.doctor()
+    found = finding(report, "versions")
+    assert found.severity is Health.INFO
+    assert found.message.startswith("6 versions")
+    assert report.is_healthy
+
+
+def test_a_check_that_breaks_is_a_finding(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("by hand")
+
+    monkeypatch.setattr(room, "_CHECKS", {**room._CHECKS, "lock": broken})
+    found = finding(graph.doctor(), "lock")
+    assert found.severity is Health.ERROR
+    assert "by hand" in found.message
+
+
+# ---- the command
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main(["doctor", *words])
+    return int(caught.value.code or 0)
+
+
+def test_the_command_shows_the_worst_first_and_ends_with_what_to_run(graph: Graph, capsys):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    commit_staged(stage_append(table, table.read().slice(0, 1)))
+    assert run(graph.uri) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("error")
+    assert lines[-1] == f"run: omnigraph repair {graph.uri}"
+    assert run(graph.uri, "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["healthy"] is False
+    assert document["actions"] == [f"omnigraph repair {graph.uri}"]
+    assert document["findings"][0]["check"] == "drift"
+    assert {"type_key", "location", "size_bytes", "versions", "forks"} == set(document["disk"][0])
+
+
+def test_the_command_on_a_healthy_graph(graph: Graph, capsys):
+    assert run(graph.uri) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "healthy: nothing has to be done"
+
+
+def test_an_error_that_no_command_helps_with(tmp_path: Path):
+    assert list(report_lines(Graph.examine(tmp_path / "none")))[-1].startswith("no command helps")
