@@ -16,6 +16,7 @@ from omnigraph.errors import (
 from omnigraph.graph.reshaping import plan_tables
 from omnigraph.graph.schemas import GraphSchema
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.ids import TableKey
 from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
 from omnigraph.pipeline.checking import add_nulls, check_required, check_rows
@@ -88,6 +89,7 @@ class SchemaEvolution:
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
+        self._has_unknown_files = False
 
     def plan(
         self,
@@ -108,6 +110,14 @@ class SchemaEvolution:
 
     def apply(self, call: SchemaCall) -> SchemaApplyResult:
         """Carry a supported plan out in one commit; prepared again when writers move its tables meanwhile."""
+        try:
+            return self._until_won(call)
+        finally:
+            if self._has_unknown_files:
+                # Tasks that died may have written what nobody knows.
+                tidy_up(self._environment, (), has_unknown_files=True)
+
+    def _until_won(self, call: SchemaCall) -> SchemaApplyResult:
         for number in range(REPREPARATION_BUDGET):
             try:
                 if number < OPTIMISTIC_TRIES:
@@ -164,9 +174,10 @@ class SchemaEvolution:
                     work.prepare(item)
                 if work.problems:
                     raise SchemaViolationsError(work.problems.report())
-            except BaseException:
+            except BaseException as error:
                 # Also after an interrupt: nothing but this run knows the staged files.
                 discard_staged(environment, work.staged)
+                self._has_unknown_files = may_leave_files(error)
                 raise
             expectations = Expectations(
                 branch=MAIN,
