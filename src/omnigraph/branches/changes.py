@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.branches.type_deltas import operation
+from omnigraph.branches.type_deltas import State, matched_tables, operation
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -27,16 +27,15 @@ from omnigraph.manifest import snapshot_at
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from omnigraph.branches.images import RowImage
     from omnigraph.branches.selection import ChangeFilter, Operation
     from omnigraph.branches.tokens import Position
-    from omnigraph.branches.type_deltas import DeltaReader, TypeDelta
+    from omnigraph.branches.type_deltas import DeltaReader, KnownType, TypeDelta
     from omnigraph.ids import TableKey
     from omnigraph.manifest import GraphCommit, History
     from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.schema import EdgeDef, NodeDef
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -232,11 +231,11 @@ def commit_changes(
     commit: GraphCommit,
     filter_: ChangeFilter,
     *,
-    types: Mapping[TableKey, NodeDef | EdgeDef],
+    types_of: Callable[[str], Mapping[TableKey, KnownType]],
     reader: DeltaReader,
     engine: ElasticEngine,
 ) -> CommitChanges:
-    """The changes of a commit against its first parent.
+    """The changes of a commit against its first parent; `types_of` gives the types of a schema by its hash.
 
     Raises:
         CommitHasNoParentError: it has none.
@@ -250,11 +249,13 @@ def commit_changes(
         raise HistoryReclaimedError(commit.commit_id)
     old, new = snapshot_at(history, commit.parent_id), snapshot_at(history, commit.commit_id)
     if old.schema_hash != new.schema_hash:
-        for key, pin in new.pins.items():
-            known = old.pins.get(key)
-            if known is not None and known != pin and known.row_count and pin.row_count:
-                raise ChangeSchemaBoundaryError(commit.commit_id, key.partition(":")[2])
-    deltas = reader.between(old, new, types, filter_, engine)
+        for before, after in matched_tables(old, new):
+            # What only got another name is the same data.
+            if before and before.row_count and (after is None or before.version != after.version):
+                name = before.table_key.partition(":")[2]
+                raise ChangeSchemaBoundaryError(commit.commit_id, name)
+    states = [State(snapshot=item, types=types_of(item.schema_hash)) for item in (old, new)]
+    deltas = reader.between(*states, filter_, engine)
     ordered = sorted(deltas, key=lambda delta: (delta.is_edge, int(delta.type_id)))
     return CommitChanges(commit=commit, deltas=tuple(ordered), reader=reader)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from omnigraph.ids import TableKey
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
 
 KINDS = ("node", "edge")
+#: Selects nothing, where an empty set would select everything.
+_NO_TYPE = frozenset([""])
 
 
 class Operation(StrEnum):
@@ -47,6 +49,13 @@ class ChangeFilter:
         """Whether changes of this sort are wanted."""
         return not self.ops or op in self.ops
 
+    def under(self, names: Mapping[TableKey, TableKey]) -> ChangeFilter:
+        """The same filter for a state whose types have other names: from the key here to the key there."""
+        if not self.types:
+            return self
+        wanted = frozenset(there for here, there in names.items() if self.has_type(here))
+        return replace(self, types=wanted or _NO_TYPE)
+
     @property
     def digest(self) -> str:
         """What a token remembers of the filter it was made for."""
@@ -55,17 +64,19 @@ class ChangeFilter:
 
 
 def make_filter(
-    catalog: Catalog,
+    catalogs: Sequence[Catalog],
     kinds: Sequence[str] | None,
     types: Sequence[str] | None,
     ops: Sequence[str] | None,
 ) -> ChangeFilter:
-    """The filter that a caller means.
+    """The filter that a caller means, who may name the types of these schemas.
 
     Raises:
         BadRequestError: there is no such kind, type or operation.
     """
-    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    every: list[NodeDef | EdgeDef] = []
+    for catalog in catalogs:
+        every += [*catalog.nodes.values(), *catalog.edges.values()]
     known = {item.name for item in every} | {item.table_key for item in every}
     return ChangeFilter(
         kinds=_checked("kind", kinds, KINDS),

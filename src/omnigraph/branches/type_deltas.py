@@ -14,7 +14,9 @@ from omnigraph.branches.images import row_images
 from omnigraph.branches.selection import Operation
 from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.comparing import delta_between
-from omnigraph.pipeline.differences import row_shape
+from omnigraph.pipeline.differences import RowShape, row_shape
+from omnigraph.schema import EdgeDef, TypeKind
+from omnigraph.types import is_wider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
     from omnigraph.ids import TableKey
     from omnigraph.manifest import Snapshot, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.schema import AcceptedSchema, Catalog, NodeDef
     from omnigraph.storage import Table, TableStore
 
 _CACHED_DELTAS = 8
 _CACHED_BYTES = 256 * 1024 * 1024
+
+#: What Arrow calls the types that others may be widened to.
+_WIDE_NAMES = {"I64": "int64", "F64": "float64"}
 
 _INSERT, _UPDATE, _DELETE = range(3)
 _OPS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
@@ -94,6 +99,38 @@ def definitions_of(catalog: Catalog) -> dict[TableKey, NodeDef | EdgeDef]:
     return {item.table_key: item for item in every}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownType:
+    """A type of a schema, and the stable numbers of its properties."""
+
+    definition: NodeDef | EdgeDef
+    numbers: Mapping[str, int]
+
+
+def known_types(schema: AcceptedSchema) -> dict[TableKey, KnownType]:
+    """The types of a schema by table key."""
+    numbers = schema.identities.types
+    return {
+        key: KnownType(
+            definition=item,
+            numbers=numbers[TypeKind(key.partition(":")[0]), item.name].properties,
+        )
+        for key, item in definitions_of(schema.catalog).items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A snapshot with the types of its schema."""
+
+    snapshot: Snapshot
+    types: Mapping[TableKey, KnownType]
+
+    def type_of(self, pin: TablePin | None) -> KnownType | None:
+        """The type of a table; None for none."""
+        return None if pin is None else self.types[pin.table_key]
+
+
 class DeltaReader:
     """Compares snapshots, and remembers small answers: pages of one commit ask again and again. Thread-safe."""
 
@@ -118,24 +155,24 @@ class DeltaReader:
 
     def between(
         self,
-        old: Snapshot,
-        new: Snapshot,
-        types: Mapping[TableKey, NodeDef | EdgeDef],
+        old: State,
+        new: State,
         filter_: ChangeFilter,
         engine: ElasticEngine,
     ) -> Iterator[TypeDelta]:
         """The differences of all wanted types, by table key; types without any are left out.
 
+        Properties are matched by their stable numbers; one that a state does not have counts as null.
+
         Of a name that means different types in the two snapshots, the older type comes first.
         """
-        for before, after in _matched(old, new):
-            pin = after or before
-            assert pin is not None, "one of a pair is there"
-            if before == after or not filter_.has_type(pin.table_key):
+        for before, after in matched_tables(old.snapshot, new.snapshot):
+            keys = [pin.table_key for pin in (before, after) if pin is not None]
+            if before == after or not any(map(filter_.has_type, keys)):
                 continue
-            definition = types[pin.table_key]
-            rows = self._delta(before, after, definition, engine)
-            delta = TypeDelta(definition=definition, old=before, new=after, rows=rows)
+            comparison = compare_types(old.type_of(before), new.type_of(after))
+            rows = self._delta(before, after, comparison, engine)
+            delta = TypeDelta(definition=comparison.definition, old=before, new=after, rows=rows)
             delta = delta.selected(filter_)
             if len(delta.rows):
                 yield delta
@@ -144,7 +181,7 @@ class DeltaReader:
         self,
         old: TablePin | None,
         new: TablePin | None,
-        definition: NodeDef | EdgeDef,
+        comparison: Comparison,
         engine: ElasticEngine,
     ) -> Any:
         with self._lock:
@@ -154,7 +191,14 @@ class DeltaReader:
         before = None if old is None else self.open(old)
         after = None if new is None else self.open(new)
         with reading_pins(self._store, [old, new]):
-            rows = delta_between(before, after, row_shape(definition), engine)
+            rows = delta_between(
+                before,
+                after,
+                comparison.new,
+                engine,
+                old_shape=comparison.old,
+                is_reshaped=comparison.is_reshaped,
+            )
         with self._lock:
             self._known[old, new] = rows
             while len(self._known) > _CACHED_DELTAS or self._cached_bytes() > _CACHED_BYTES:
@@ -165,7 +209,60 @@ class DeltaReader:
         return sum(int(rows.nbytes) for rows in self._known.values())
 
 
-def _matched(old: Snapshot, new: Snapshot) -> list[tuple[TablePin | None, TablePin | None]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How rows of a type are compared whose schema may have changed in between."""
+
+    definition: NodeDef | EdgeDef
+    old: RowShape
+    new: RowShape
+    #: Whether the columns differ in more than their names.
+    is_reshaped: bool
+
+
+def compare_types(old: KnownType | None, new: KnownType | None) -> Comparison:
+    """How two states of one type are compared: property by property, in the wider type of both."""
+    there = new or old
+    assert there is not None, "one of the two is there"
+    definition = there.definition
+    if old is None or new is None or old == new:
+        shape = row_shape(definition)
+        return Comparison(definition=definition, old=shape, new=shape, is_reshaped=False)
+    before, after = old.definition.properties, new.definition.properties
+    old_names = {number: name for name, number in old.numbers.items() if name in before}
+    new_names = {number: name for name, number in new.numbers.items() if name in after}
+    pairs = [
+        (old_names.get(number), new_names.get(number)) for number in sorted(old_names | new_names)
+    ]
+    widened: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
+    is_reshaped = False
+    for was, now in pairs:
+        if was is None or now is None:
+            is_reshaped = True
+            continue
+        was_type, now_type = before[was].type, after[now].type
+        is_reshaped |= was_type.nullable != now_type.nullable
+        for side, name, type_, other in (
+            (0, was, was_type, now_type),
+            (1, now, now_type, was_type),
+        ):
+            if is_wider(other.base, type_.base):
+                widened[side].append((name, _WIDE_NAMES[str(other.base)]))
+    is_edge = isinstance(definition, EdgeDef)
+    fixed = ("id", "src", "dst") if is_edge else ("id",)
+
+    def shape_of(side: int) -> RowShape:
+        columns = (*fixed, *(pair[side] for pair in pairs))
+        return RowShape(columns=columns, is_edge=is_edge, widened=tuple(widened[side]))
+
+    return Comparison(
+        definition=definition, old=shape_of(0), new=shape_of(1), is_reshaped=is_reshaped
+    )
+
+
+def matched_tables(
+    old: Snapshot, new: Snapshot
+) -> list[tuple[TablePin | None, TablePin | None]]:
     """The datasets of two snapshots side by side, by table key; what was dropped before what was added."""
     before = {(pin.incarnation, pin.location): pin for pin in old.pins.values()}
     after = {(pin.incarnation, pin.location): pin for pin in new.pins.values()}

@@ -47,7 +47,7 @@ def write_baseline(
     cursor: str,
 ) -> BaselineResult:
     """Write the entities of a head. Operations of the selection bind the cursor only: a baseline has none."""
-    filter_ = make_filter(catalog, selection.kinds, selection.types, selection.ops)
+    filter_ = make_filter([catalog], selection.kinds, selection.types, selection.ops)
     wanted = [key for key in sorted(definitions_of(catalog)) if filter_.has_type(key)]
     call = ExportCall(
         target=out,

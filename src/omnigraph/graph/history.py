@@ -12,7 +12,7 @@ from omnigraph.branches.images import row_images
 from omnigraph.branches.selection import make_filter
 from omnigraph.branches.three_way import find_row_ids
 from omnigraph.branches.tokens import Position, check_binding, decode_token, encode_token
-from omnigraph.branches.type_deltas import DeltaReader, definitions_of
+from omnigraph.branches.type_deltas import DeltaReader, KnownType, State, known_types
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.ids import TableKey, is_ulid
 from omnigraph.manifest import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.manifest import GraphCommit, History, ManifestState, Snapshot
     from omnigraph.recovery import GraphEnvironment
-    from omnigraph.schema import EdgeDef, NodeDef
 
 _COMMIT_PAGE = "commit-page"
 
@@ -97,13 +96,13 @@ class GraphHistory:
             NotFoundError: there is no such type at that snapshot.
         """
         snapshot = resolve_target(self._environment.manifest, state, target)
-        definition = self._types(snapshot).get(TableKey(type_key))
+        known = self._types(snapshot.schema_hash).get(TableKey(type_key))
         pin = snapshot.pins.get(TableKey(type_key))
-        if definition is None or pin is None:
+        if known is None or pin is None:
             raise NotFoundError(f"there is no type {type_key} at this snapshot")
         table = self._reader.open(pin)
         found = list(find_row_ids(table, [entity_id]).values())
-        images = list(row_images(table, definition, found).values())
+        images = list(row_images(table, known.definition, found).values())
         return {"id": entity_id, **images[0]} if images else None
 
     # ---- differences
@@ -118,9 +117,9 @@ class GraphHistory:
     ) -> Diff:
         """What differs between two states."""
         old, new = self.find(state, one), self.find(state, other)
-        filter_ = self._filter(new.schema_hash, selection)
-        types = self._types(old) | self._types(new)
-        deltas = self._reader.between(old, new, types, filter_, engine)
+        filter_ = self._filter(selection, new.schema_hash, old.schema_hash)
+        states = [State(snapshot=item, types=self._types(item.schema_hash)) for item in (old, new)]
+        deltas = self._reader.between(*states, filter_, engine)
         return Diff(old=old, new=new, deltas=tuple(deltas))
 
     # ---- changes
@@ -136,7 +135,7 @@ class GraphHistory:
         """One page of the changes of a commit."""
         history = self._environment.manifest.history()
         commit = check_readable(state, history.commits.get(commit_id), commit_id)
-        filter_ = self._filter(commit.schema_hash, selection)
+        filter_ = self._filter(selection, commit.schema_hash)
         position = None
         binding = {"t": _COMMIT_PAGE, "c": commit_id, "f": filter_.digest}
         if page_token is not None:
@@ -172,13 +171,15 @@ class GraphHistory:
     def _feed(self, state: ManifestState, branch: str, selection: Selection) -> Feed:
         head = state.head(branch)
         history = self._environment.manifest.history()
-        filter_ = self._filter(head.schema_hash, selection)
+        filter_ = self._filter(selection, head.schema_hash)
         return Feed(
             genesis=next(c for c, commit in history.commits.items() if commit.parent_id is None),
             line=list(first_parents(history.commits, head.commit_id))[::-1],
             head=head,
             filter=filter_,
-            changes_of=lambda commit: self._commit_changes(history, commit, filter_),
+            changes_of=lambda commit: self._commit_changes(
+                history, commit, filter_.under(self._names(head.schema_hash, commit.schema_hash))
+            ),
         )
 
     def _commit_changes(
@@ -188,14 +189,26 @@ class GraphHistory:
             history,
             commit,
             filter_,
-            types=definitions_of(self._schema_of(commit.schema_hash).catalog),
+            types_of=self._types,
             reader=self._reader,
             engine=ElasticEngine("auto", None, Silent()),
         )
 
-    def _types(self, snapshot: Snapshot) -> dict[TableKey, NodeDef | EdgeDef]:
-        return definitions_of(self._schema_of(snapshot.schema_hash).catalog)
+    def _types(self, schema_hash: str) -> dict[TableKey, KnownType]:
+        return known_types(self._schema_of(schema_hash).accepted)
 
-    def _filter(self, schema_hash: str, selection: Selection) -> ChangeFilter:
-        catalog = self._schema_of(schema_hash).catalog
-        return make_filter(catalog, selection.kinds, selection.types, selection.ops)
+    def _names(self, schema_hash: str, other_hash: str) -> dict[TableKey, TableKey]:
+        """The types that two schemas have in common: from the key in the one to the key in the other."""
+        here, there = (
+            {identity.type_id: TableKey(f"{kind}:{name}") for (kind, name), identity in types.items()}
+            for types in (
+                self._schema_of(schema_hash).identities.types,
+                self._schema_of(other_hash).identities.types,
+            )
+        )
+        return {key: there[number] for number, key in here.items() if number in there}
+
+    def _filter(self, selection: Selection, *schema_hashes: str) -> ChangeFilter:
+        """The filter that a caller means, who may name the types of these schemas."""
+        catalogs = [self._schema_of(schema_hash).catalog for schema_hash in schema_hashes]
+        return make_filter(catalogs, selection.kinds, selection.types, selection.ops)

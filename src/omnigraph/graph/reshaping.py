@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from omnigraph.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.pipeline.reshaping import ColumnChange, TableChange
 from omnigraph.schema import TypeKind
-from omnigraph.schema.backfill import WIDER
 from omnigraph.schema.steps import (
     AddConstraint,
     DropMode,
@@ -16,7 +15,7 @@ from omnigraph.schema.steps import (
     DropType,
     TightenNullability,
 )
-from omnigraph.types import ScalarType
+from omnigraph.types import is_wider
 from omnigraph.writes import blob_columns, derive_rules, table_schema
 from omnigraph.writes.rules import Pattern, Range, TableRules
 
@@ -129,9 +128,7 @@ def _table_change(
                 field=item,
                 origin=origin,
                 backfill=None if backfill is None else backfill.expression,
-                is_widened=isinstance(old, ScalarType)
-                and isinstance(new, ScalarType)
-                and WIDER.get(old.scalar) is new.scalar,
+                is_widened=old is not None and is_wider(new, old),
                 is_blob=name in blobs,
             )
         )

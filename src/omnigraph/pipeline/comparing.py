@@ -14,13 +14,26 @@ if TYPE_CHECKING:
 
 
 def delta_between(
-    old: Table | None, new: Table | None, shape: RowShape, engine: ElasticEngine
+    old: Table | None,
+    new: Table | None,
+    shape: RowShape,
+    engine: ElasticEngine,
+    *,
+    old_shape: RowShape | None = None,
+    is_reshaped: bool = False,
 ) -> Any:
-    """The differences of two states as a `DELTA` table, sorted by id; None is a table that does not exist."""
+    """The differences of two states as a `DELTA` table, sorted by id; None is a table that does not exist.
+
+    `old_shape` is what the old state calls the columns of `shape`. With `is_reshaped` a schema change may have given
+    rows other values without writing them as rows, so all of them are compared.
+    """
+    shapes = old_shape or shape, shape
     if old is not None and new is not None:
         if old.fingerprint == new.fingerprint:
             return DELTA.empty_table()
-        gone, come = differing_rows(old, new)
+        gone, come = (
+            (all_rows(old), all_rows(new)) if is_reshaped else differing_rows(old, new)
+        )
     else:
         there = old or new
         if there is None:
@@ -30,12 +43,12 @@ def delta_between(
     rows = gone.row_count + come.row_count
     chosen = engine.for_rows(rows)
     if chosen.spark is None:
-        found = join_sides(side_of(gone, shape), side_of(come, shape))
+        found = join_sides(side_of(gone, shapes[0]), side_of(come, shapes[1]))
     else:
         # Late: whoever works in process needs no Spark.
         from omnigraph.pipeline.spark_differences import spark_delta
 
         with chosen.progress.stage("compare rows", 1) as stage:
-            found = spark_delta(chosen.workers, gone, come, shape)
+            found = spark_delta(chosen.workers, gone, come, shapes)
             stage.update(1, rows)
     return found.sort_by("id").combine_chunks()

@@ -48,13 +48,19 @@ DELTA = pa.schema(
     ]
 )
 
+#: The name of a column that no batch has.
+_NOWHERE = ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShape:
     """What rows of a type are compared by. Plain values that travel to other processes."""
 
-    columns: tuple[str, ...]
+    #: In the order in which they are compared; None is one that this state lacks, which counts as null.
+    columns: tuple[str | None, ...]
     is_edge: bool
+    #: Columns whose values are compared as values of a wider type, with its name.
+    widened: tuple[tuple[str, str], ...] = ()
 
 
 def row_shape(definition: NodeDef | EdgeDef) -> RowShape:
@@ -69,7 +75,8 @@ def row_shape(definition: NodeDef | EdgeDef) -> RowShape:
 def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
     """Ids, digests and row ids of some rows, for edges their ends too; as record batches."""
     nothing = pa.scalar(None, pa.utf8())
-    for batch in scan_row_set(rows, [*shape.columns, ROW_ID]):
+    names = [name for name in shape.columns if name is not None]
+    for batch in scan_row_set(rows, [*names, ROW_ID]):
         count = batch.num_rows
         ends = [
             batch.column(name) if shape.is_edge else pa.repeat(nothing, count)
@@ -77,11 +84,18 @@ def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
         ]
         columns = [
             batch.column("id"),
-            row_digests(batch, shape.columns),
+            row_digests(_widened(batch, shape), [name or _NOWHERE for name in shape.columns]),
             batch.column(ROW_ID).cast(pa.int64()),
             *ends,
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=_SIDE)
+
+
+def _widened(batch: Any, shape: RowShape) -> Any:
+    for name, type_name in shape.widened:
+        wide = batch.column(name).cast(pa.type_for_alias(type_name))
+        batch = batch.set_column(batch.schema.get_field_index(name), name, wide)
+    return batch
 
 
 def side_of(rows: RowSet, shape: RowShape) -> Any:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Workers
     from omnigraph.storage.row_changes import RowSet
 
+    _Shapes = tuple[RowShape, RowShape]
+
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
 
@@ -27,8 +29,8 @@ _SIDES = "side int, id string, digest binary, row long, src string, dst string"
 _DELTA = "id string, old binary, new binary, old_row long, new_row long, src string, dst string"
 
 
-def spark_delta(workers: Workers, old: RowSet, new: RowSet, shape: RowShape) -> Any:
-    """As `join_sides` of all rows of both sets."""
+def spark_delta(workers: Workers, old: RowSet, new: RowSet, shapes: _Shapes) -> Any:
+    """As `join_sides` of all rows of both sets; `shapes` are those of the two states."""
     assert isinstance(workers, SparkWorkers), "asked for on Spark only"
     parts = [(0, part) for part in old.parts(_TASK_ROWS)]
     parts += [(1, part) for part in new.parts(_TASK_ROWS)]
@@ -38,18 +40,18 @@ def spark_delta(workers: Workers, old: RowSet, new: RowSet, shape: RowShape) -> 
     partitions = max(workers.parallelism, rows // _PARTITION_ROWS + 1)
     with spark_errors(), workers.shared(parts) as shared:
         numbers = workers.spark.range(0, len(parts), 1, len(parts))
-        sides = numbers.mapInArrow(_scan_function(shared, shape), _SIDES)
+        sides = numbers.mapInArrow(_scan_function(shared, shapes), _SIDES)
         matched = sides.repartition(partitions, "id").mapInArrow(_match, _DELTA)
         found: Any = matched.toArrow()
     return found.cast(DELTA)
 
 
-def _scan_function(parts: Any, shape: RowShape) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _scan_function(parts: Any, shapes: _Shapes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def function(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 side, rows = parts.value[number]
-                for found in scan_side(rows, shape):
+                for found in scan_side(rows, shapes[side]):
                     mark = pa.array([side] * found.num_rows, pa.int32())
                     columns = [mark, *found.columns]
                     columns[2] = columns[2].cast(pa.binary())

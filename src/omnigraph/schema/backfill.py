@@ -20,7 +20,7 @@ from lark.exceptions import UnexpectedInput, VisitError
 from omnigraph.errors import BadRequestError
 from omnigraph.schema.catalog import TypeKind
 from omnigraph.syntax import did_you_mean
-from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType
+from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.types.values import coerce_json
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ _FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "upper": (1, 1),
     "trim": (1, 1),
 }
-#: Types whose values are values of another type as they are.
-WIDER = {Scalar.I32: Scalar.I64, Scalar.F32: Scalar.F64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +197,7 @@ class _Reader:
         have = definition.type.base
         if have == wanted.base or (isinstance(have, EnumType) and wanted.base == _TEXT):
             return have != ScalarType(Scalar.BLOB)
-        return (
-            isinstance(have, ScalarType)
-            and isinstance(wanted.base, ScalarType)
-            and WIDER.get(have.scalar) is wanted.base.scalar
-        )
+        return is_wider(wanted.base, have)
 
     def _wrong(self, why: str) -> BadRequestError:
         return BadRequestError(f"the backfill of {self._target} is wrong: {why}")

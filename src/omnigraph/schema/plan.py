@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
-from omnigraph.schema.backfill import WIDER, Backfill, pick_backfill, read_backfill
+from omnigraph.schema.backfill import Backfill, pick_backfill, read_backfill
 from omnigraph.schema.catalog import (
     Cardinality,
     Catalog,
@@ -45,7 +45,7 @@ from omnigraph.schema.steps import (
     UpdateTypeMetadata,
     WidenProperty,
 )
-from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType
+from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.types.values import quote
 
 if TYPE_CHECKING:
@@ -350,8 +350,8 @@ def _base_step(
             return ExtendEnum(
                 type_kind=pair.kind, type_name=pair.name, property_name=name, added_values=added
             )
-        case ScalarType(before), ScalarType(after) if WIDER.get(before) is after:
-            if before is Scalar.F32 and name in _key_members(pair.wanted):
+        case ScalarType(narrow), wide if is_wider(wide, old.base):
+            if narrow is Scalar.F32 and name in _key_members(pair.wanted):
                 # The id holds the shortest spelling of the narrow value, which is another one when it is wider.
                 return None
             return WidenProperty(

@@ -17,6 +17,7 @@ from omnigraph.types.kinds import (
     ScalarType,
     VectorType,
     integer_range,
+    is_wider,
     scalar_of,
 )
 from omnigraph.types.values import (
@@ -47,6 +48,7 @@ __all__ = [
     "coerce_json",
     "coerce_scalar",
     "integer_range",
+    "is_wider",
     "parse_date",
     "parse_datetime",
     "parse_spelling",

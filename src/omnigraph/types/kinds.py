@@ -112,6 +112,23 @@ class PropertyType:
         return f"{self.base}{'?' if self.nullable else ''}"
 
 
+#: Types whose values are values of another type as they are.
+_WIDER = {Scalar.I32: Scalar.I64, Scalar.F32: Scalar.F64}
+
+
+def is_wider(new: BaseType, old: BaseType) -> bool:
+    """Whether a type holds every value of another one as it is, with room for more.
+
+    >>> is_wider(ScalarType(Scalar.I64), ScalarType(Scalar.I32))
+    True
+    """
+    return (
+        isinstance(old, ScalarType)
+        and isinstance(new, ScalarType)
+        and _WIDER.get(old.scalar) is new.scalar
+    )
+
+
 def scalar_of(base: BaseType) -> Scalar | None:
     """The scalar that values of `base` compare as: enums are strings, lists and vectors are None."""
     match base:
