@@ -1,4 +1,4 @@
-"""Every step of a plan, applied to rows in several fragments: what the rows are afterwards, and what goes on working."""
+"""Every step of a plan, applied to rows in several fragments: what the rows are then, and what goes on working."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from graph.worlds import everything, rows_of, run
-from omnigraph.errors import CompilerError
 from omnigraph.graph import Graph
 from schema.worlds import (
     AT,
@@ -17,7 +16,6 @@ from schema.worlds import (
     PAPER,
     PAPERS,
     VENUE,
-    apply,
     covered,
     edited,
     exported,
@@ -315,9 +313,13 @@ def _lives_on(graph: Graph, change: Change) -> None:
     key = "handle" if "handle: String" in graph.schema else "doi"
     edge = "Quotes" if "edge Quotes" in graph.schema else "Cites"
     rest = f", {change.required}" if change.required else ""
+    other = rest.replace('"N"', '"G"')
     needed = ", since: 1" if "since: I32" in graph.schema else ""
     needed += ", weight: 0.5" if "weight: F32 " in graph.schema else ""
-    run(graph, f'insert Paper {{ {key}: "new"{rest} }} insert Paper {{ {key}: "gone"{rest.replace('"N"', '"G"')} }}')
+    run(
+        graph,
+        f'insert Paper {{ {key}: "new"{rest} }} insert Paper {{ {key}: "gone"{other} }}',
+    )
     run(graph, f'insert {edge} {{ from: "new", to: "p0"{needed} }}')
     run(graph, f'update Paper set {{ day: date("2022-02-02") }} where {key} = "p0"')
     run(graph, f'delete Paper where {key} = "gone"')
@@ -327,7 +329,10 @@ def _lives_on(graph: Graph, change: Change) -> None:
     assert {row["id"] for row in rows_of(graph, PAPER)} == papers | {"new"}
     found = values(graph, f'match {{ $p: Paper {{ {key}: "p0" }} }} return {{ $p.day as day }}')
     assert [str(day) for (day,) in found] == ["2022-02-02"]
-    cited = values(graph, f'match {{ $p: Paper {{ {key}: "new" }} $p {edge.lower()} $q }} return {{ $q.{key} as k }}')
+    cited = values(
+        graph,
+        f'match {{ $p: Paper {{ {key}: "new" }} $p {edge.lower()} $q }} return {{ $q.{key} as k }}',
+    )
     assert cited == [("p0",)]
 
 
@@ -335,7 +340,11 @@ def _lives_on(graph: Graph, change: Change) -> None:
 def test_a_change_does_to_rows_what_it_says_and_nothing_else(name: str, graph: Graph) -> None:
     change = CHANGES[name]
     before, old = everything(graph), graph.commits()[0].commit_id
-    text_before, ids_before, covered_before = exported(graph), row_ids(graph, PAPER), covered(graph, PAPER)
+    text_before, ids_before, covered_before = (
+        exported(graph),
+        row_ids(graph, PAPER),
+        covered(graph, PAPER),
+    )
     receipt = graph.apply_schema(_wanted(change), backfill=change.backfill, engine="local")
     assert sorted(change.steps) == sorted(step.kind for step in receipt.plan.steps)
     assert [commit.kind for commit in graph.commits()][:1] == ["schema_apply"]
@@ -346,7 +355,9 @@ def test_a_change_does_to_rows_what_it_says_and_nothing_else(name: str, graph: G
     assert everything(after) == before == everything(graph)
     assert after.schema == graph.schema == _wanted(change)
     assert row_ids(after, PAPER) == ids_before
-    kept = {column: known for column, known in covered_before.items() if column not in change.unindexed}
+    kept = {
+        column: known for column, known in covered_before.items() if column not in change.unindexed
+    }
     assert covered(after, PAPER) == kept
     assert exported(after, snapshot=old) == text_before
     assert graph.apply_schema(_wanted(change), engine="local").applied is False
@@ -354,8 +365,12 @@ def test_a_change_does_to_rows_what_it_says_and_nothing_else(name: str, graph: G
         _lives_on(after, change)
 
 
-@pytest.mark.parametrize("name", ["new columns with values", "rules that all rows keep", "everything at once"])
-def test_a_change_of_empty_tables_leaves_them_empty(name: str, copy_of: Callable[[str], Graph]) -> None:
+@pytest.mark.parametrize(
+    "name", ["new columns with values", "rules that all rows keep", "everything at once"]
+)
+def test_a_change_of_empty_tables_leaves_them_empty(
+    name: str, copy_of: Callable[[str], Graph]
+) -> None:
     graph, change = copy_of("empty"), CHANGES[name]
     before = everything(graph)
     graph.apply_schema(_wanted(change), backfill=change.backfill, engine="local")

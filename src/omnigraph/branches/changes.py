@@ -254,8 +254,12 @@ def commit_changes(
             if before and before.row_count and (after is None or before.version != after.version):
                 name = before.table_key.partition(":")[2]
                 raise ChangeSchemaBoundaryError(commit.commit_id, name)
-    states = [State(snapshot=item, types=types_of(item.schema_hash)) for item in (old, new)]
-    deltas = reader.between(*states, filter_, engine)
+    deltas = reader.between(
+        State(snapshot=old, types=types_of(old.schema_hash)),
+        State(snapshot=new, types=types_of(new.schema_hash)),
+        filter_,
+        engine,
+    )
     ordered = sorted(deltas, key=lambda delta: (delta.is_edge, int(delta.type_id)))
     return CommitChanges(commit=commit, deltas=tuple(ordered), reader=reader)
 

@@ -260,9 +260,7 @@ def compare_types(old: KnownType | None, new: KnownType | None) -> Comparison:
     )
 
 
-def matched_tables(
-    old: Snapshot, new: Snapshot
-) -> list[tuple[TablePin | None, TablePin | None]]:
+def matched_tables(old: Snapshot, new: Snapshot) -> list[tuple[TablePin | None, TablePin | None]]:
     """The datasets of two snapshots side by side, by table key; what was dropped before what was added."""
     before = {(pin.incarnation, pin.location): pin for pin in old.pins.values()}
     after = {(pin.incarnation, pin.location): pin for pin in new.pins.values()}

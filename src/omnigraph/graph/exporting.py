@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.errors import BadRequestError
-from omnigraph.manifest import open_pin
+from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.export_lines import shape_of
 from omnigraph.pipeline.export_target import local_target
@@ -89,9 +89,22 @@ def export_snapshot(
 
     Raises:
         BadRequestError: a name, an option or the target is wrong, or a value cannot be expressed; nothing was written.
+        HistoricalVersionReclaimedError: a version was cleaned up.
     """
     format_ = _format(call)
     definitions = _chosen(catalog, call.types)
+    pins = [snapshot.pins[definition.table_key] for definition in definitions]
+    with reading_pins(environment.tables, pins):
+        return _export(environment, snapshot, definitions, call, format_)
+
+
+def _export(
+    environment: GraphEnvironment,
+    snapshot: Snapshot,
+    definitions: Sequence[NodeDef | EdgeDef],
+    call: ExportCall,
+    format_: ExportFormat,
+) -> ExportResult:
     progress = call.progress or Silent()
     target = call.target
     if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:

@@ -21,6 +21,7 @@ from omnigraph.manifest import (
     check_readable,
     distances,
     first_parents,
+    reading_pins,
     resolve_target,
     snapshot_of,
 )
@@ -101,8 +102,9 @@ class GraphHistory:
         if known is None or pin is None:
             raise NotFoundError(f"there is no type {type_key} at this snapshot")
         table = self._reader.open(pin)
-        found = list(find_row_ids(table, [entity_id]).values())
-        images = list(row_images(table, known.definition, found).values())
+        with reading_pins(self._environment.tables, [pin]):
+            found = list(find_row_ids(table, [entity_id]).values())
+            images = list(row_images(table, known.definition, found).values())
         return {"id": entity_id, **images[0]} if images else None
 
     # ---- differences
@@ -118,8 +120,12 @@ class GraphHistory:
         """What differs between two states."""
         old, new = self.find(state, one), self.find(state, other)
         filter_ = self._filter(selection, new.schema_hash, old.schema_hash)
-        states = [State(snapshot=item, types=self._types(item.schema_hash)) for item in (old, new)]
-        deltas = self._reader.between(*states, filter_, engine)
+        deltas = self._reader.between(
+            State(snapshot=old, types=self._types(old.schema_hash)),
+            State(snapshot=new, types=self._types(new.schema_hash)),
+            filter_,
+            engine,
+        )
         return Diff(old=old, new=new, deltas=tuple(deltas))
 
     # ---- changes
@@ -200,7 +206,10 @@ class GraphHistory:
     def _names(self, schema_hash: str, other_hash: str) -> dict[TableKey, TableKey]:
         """The types that two schemas have in common: from the key in the one to the key in the other."""
         here, there = (
-            {identity.type_id: TableKey(f"{kind}:{name}") for (kind, name), identity in types.items()}
+            {
+                identity.type_id: TableKey(f"{kind}:{name}")
+                for (kind, name), identity in types.items()
+            }
             for types in (
                 self._schema_of(schema_hash).identities.types,
                 self._schema_of(other_hash).identities.types,

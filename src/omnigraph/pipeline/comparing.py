@@ -31,9 +31,7 @@ def delta_between(
     if old is not None and new is not None:
         if old.fingerprint == new.fingerprint:
             return DELTA.empty_table()
-        gone, come = (
-            (all_rows(old), all_rows(new)) if is_reshaped else differing_rows(old, new)
-        )
+        gone, come = (all_rows(old), all_rows(new)) if is_reshaped else differing_rows(old, new)
     else:
         there = old or new
         if there is None:
