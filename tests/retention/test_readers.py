@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.errors import OmniError
+from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph import Graph
 from retention.worlds import NAMES, add, lines, people, people_at, readable, unused_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def is_read(graph: Graph) -> bool:
@@ -79,6 +80,12 @@ def test_the_grace_of_readers_is_a_setting(graph: Graph, monkeypatch: pytest.Mon
     result = graph.query(NAMES)
     assert graph.cleanup(keep=3, confirm=True).kept_because["reader"] == 1
     assert len(result) == 8
+
+
+def test_a_head_that_is_missing_is_damaged_and_not_cleaned_up(graph: Graph):
+    shutil.rmtree(Path(graph.uri) / graph.snapshot().pins["node:Person"].location)
+    with Graph.open(graph.uri, read_only=True) as reader, pytest.raises(StorageError):
+        reader.query(NAMES)
 
 
 def test_exports_and_merges_hold_the_lock(graph: Graph):

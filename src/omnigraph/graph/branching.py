@@ -13,6 +13,7 @@ from omnigraph.manifest import (
     branch_at,
     check_branch_name,
     check_new_branch,
+    check_pins,
     deleted_branch,
     free_fork_name,
     resolve_target,
@@ -47,6 +48,7 @@ def find_base(environment: GraphEnvironment, state: ManifestState, base: str) ->
         BranchNotFoundError: there is no such branch.
         NotFoundError: there is no such commit.
         BadRequestError: the commit has another schema than the graph has now.
+        HistoricalVersionReclaimedError: its data was cleaned up.
     """
     base = base.strip()
     if base in state.heads:
@@ -58,6 +60,8 @@ def find_base(environment: GraphEnvironment, state: ManifestState, base: str) ->
         raise BadRequestError(
             f"commit {base} has an older schema than the graph: a branch cannot begin there"
         )
+    # Under the commit lock, as a cleanup is: what is there now stays, because the branch holds it from here on.
+    check_pins(environment.tables, origin.pins.values())
     return origin
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import ManifestState, Snapshot
+    from omnigraph.manifest import ManifestState, Snapshot, TablePin
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.recovery.reading_lock import Reading
     from omnigraph.schema import Catalog
@@ -95,11 +95,18 @@ class GraphReader:
         self, batches: Iterator[pa.RecordBatch], snapshot: Snapshot, reading: Reading
     ) -> Iterator[pa.RecordBatch]:
         try:
-            with reading_pins(self._environment.tables, snapshot.pins.values()):
+            with reading_pins(self._environment.tables, self._removable(snapshot)):
                 yield from batches
         finally:
             # Also when nobody wants the rest: a result that is dropped closes this generator.
             reading.end()
+
+    def _removable(self, snapshot: Snapshot) -> Iterator[TablePin]:
+        """What a cleanup may have removed; looks only when it is asked, which is after a failure."""
+        heads = self._environment.manifest.state().heads.values()
+        kept = {pin for head in heads for pin in head.pins.values()}
+        # What a head reads is never cleaned up: if it is missing, it is damaged.
+        yield from (pin for pin in snapshot.pins.values() if pin not in kept)
 
     def explain(self, call: ReadCall, state: ManifestState, *, analyze: bool) -> str:
         """What a read means and how it would run; with `analyze` it runs, and rows and times are shown."""

@@ -22,7 +22,7 @@ from omnigraph.manifest.lineage import (
     merge_bases,
     parents,
 )
-from omnigraph.manifest.pins import open_pin, reading_pins
+from omnigraph.manifest.pins import check_pins, open_pin, reading_pins
 from omnigraph.manifest.pruning import forgettable_rows, known_commits
 from omnigraph.manifest.publisher import (
     FOLD_THRESHOLD,
@@ -69,6 +69,7 @@ __all__ = [
     "branch_of",
     "check_branch_name",
     "check_new_branch",
+    "check_pins",
     "check_readable",
     "deleted_branch",
     "distances",

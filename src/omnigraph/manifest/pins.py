@@ -36,6 +36,17 @@ def _was_cleaned_up(store: TableStore, pin: TablePin) -> bool:
     return dataset_exists(location, pin.location) or is_reclaimed(location, pin.location)
 
 
+def check_pins(store: TableStore, pins: Iterable[TablePin]) -> None:
+    """Make sure that versions are still there; looks at names only, and past every handle that is kept.
+
+    Raises:
+        HistoricalVersionReclaimedError: one was cleaned up.
+    """
+    for pin in pins:
+        if not dataset_exists(store.location, pin.location, pin.branch, pin.version):
+            raise HistoricalVersionReclaimedError(pin.table_key, pin.version)
+
+
 @contextmanager
 def reading_pins(store: TableStore, pins: Iterable[TablePin | None]) -> Iterator[None]:
     """Read tables that were opened before: one that was cleaned up since then is told as such.
