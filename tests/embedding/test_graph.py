@@ -12,6 +12,7 @@ from embedding.worlds import (
     SCHEMA,
     counts,
     embed,
+    fragments,
     note,
     notes_graph,
     of,
@@ -160,6 +161,23 @@ def test_history_that_was_cleaned_up_is_reported(graph: Graph, tmp_path: Path) -
     assert result.properties[0].checked_since == graph.commits()[0].commit_id
 
 
+def test_a_changed_schema_hides_no_text_that_changed(graph: Graph, tmp_path: Path) -> None:
+    put(graph, tmp_path, note("a", "x", GIVEN), note("b", "y", GIVEN), note("c", "z", GIVEN))
+    set_body(graph, "a", "x2")
+    renamed = SCHEMA.replace("body: String?", 'text: String? @rename_from("body")')
+    renamed = renamed.replace(
+        'vec: Vector(4)? @embed("body")',
+        'vector: Vector(4)? @embed("text") @rename_from("vec")  more: Vector(3)? @embed("text")',
+    )
+    graph.apply_schema(renamed)
+    graph.mutate('query q() { update Note set { text: "y2" } where slug = "b" }')
+    result = embed(graph)
+    assert [(item.missing, item.outdated) for item in result.properties] == [(0, 2), (3, 0)]
+    assert {item.checked_since for item in result.properties} == {None}
+    graph.apply_schema(renamed.replace("node Other", "node Another"), allow_data_loss=True)
+    assert embed(graph).rows == 0
+
+
 # ---- branches
 
 
@@ -214,6 +232,7 @@ def test_nothing_but_vectors_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, branch: str
 ) -> None:
     monkeypatch.setattr(edits, "FEW_ROWS", few)
+    monkeypatch.setattr(edits, "SMALL_PART", 1000)
     # Rows with blobs are never written again.
     graph = notes_graph(tmp_path, SCHEMA.replace("Blob?", "String?") if few else SCHEMA)
     for slug in "abc":
@@ -233,6 +252,23 @@ def test_nothing_but_vectors_changes(
     set_body(graph, "a", "a2", branch)
     assert counts(embed(graph, branch=branch)) == (0, 1, 0)
     assert vectors(graph, branch)["b"] == pytest.approx(of("b"))
+
+
+def test_a_small_part_of_a_fragment_is_written_again_and_a_large_one_gets_a_file_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edits, "FEW_ROWS", 0)
+    monkeypatch.setattr(edits, "SMALL_PART", 3)
+    graph = notes_graph(tmp_path, SCHEMA.replace("Blob?", "String?"))
+    put(graph, tmp_path, *[note(slug, "x" if slug in "ab" else None) for slug in "abcdef"])
+    embed(graph)
+    assert fragments(graph) == [(4, 1), (2, 1)]
+    for slug in "cdef":
+        set_body(graph, slug, "y")
+    head = fragments(graph)
+    embed(graph)
+    assert fragments(graph) == [(rows, files + (rows == 1)) for rows, files in head]
+    assert None not in vectors(graph).values()
 
 
 def test_every_vector_of_a_type_is_written_in_one_commit(tmp_path: Path) -> None:

@@ -58,13 +58,23 @@ def vectors(graph: Graph, branch: str = "main", **target: Any) -> dict[str, list
     return {row["n.slug"]: row["n.vec"] for row in found.to_pylist()}
 
 
-def stored_rows(graph: Graph, branch: str) -> list[dict[str, Any]]:
-    """Every row as it is stored, with its row id."""
+def dataset(graph: Graph, branch: str = "main") -> lance.LanceDataset:
+    """The notes of a branch as they are stored."""
     pin = graph.snapshot(branch).pins[TableKey("node:Note")]
     uri = f"{graph.uri}/{pin.location}" + (f"/tree/{pin.branch}" if pin.branch else "")
-    dataset = lance.dataset(uri, version=pin.version)
+    return lance.dataset(uri, version=pin.version)
+
+
+def fragments(graph: Graph) -> list[tuple[int, int]]:
+    """Rows and files of each fragment."""
+    found = dataset(graph).get_fragments()
+    return [(item.count_rows(), len(item.metadata.files)) for item in found]
+
+
+def stored_rows(graph: Graph, branch: str) -> list[dict[str, Any]]:
+    """Every row as it is stored, with its row id."""
     columns = ["slug", "body", "file", "vec", "_rowid", "_row_created_at_version"]
-    rows = dataset.to_table(columns=columns, blob_handling="all_binary").to_pylist()
+    rows = dataset(graph, branch).to_table(columns=columns, blob_handling="all_binary").to_pylist()
     return sorted(rows, key=lambda row: row["slug"])
 
 

@@ -20,6 +20,7 @@ def test_a_run_that_failed_goes_on_and_leaves_nothing(
     failpoints.reset()
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
     monkeypatch.setattr(edits, "FEW_ROWS", 0)
+    monkeypatch.setattr(edits, "SMALL_PART", 1000)
     with Graph.init(root, SCHEMA) as graph:
         graph.mutate(
             'query add() { insert Note { slug: "a", body: "x" } insert Note { slug: "b", body: "y" } }'

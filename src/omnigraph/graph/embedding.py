@@ -96,16 +96,24 @@ class GraphEmbedder:
         """Run one call; all vectors become visible at once, or none does."""
         environment = self._environment
         snapshot = snapshot_of(environment.manifest.state().head(call.branch))
-        catalog = self._schema_of(snapshot.schema_hash).catalog
+        schema = self._schema_of(snapshot.schema_hash)
+        catalog = schema.catalog
         for name in call.types or ():
             if name not in catalog.nodes and name not in catalog.edges:
                 hint = did_you_mean(name, [*catalog.nodes, *catalog.edges])
                 raise BadRequestError(f"there is no type {name}" + (f": {hint}" if hint else ""))
-        targets = embed_targets(catalog, call.types)
+        targets = embed_targets(catalog, schema.identities, call.types)
         settings = EmbeddingSettings.from_environment()
         for target in targets:
             check_model(target.model, settings.model, str(target), EmbedPurpose.DOCUMENT)
-        run = _Run(environment, self._open_for_writing, call, targets, settings)
+        run = _Run(
+            environment,
+            self._schema_of,
+            self._open_for_writing,
+            call,
+            targets=targets,
+            settings=settings,
+        )
         try:
             return run.execute(snapshot)
         finally:
@@ -116,12 +124,15 @@ class _Run:
     def __init__(
         self,
         environment: GraphEnvironment,
+        schema_of: Callable[[str], GraphSchema],
         open_for_writing: Callable[[Snapshot, TablePin], Table],
         call: EmbedCall,
+        *,
         targets: Sequence[EmbedTarget],
         settings: EmbeddingSettings,
     ) -> None:
         self._environment = environment
+        self._schema_of = schema_of
         self._open_for_writing = open_for_writing
         self._call = call
         self._targets = targets
@@ -170,7 +181,13 @@ class _Run:
     def _find(self, snapshot: Snapshot) -> list[TargetWork]:
         environment = self._environment
         history = environment.manifest.history()
-        finder = WorkFinder(snapshot, history, environment.tables, self._engine)
+        finder = WorkFinder(
+            snapshot,
+            history,
+            environment.tables,
+            self._engine,
+            lambda name: self._schema_of(name).identities,
+        )
         found = []
         with self._call.progress.stage("find rows", len(self._targets)) as stage:
             rows = 0

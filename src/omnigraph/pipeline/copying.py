@@ -144,7 +144,7 @@ def stage_copy(plan: CopyPlan, workers: Workers) -> Copied:
         for answer in answers:
             raise_failure(answer)
         gone = np.concatenate([plan.replaced, plan.deleted])
-        shrunk = _shrink(target, gone, workers)
+        shrunk = mark_replaced(target, gone, workers)
     except BaseException:
         # Also after an interrupt: nobody else knows these files.
         remove_written(target, fragments)
@@ -179,7 +179,10 @@ def _items(plan: CopyPlan) -> list[CopyItem]:
     ]
 
 
-def _shrink(target: Table, row_ids: NDArray[np.uint64], workers: Workers) -> dict[int, str | None]:
+def mark_replaced(
+    target: Table, row_ids: NDArray[np.uint64], workers: Workers
+) -> dict[int, str | None]:
+    """Fragments without rows that others replace, as `stage_replacement` takes them. Moves nothing."""
     if not len(row_ids):
         return {}
     addresses = take_by_row_id(target, row_ids, [ROW_ADDRESS])[ROW_ADDRESS]

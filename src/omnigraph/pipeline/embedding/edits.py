@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as _arrow
 
+from omnigraph.pipeline.copying import mark_replaced
 from omnigraph.pipeline.embedding.kept import KeptAddress, KeptVectors, fill_vectors, text_digest
 from omnigraph.pipeline.workers import raise_failure
-from omnigraph.storage import ROW_ID, stage_upsert
+from omnigraph.storage import ROW_ID
 from omnigraph.storage.column_updates import remove_updates, stage_updates, update_fragment
+from omnigraph.storage.fragments import (
+    fragment_sizes,
+    remove_written,
+    stage_replacement,
+    with_row_ids,
+    write_rows,
+)
 from omnigraph.storage.partitions import open_address, table_address
 from omnigraph.storage.row_changes import take_by_row_id
 from omnigraph.storage.row_columns import ROW_ADDRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,8 +42,14 @@ if TYPE_CHECKING:
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
 
-#: So many rows are written again as a whole, unless they have blobs; more get a file of new vectors per fragment.
+#: So few rows, or so small a part of their fragments, are written again as whole rows, unless they have blobs.
+#: Otherwise each fragment gets a file of new vectors, which costs what the vectors of all of its rows cost.
 FEW_ROWS = 8_192
+SMALL_PART = 8
+#: Rows that one task writes again, and rows that it has in memory.
+_TASK_ROWS = 200_000
+_BATCH_ROWS = 4_096
+_STAGE = "write vectors"
 
 
 class VectorsGoneError(Exception):
@@ -78,12 +92,12 @@ class ColumnEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditItem:
-    """The rows of one fragment that get vectors."""
+    """Rows that get vectors; those of one fragment when `fragment` says so."""
 
     table: TableAddress
-    fragment: int
     row_ids: NDArray[np.uint64]
     edits: tuple[ColumnEdit, ...]
+    fragment: int = -1
 
 
 def column_edit(work: TargetWork, kept: KeptAddress, pieces: Sequence[EmbeddedRows]) -> ColumnEdit:
@@ -110,19 +124,16 @@ def stage_edits(
     """
     touched = [ids for edit in edits for ids in (edit.embedded, edit.cleared)]
     row_ids = np.unique(np.concatenate(touched))
-    if len(row_ids) <= FEW_ROWS and not table.blob_columns:
-        rows = _edited(table, row_ids, edits, table.schema.names)
-        if rows is None:
-            raise VectorsGoneError
-        return stage_upsert(table, rows)
-    items = _items(table, row_ids, edits)
-    answers = workers.run("write vectors", edit_fragment, items, keep_failures=True)
+    groups = _by_fragment(table, row_ids)
+    sizes = fragment_sizes(table)
+    is_small = len(row_ids) * SMALL_PART <= sum(sizes[number] for number in groups)
+    if (is_small or len(row_ids) <= FEW_ROWS) and not table.blob_columns:
+        return _stage_rows(table, row_ids, edits, workers)
+    items = [_item(table, ids, edits, number) for number, ids in groups.items()]
+    answers = workers.run(_STAGE, edit_fragment, items, keep_failures=True)
     updates = [str(answer["update"]) for answer in answers if answer.get("update")]
     try:
-        for answer in answers:
-            raise_failure(answer)
-        if len(updates) < len(answers):
-            raise VectorsGoneError
+        _check(answers)
         return stage_updates(table, updates)
     except BaseException:
         # Also after an interrupt: nobody else knows these files.
@@ -130,36 +141,84 @@ def stage_edits(
         raise
 
 
-def _items(
-    table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit]
-) -> list[EditItem]:
-    """The rows by fragment."""
-    address = table_address(table)
+def _stage_rows(
+    table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit], workers: Workers
+) -> StagedWrite:
+    begins = range(0, len(row_ids), _TASK_ROWS)
+    items = [_item(table, row_ids[begin : begin + _TASK_ROWS], edits) for begin in begins]
+    answers = workers.run(_STAGE, rewrite_rows, items, keep_failures=True)
+    fragments = [text for answer in answers for text in answer.get("fragments", ())]
+    try:
+        _check(answers)
+        return stage_replacement(table, fragments, mark_replaced(table, row_ids, workers))
+    except BaseException:
+        # Also after an interrupt: nobody else knows these files.
+        remove_written(table, fragments)
+        raise
+
+
+def _check(answers: Sequence[Message]) -> None:
+    for answer in answers:
+        raise_failure(answer)
+    if any(answer.get("is_gone") for answer in answers):
+        raise VectorsGoneError
+
+
+def _item(
+    table: Table, row_ids: NDArray[np.uint64], edits: Sequence[ColumnEdit], fragment: int = -1
+) -> EditItem:
+    return EditItem(
+        table=table_address(table),
+        row_ids=row_ids,
+        edits=tuple(edit.within(row_ids) for edit in edits),
+        fragment=fragment,
+    )
+
+
+def _by_fragment(table: Table, row_ids: NDArray[np.uint64]) -> dict[int, NDArray[np.uint64]]:
+    """Rows by fragment, still sorted by id."""
     places = np.asarray(take_by_row_id(table, row_ids, [ROW_ADDRESS])[ROW_ADDRESS])
     fragments = (places >> np.uint64(32)).astype(np.int64)
-    # Rows of a fragment stay sorted by id.
     order = np.argsort(fragments, kind="stable")
     numbers, begins = np.unique(fragments[order], return_index=True)
-    groups = np.split(row_ids[order], begins[1:])
-    return [
-        EditItem(
-            table=address,
-            fragment=int(number),
-            row_ids=ids,
-            edits=tuple(edit.within(ids) for edit in edits),
-        )
-        for number, ids in zip(numbers, groups, strict=True)
-    ]
+    return dict(zip(numbers.tolist(), np.split(row_ids[order], begins[1:]), strict=True))
+
+
+# ---- tasks
 
 
 def edit_fragment(item: EditItem) -> Message:
-    """The task: the new vectors of one fragment as a file beside its others; no update when kept vectors are gone."""
+    """The new vectors of one fragment as a file beside its others."""
     table = open_address(item.table)
     rows = _edited(table, item.row_ids, item.edits, [edit.property for edit in item.edits])
     if rows is None:
-        return {"rows": 0}
+        return {"is_gone": True}
     rows = rows.append_column(ROW_ID, pa.array(item.row_ids))
     return {"rows": len(item.row_ids), "update": update_fragment(table, item.fragment, rows)}
+
+
+def rewrite_rows(item: EditItem) -> Message:
+    """Whole rows with new vectors as a fragment that takes over their ids."""
+    table = open_address(item.table)
+    columns = table.schema.names
+    is_gone = False
+
+    def batches() -> Iterator[Any]:
+        nonlocal is_gone
+        for begin in range(0, len(item.row_ids), _BATCH_ROWS):
+            ids = item.row_ids[begin : begin + _BATCH_ROWS]
+            rows = _edited(table, ids, [edit.within(ids) for edit in item.edits], columns)
+            if rows is None:
+                is_gone = True
+                return
+            yield from rows.combine_chunks().to_batches()
+
+    written = write_rows(table, batches())
+    if is_gone:
+        remove_written(table, written)
+        return {"is_gone": True}
+    written[0] = with_row_ids(written[0], item.row_ids.tolist())
+    return {"rows": len(item.row_ids), "fragments": written}
 
 
 def _edited(

@@ -19,22 +19,24 @@ from omnigraph.pipeline.differences import RowShape
 from omnigraph.storage.row_changes import differing_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from omnigraph.manifest import GraphCommit, History, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.storage import Table, TableStore
 
 EMBED_KIND = "embed"
+#: Changes of the schema rename, add and drop columns; texts and vectors that go on keep their values.
+SCHEMA_KIND = "schema_apply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorColumn:
-    """A vector, the text that it stands for, and the table of both at the head of a branch."""
+    """A vector and the text that it stands for, in a table at the head of a branch."""
 
     pin: TablePin
-    source: str
-    vector: str
+    #: The names of text and vector under a schema, by its hash; None when it does not have both.
+    names_at: Callable[[str], tuple[str, str] | None]
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Outdated:
     """What the history told."""
 
     ids: set[str] = field(default_factory=set)
-    #: The commit before which nothing could be checked, because its versions were cleaned up or had other columns.
+    #: The commit before which nothing could be checked, because its versions were cleaned up.
     checked_since: str | None = None
 
 
@@ -86,27 +88,21 @@ class OutdatedRows:
         self._column = column
         self._pins: dict[str, tuple[list[int], list[TablePin]]] = {}
 
-    def find(self, head: str, schema_hash: str) -> Outdated:
-        """Outdated ids at a commit. A commit that embedded under another schema may not have known the column."""
+    def find(self, head: str) -> Outdated:
+        """Outdated ids at a commit."""
         found = Outdated()
-        found.ids = self._walk(head, schema_hash, None, found)
+        found.ids = self._walk(head, None, found)
         return found
 
-    def _walk(
-        self, head: str, schema_hash: str, within: frozenset[str] | None, found: Outdated
-    ) -> set[str]:
+    def _walk(self, head: str, within: frozenset[str] | None, found: Outdated) -> set[str]:
         merged: set[str] = set()
+        seen: set[str] = set()
 
         def deltas() -> Iterable[CommitDelta]:
-            for commit in self._commits(head, schema_hash):
-                before, after = self._pin_before(commit), self._pin_at(commit)
-                if before is None or after is None:
-                    return
+            for commit, before, after, names in self._commits(head):
                 try:
-                    delta = self._delta(before, after)
+                    delta = self._delta(before, after, names)
                 except HistoricalVersionReclaimedError:
-                    delta = None
-                if delta is None:
                     found.checked_since = commit.commit_id
                     return
                 if commit.merged_parent_id is not None:
@@ -114,37 +110,40 @@ class OutdatedRows:
                     both = delta.changed_texts & delta.changed_vectors
                     wanted = both if within is None else both & within
                     if wanted:
-                        theirs = commit.merged_parent_id
-                        merged.update(self._walk(theirs, schema_hash, wanted, found) - seen)
+                        merged.update(self._walk(commit.merged_parent_id, wanted, found) - seen)
                 seen.update(delta.changed_texts, delta.changed_vectors, delta.deleted)
                 yield delta
 
-        seen: set[str] = set()
         return decide(deltas(), within) | merged
 
-    def _commits(self, head: str, schema_hash: str) -> Iterable[GraphCommit]:
-        """Commits that may have changed rows, newest first, down to the one that embedded last."""
+    def _commits(
+        self, head: str
+    ) -> Iterable[tuple[GraphCommit, TablePin, TablePin, tuple[str, str]]]:
+        """Commits that may have changed rows, newest first, down to the one that embedded last.
+
+        With the versions of the table before and after, and the names of text and vector then.
+        """
         for commit in first_parents(self._history.commits, head):
             if commit.kind in PHYSICAL_KINDS:
                 continue
+            names = self._column.names_at(commit.schema_hash)
             before, after = self._pin_before(commit), self._pin_at(commit)
-            if before == after:
-                continue
-            if commit.kind == EMBED_KIND and commit.schema_hash == schema_hash:
+            if names is None or before is None or after is None:
+                # There was no such property yet: it began without any value.
                 return
-            yield commit
+            if before == after or commit.kind == SCHEMA_KIND:
+                continue
+            if commit.kind == EMBED_KIND:
+                return
+            yield commit, before, after, names
 
-    def _delta(self, before: TablePin, after: TablePin) -> CommitDelta | None:
-        """What a commit did; None when one of the states has other columns."""
+    def _delta(self, before: TablePin, after: TablePin, names: tuple[str, str]) -> CommitDelta:
+        """What a commit did."""
         old, new = open_pin(self._store, before), open_pin(self._store, after)
         with reading_pins(self._store, [before, after]):
             if not differing_rows(old, new)[0].row_count:
                 return CommitDelta(frozenset(), frozenset(), frozenset())
-            wanted = {self._column.source, self._column.vector}
-            if not wanted <= {*old.schema.names} & {*new.schema.names}:
-                return None
-            texts = self._differing(old, new, self._column.source)
-            vectors = self._differing(old, new, self._column.vector)
+            texts, vectors = (self._differing(old, new, name) for name in names)
         return CommitDelta(
             changed_texts=_ids(texts, in_both=True),
             changed_vectors=_ids(vectors, in_both=True),

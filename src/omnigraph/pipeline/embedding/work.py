@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,18 +11,19 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.embedding.outdated import Outdated, OutdatedRows, VectorColumn
+from omnigraph.schema import TypeKind
 from omnigraph.storage import ROW_ID, IsNull, OneOf, scan_rows
 from omnigraph.types import VectorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from omnigraph.ids import TableKey
     from omnigraph.manifest import History, Snapshot, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.schema import Catalog, EdgeDef, Identities, NodeDef
     from omnigraph.storage import Filter, Table, TableStore
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
@@ -45,6 +47,10 @@ class EmbedTarget:
     #: The model that the schema records, if it does.
     model: str | None
     is_nullable: bool
+    #: What identifies the type, the text and the vector, whatever they are called.
+    type_id: int
+    source_id: int
+    vector_id: int
 
     def __str__(self) -> str:
         return f"{self.type_name}.{self.property}"
@@ -75,33 +81,62 @@ class TargetWork:
         return not (len(self.missing) or len(self.outdated) or len(self.cleared))
 
 
-def embed_targets(catalog: Catalog, types: Iterable[str] | None) -> list[EmbedTarget]:
+def embed_targets(
+    catalog: Catalog, identities: Identities, types: Iterable[str] | None
+) -> list[EmbedTarget]:
     """Every property that vectors are made for, of some types or of all."""
     wanted = None if types is None else set(types)
-    definitions: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return [
-        EmbedTarget(
-            table_key=definition.table_key,
-            type_name=definition.name,
-            property=name,
-            source=item.embedding.source,
-            dimension=item.type.base.dimension,
-            model=item.embedding.model,
-            is_nullable=item.type.nullable,
-        )
-        for definition in definitions
-        if wanted is None or definition.name in wanted
-        for name, item in definition.properties.items()
-        if item.embedding is not None and isinstance(item.type.base, VectorType)
+    definitions: list[tuple[TypeKind, NodeDef | EdgeDef]] = [
+        *((TypeKind.NODE, item) for item in catalog.nodes.values()),
+        *((TypeKind.EDGE, item) for item in catalog.edges.values()),
     ]
+    found = []
+    for kind, definition in definitions:
+        if wanted is not None and definition.name not in wanted:
+            continue
+        identity = identities.types[kind, definition.name]
+        for name, item in definition.properties.items():
+            if item.embedding is None or not isinstance(item.type.base, VectorType):
+                continue
+            found.append(
+                EmbedTarget(
+                    table_key=definition.table_key,
+                    type_name=definition.name,
+                    property=name,
+                    source=item.embedding.source,
+                    dimension=item.type.base.dimension,
+                    model=item.embedding.model,
+                    is_nullable=item.type.nullable,
+                    type_id=identity.type_id,
+                    source_id=identity.properties[item.embedding.source],
+                    vector_id=identity.properties[name],
+                )
+            )
+    return found
+
+
+def names_in(identities: Identities, target: EmbedTarget) -> tuple[str, str] | None:
+    """The names that the text and the vector of a target have in a schema; None when it does not have both."""
+    for identity in identities.types.values():
+        if identity.type_id == target.type_id:
+            names = {number: name for name, number in identity.properties.items()}
+            source, vector = names.get(target.source_id), names.get(target.vector_id)
+            return None if source is None or vector is None else (source, vector)
+    return None
 
 
 class WorkFinder:
     """Finds what targets need at one snapshot."""
 
     def __init__(
-        self, snapshot: Snapshot, history: History, store: TableStore, engine: ElasticEngine
+        self,
+        snapshot: Snapshot,
+        history: History,
+        store: TableStore,
+        engine: ElasticEngine,
+        identities_of: Callable[[str], Identities],
     ) -> None:
+        self._identities_of = identities_of
         self._snapshot = snapshot
         self._history = history
         self._store = store
@@ -111,9 +146,11 @@ class WorkFinder:
         self, target: EmbedTarget, table: Table, pin: TablePin, *, reembed: bool
     ) -> TargetWork:
         """What one target needs; with `reembed` every row that has a text."""
-        column = VectorColumn(pin=pin, source=target.source, vector=target.property)
+        column = VectorColumn(
+            pin=pin, names_at=cache(lambda name: names_in(self._identities_of(name), target))
+        )
         rows = OutdatedRows(self._history, self._store, self._engine, column)
-        outdated = rows.find(self._snapshot.commit_id, self._snapshot.schema_hash)
+        outdated = rows.find(self._snapshot.commit_id)
         missing, _ = _by_text(_scan(table, target, IsNull(target.property)), target.source)
         stale, gone = _by_text(_of_ids(table, target, outdated), target.source)
         if reembed:
