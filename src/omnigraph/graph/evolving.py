@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
     BranchesExistError,
+    ConflictError,
     ExpectedVersionMismatchError,
     ReadSetConflictError,
     SchemaViolationsError,
@@ -118,18 +119,21 @@ class SchemaEvolution:
                 tidy_up(self._environment, (), has_unknown_files=True)
 
     def _until_won(self, call: SchemaCall) -> SchemaApplyResult:
+        first = self.plan(call.wanted, allow_data_loss=call.allow_data_loss, backfill=call.backfill)
         for number in range(REPREPARATION_BUDGET):
             try:
                 if number < OPTIMISTIC_TRIES:
-                    return self._try(self._environment, call)
+                    return self._try(self._environment, call, first)
                 # Writers would go on winning: from now on they wait.
                 with self._environment.window() as environment:
-                    return self._try(environment, call)
+                    return self._try(environment, call, first)
             except (ExpectedVersionMismatchError, ReadSetConflictError):
                 continue
-        return self._try(self._environment, call)
+        return self._try(self._environment, call, first)
 
-    def _try(self, environment: GraphEnvironment, call: SchemaCall) -> SchemaApplyResult:
+    def _try(
+        self, environment: GraphEnvironment, call: SchemaCall, first: MigrationPlan
+    ) -> SchemaApplyResult:
         state = environment.manifest.state()
         snapshot = snapshot_of(state.head(MAIN))
         accepted = self._schema_of(snapshot.schema_hash)
@@ -140,6 +144,12 @@ class SchemaEvolution:
             allow_data_loss=call.allow_data_loss,
             backfill=call.backfill,
         )
+        if plan.steps and plan.steps != first.steps:
+            # It would take back, even destroy, what another change has brought.
+            raise ConflictError(
+                "the schema was changed meanwhile, so that this change would do something else than was planned; "
+                "nothing happened: plan it again"
+            )
         if not plan.supported:
             refusals = [f"{step.entity}: {step}" for step in plan.refusals]
             raise UnsupportedSchemaError(refusals, plan.to_json())

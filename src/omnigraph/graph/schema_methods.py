@@ -87,7 +87,7 @@ class SchemaMethods(OpenGraph):
             UnsupportedSchemaError: a difference has no step; nothing happened.
             SchemaViolationsError: existing rows violate the new schema; `report` counts them. Nothing happened.
             BranchesExistError: other branches than main exist; nothing happened.
-            ConflictError: writers kept changing the tables; nothing happened.
+            ConflictError: writers kept changing the tables, or the schema changed meanwhile; nothing happened.
         """
         from omnigraph.graph.evolving import SchemaCall, SchemaEvolution
         from omnigraph.pipeline.elastic import ElasticEngine

@@ -30,6 +30,9 @@ node City6 { name: String @key  visits: I64 }
 node City7 { name: String @key  visits: I64 }
 edge Knows: Person -> Person { tag: String? }
 """
+#: Notes get a language; those that are there are English.
+WITH_LANGUAGE = SCHEMA.replace("{ text: String }", "{ text: String  lang: String? }")
+ENGLISH = {"Note.lang": '"en"'}
 
 ADD_NOTE = "query add($text: String) { insert Note { text: $text } }"
 ADD_PERSON = "query add($name: String) { insert Person { name: $name, visits: 0 } }"
@@ -219,6 +222,48 @@ def create_branch(graph: Graph, who: int, name: str) -> list[Outcome]:
     return [{"created": name}]
 
 
+def change_schema(graph: Graph) -> Outcome:
+    """One change, never submitted again."""
+    outcome: Outcome = {"branch": "main"}
+    try:
+        result = graph.apply_schema(WITH_LANGUAGE, backfill=ENGLISH, engine="local")
+    except OmniError as error:
+        is_lost = isinstance(error, ConflictError)
+        return outcome | {"error": type(error).__name__, "message": error.message, "lost": is_lost}
+    outcome["applied"] = result.applied
+    if result.commit is not None:
+        outcome["commit"] = result.commit.commit_id
+        outcome["parent"] = result.commit.parent_id
+        outcome["graph_version"] = result.commit.graph_version
+    return outcome
+
+
+def read_notes(graph: Graph, count: int) -> list[Outcome]:
+    """Read again and again through one handle, with a question that fits both schemas."""
+    outcomes: list[Outcome] = []
+    for _ in range(count):
+        is_new = graph.schema == WITH_LANGUAGE
+        rows = graph.query("query all() { match { $n: Note } return { $n.text as text } }")
+        outcomes.append({"is_new": is_new, "rows": len(rows.to_pylist())})
+    return outcomes
+
+
+def change_beside_writers(graph: Graph, who: int, count: int) -> list[Outcome]:
+    """Two make the same change, one reads, the others write."""
+    if who < 2:
+        return [change_schema(graph)]
+    if who == 2:
+        return read_notes(graph, count)
+    return insert_notes(graph, who, count)
+
+
+def change_beside_branches(graph: Graph, who: int) -> list[Outcome]:
+    """One changes the schema, one makes a branch; the others do nothing."""
+    if who == 0:
+        return [change_schema(graph)]
+    return create_branch(graph, who, "dev") if who == 1 else []
+
+
 def initialize(root: str, who: int) -> list[Outcome]:
     """Everybody creates the same graph."""
     try:
@@ -239,6 +284,8 @@ JOBS: dict[str, Callable[..., list[Outcome]]] = {
         edges_against_deletes,
         update_at_the_door,
         create_branch,
+        change_beside_writers,
+        change_beside_branches,
     )
 }
 

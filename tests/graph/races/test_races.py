@@ -15,7 +15,14 @@ from graph.races.checks import (
     failed,
     lost,
 )
-from graph.races.jobs import ADD_EDGE, ADD_PERSON, MOST_TRIES, table_rows
+from graph.races.jobs import (
+    ADD_EDGE,
+    ADD_PERSON,
+    MOST_TRIES,
+    SCHEMA,
+    WITH_LANGUAGE,
+    table_rows,
+)
 from omnigraph.graph import Graph
 from omnigraph.recovery.lock import FileCommitLock
 
@@ -282,3 +289,38 @@ def test_one_of_several_creators_of_the_same_graph_wins(tmp_path: Path, crew: Cr
         written = graph.mutate(ADD_PERSON, {"name": "first"}).commit
     assert written is not None
     assert written.parent_id == genesis.commit_id
+
+
+def test_one_of_two_equal_schema_changes_happens_and_fills_exactly_the_rows_that_were_there(
+    root: Path, crew: Crew
+) -> None:
+    reports = crew.run("change_beside_writers", root, count=4)
+    assert failed(reports) == []
+    assert lost(reports) == [], "inserts and equal changes are prepared again"
+    (changed,) = [outcome for report in reports[:2] for outcome in report if outcome["applied"]]
+    check_graph(root, acknowledged(reports))
+    assert list(root.glob("*.staging")) == []
+    with Graph.open(root, read_only=True) as graph:
+        assert graph.schema == WITH_LANGUAGE
+        rows = table_rows(graph, graph.snapshot(), "node:Note", ["text", "lang"])
+    expected = [
+        (f"{who}-{number}", "en" if note["graph_version"] < changed["graph_version"] else None)
+        for who, report in enumerate(reports)
+        for number, note in enumerate(report)
+        if who > 2
+    ]
+    assert sorted((row["text"], row["lang"]) for row in rows) == sorted(expected)
+    seen = [(outcome["is_new"], outcome["rows"]) for outcome in reports[2]]
+    assert seen == sorted(seen), "a reader went back in time"
+
+
+def test_a_schema_change_and_the_making_of_a_branch_come_one_after_the_other(
+    root: Path, crew: Crew
+) -> None:
+    ((changed,), (made,), *_) = crew.run("change_beside_branches", root)
+    assert made == {"created": "dev"}
+    with Graph.open(root, read_only=True) as graph:
+        assert graph.snapshot("dev").schema_hash == graph.snapshot().schema_hash
+        assert graph.schema == (WITH_LANGUAGE if changed.get("applied") else SCHEMA)
+    assert changed.get("applied") or changed["error"] == "BranchesExistError"
+    assert list(root.glob("*.staging")) == []
