@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.errors import BadRequestError
 from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, export_stream
-from omnigraph.pipeline.export_lines import shape_of
+from omnigraph.pipeline.export_lines import refuse_long_line, shape_of
 from omnigraph.pipeline.export_target import local_target
 from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.records import MAX_LINE_BYTES
 from omnigraph.pipeline.worker_choice import check_engine, choose_workers
+from omnigraph.storage.blobs import look_at_blobs
 from omnigraph.storage.fragment_scans import stored_bytes
+from omnigraph.storage.fragments import read_addresses
+from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage.blobs import BlobFacts
 
 #: The target that means standard output.
 STDOUT = "-"
@@ -109,7 +114,7 @@ def _export(
     target = call.target
     if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
         path = local_target(target, environment.location.uri)
-        sources = _sources(environment, snapshot, definitions)
+        sources = _sources(environment, snapshot, definitions, format_)
         size = sum(stored_bytes(source.table) for source in sources)
         exported = export_files(
             sources,
@@ -123,7 +128,7 @@ def _export(
         return _result(str(path), format_, exported, snapshot)
     if format_ is ExportFormat.PARQUET or call.parts:
         raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
-    sources = _sources(environment, snapshot, definitions)
+    sources = _sources(environment, snapshot, definitions, format_)
     return _result(STDOUT, format_, export_stream(sources, _writer(target), progress), snapshot)
 
 
@@ -154,14 +159,30 @@ def _chosen(catalog: Catalog, types: Sequence[str] | None) -> list[NodeDef | Edg
 
 
 def _sources(
-    environment: GraphEnvironment, snapshot: Snapshot, definitions: Sequence[NodeDef | EdgeDef]
+    environment: GraphEnvironment,
+    snapshot: Snapshot,
+    definitions: Sequence[NodeDef | EdgeDef],
+    format_: ExportFormat,
 ) -> list[ExportSource]:
     sources = []
     for definition in definitions:
-        pin = snapshot.pins[definition.table_key]
-        table = open_pin(environment.tables, pin)
-        sources.append(ExportSource(shape=shape_of(definition), table=table))
+        key = definition.table_key
+        table = open_pin(environment.tables, snapshot.pins[key])
+        shape = shape_of(definition)
+        if blobs := sorted(blob_columns(definition)):
+            facts = look_at_blobs(table, blobs)
+            # Told before the first line: what a stream has taken cannot be taken back.
+            if format_ is ExportFormat.JSONL and _base64_bytes(facts) > MAX_LINE_BYTES:
+                (entity_id,) = read_addresses(table, "id", [facts.largest_row])
+                refuse_long_line(key, entity_id, _base64_bytes(facts))
+            shape = replace(shape, referring=facts.referring)
+        sources.append(ExportSource(shape=shape, table=table))
     return sources
+
+
+def _base64_bytes(facts: BlobFacts) -> int:
+    """How long the largest blobs of a row are as text, at least."""
+    return -(-facts.largest_bytes // 3) * 4
 
 
 def _writer(target: object) -> Callable[[pa.Buffer | bytes], object]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as _compute
 
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.records import MAX_LINE_BYTES
 from omnigraph.schema import EdgeDef
 from omnigraph.types import (
     FLOATS,
@@ -51,6 +52,8 @@ class TypeShape:
     name: str
     is_edge: bool
     properties: tuple[tuple[str, PropertyType], ...]
+    #: Blob properties of which some cells refer to addresses.
+    referring: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -73,7 +76,7 @@ def json_lines(shape: TypeShape, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of a batch as `LINES`, in its order; the envelope is the one that a load reads.
 
     Raises:
-        BadRequestError: a float is not finite, which JSON cannot express.
+        BadRequestError: a float is not finite, which JSON cannot express, or a line is longer than a load reads.
     """
     ids = batch.column("id").cast(_TEXT)
     word = "edge" if shape.is_edge else "type"
@@ -85,7 +88,29 @@ def json_lines(shape: TypeShape, batch: pa.RecordBatch) -> pa.RecordBatch:
         column = batch.column(name)
         _check_finite(f"{shape.table_key}.{name}", type_.base, column, ids)
         pieces += [f",{json.dumps(name)}:", pc.fill_null(_json(type_.base, column), "null")]
-    return pa.RecordBatch.from_arrays([ids, _joined(*pieces, "}}\n")], schema=LINES)
+    lines = _joined(*pieces, "}}\n")
+    _check_length(shape, ids, lines)
+    return pa.RecordBatch.from_arrays([ids, lines], schema=LINES)
+
+
+def _check_length(shape: TypeShape, ids: Array, lines: Array) -> None:
+    """A line that a load would refuse is not written."""
+    sizes = pc.binary_length(lines)
+    longest = pc.max(sizes).as_py() or 0
+    if longest > MAX_LINE_BYTES + 1:
+        refuse_long_line(shape.table_key, ids[pc.index(sizes, longest).as_py()].as_py(), longest)
+
+
+def refuse_long_line(table_key: str, entity_id: str, size: int) -> NoReturn:
+    """Say that a record is too long for a line.
+
+    Raises:
+        BadRequestError: always.
+    """
+    raise BadRequestError(
+        f"{table_key} {entity_id!r} makes a line of about {size:,} bytes, and a load reads lines of up to "
+        f"{MAX_LINE_BYTES:,}: export as Parquet"
+    )
 
 
 def _json(base: BaseType, column: Array) -> Array:

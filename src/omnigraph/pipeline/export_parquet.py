@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.storage.blob_cells import plain_bytes
+from omnigraph.storage.blob_cells import CELL_PARTS, cell_parts, plain_bytes
 from omnigraph.types import BaseType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_type
 
@@ -34,7 +34,11 @@ def parquet_schema(shape: TypeShape) -> pa.Schema:
     fixed = [_ENDS.get(name, name) for name in shape.columns if name in ("id", *_ENDS)]
     fields: list[pa.Field[Any]] = [pa.field(name, pa.utf8(), nullable=False) for name in fixed]
     fields += [
-        pa.field(name, _natural_type(type_.base), nullable=type_.nullable)
+        pa.field(
+            name,
+            CELL_PARTS if name in shape.referring else _natural_type(type_.base),
+            nullable=type_.nullable,
+        )
         for name, type_ in shape.properties
     ]
     return pa.schema(fields)
@@ -95,6 +99,8 @@ def _natural_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _natural(column: Any, field: pa.Field[Any]) -> Any:
     wanted = field.type
+    if wanted == CELL_PARTS:
+        return cell_parts(column)
     if pa.types.is_large_binary(column.type):
         column = plain_bytes(column, field.name)
     # By way of the bare number: as a calendar day a date64 would lose its time.

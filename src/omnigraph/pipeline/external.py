@@ -52,6 +52,25 @@ def external_rule(policy: ExternalPolicy, *, is_overwrite: bool) -> ExternalRule
     )
 
 
+def is_cell_parts(kind: Any) -> bool:
+    """Whether a column has the form in which an export writes bytes and addresses side by side."""
+    return bool(pa.types.is_struct(kind)) and {item.name for item in kind} == {"data", "uri"}
+
+
+def cell_values(column: Any) -> list[Any]:
+    """Such a column as plain values: bytes, or the text of an address. What has both stays as it is, and is refused."""
+    return [_cell_value(value) for value in column.to_pylist()]
+
+
+def _cell_value(value: dict[str, Any] | None) -> Any:
+    if value is None:
+        return None
+    data, uri = value["data"], value["uri"]
+    if data is not None and uri is not None:
+        return value
+    return uri if data is None else data
+
+
 def external_texts(values: list[Any]) -> dict[int, str]:
     """The values that are addresses of external blobs, by position."""
     return {

@@ -15,7 +15,7 @@ import pyarrow.compute as _compute
 from omnigraph.errors import BadRecord
 from omnigraph.ids import split_id
 from omnigraph.pipeline.columns import fast_column, python_values, slow_column
-from omnigraph.pipeline.external import external_texts, with_external
+from omnigraph.pipeline.external import cell_values, external_texts, is_cell_parts, with_external
 from omnigraph.pipeline.ids import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.problems import Problems, shown
 from omnigraph.types import PropertyType, Scalar, ScalarType
@@ -205,6 +205,8 @@ def _blobs(given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
     """The cells of a Blob column; addresses go their own way where any are allowed."""
     type_ = PropertyType(base=_BLOB, nullable=True)
     rule = judge.plan.external
+    if not isinstance(given, list) and is_cell_parts(given.type):
+        given = cell_values(given)
     is_binary = not isinstance(given, list) and pa.types.is_binary(given.type)
     if is_binary or not rule.policy.bases:
         return _stored(type_, given, judge)

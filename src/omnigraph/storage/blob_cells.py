@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 pa: Any = _arrow
 pc: Any = _compute
 
+#: How a cell leaves the system where one column holds bytes and addresses.
+CELL_PARTS = pa.struct([pa.field("data", pa.binary()), pa.field("uri", pa.utf8())])
 #: Bytes of blobs that one batch holds at most, but for a single row that has more.
 CELL_BATCH_BYTES = 8 * 1024 * 1024
 #: How an address is stored. Nothing ever lies there: a reader that does not know about addresses fails.
 _STORED_ADDRESS = "memory:///omnigraph-external/"
-_EXTERNAL = 3
+#: The kind of descriptors that hold an address.
+EXTERNAL_KIND = 3
 
 
 def blob_names(schema: Any) -> frozenset[str]:
@@ -52,7 +55,7 @@ def stored_address(descriptor: dict[str, Any]) -> str | None:
     Raises:
         BlobIntegrityError: it is an address that this system never wrote.
     """
-    if descriptor["kind"] != _EXTERNAL:
+    if descriptor["kind"] != EXTERNAL_KIND:
         return None
     uri = str(descriptor["blob_uri"])
     if not uri.startswith(_STORED_ADDRESS) or descriptor["position"] or descriptor["size"]:
@@ -172,10 +175,10 @@ def _cells(dataset: lance.LanceDataset, name: str, descriptors: Any, addresses: 
     valid = np.asarray(descriptors.is_valid())
     kinds = np.asarray(pc.fill_null(pc.struct_field(descriptors, "kind"), 0))
     cells: list[bytes | None] = [None] * len(descriptors)
-    for place in np.flatnonzero(valid & (kinds == _EXTERNAL)).tolist():
+    for place in np.flatnonzero(valid & (kinds == EXTERNAL_KIND)).tolist():
         uri = stored_address(descriptors[place].as_py())
         cells[place] = None if uri is None else reference_cell(uri)
-    managed = np.flatnonzero(valid & (kinds != _EXTERNAL))
+    managed = np.flatnonzero(valid & (kinds != EXTERNAL_KIND))
     if len(managed):
         wanted = addresses[managed].tolist()
         found = dataset.read_blobs(name, addresses=wanted, preserve_order=True)
@@ -208,6 +211,21 @@ def plain_bytes(column: Any, owner: str) -> Any:
         )
     plain = [None if cell is None else managed_bytes(cell) for cell in cells]
     return pa.array(plain, column.type)
+
+
+def cell_parts(column: Any) -> Any:
+    """A column of cells as a struct of `data` and `uri`, of which one is set; null where the cell is."""
+    cells = column.to_pylist()
+    uris = [None if cell is None else reference_of(cell) for cell in cells]
+    data = [
+        managed_bytes(cell) if cell is not None and uri is None else None
+        for cell, uri in zip(cells, uris, strict=True)
+    ]
+    return pa.StructArray.from_arrays(
+        [pa.array(data, pa.binary()), pa.array(uris, pa.utf8())],
+        fields=list(CELL_PARTS),
+        mask=column.is_null(),
+    )
 
 
 # ---- writing

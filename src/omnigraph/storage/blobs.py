@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import obstore
 import pyarrow.compute as _compute
 from obstore.store import LocalStore, from_url
 
 from omnigraph.errors import BlobIntegrityError, StorageError
-from omnigraph.storage.blob_cells import stored_address
+from omnigraph.storage.blob_cells import EXTERNAL_KIND, stored_address
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Compare, to_sql
 from omnigraph.storage.location import parse_location
@@ -82,6 +83,39 @@ def find_blob(table: Table, column: str, entity_id: str) -> StoredBlob | None:
         size=descriptor["size"],
         place=_place(file, column, rows[0][ROW_ADDRESS], descriptor),
         _own_file=own_file,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobFacts:
+    """What an export has to know about the blobs of a table before it begins."""
+
+    #: Columns in which a cell refers to an address.
+    referring: frozenset[str] = frozenset()
+    #: The address of the row with the most bytes in all of its blobs, and how many these are.
+    largest_row: int = 0
+    largest_bytes: int = 0
+
+
+def look_at_blobs(table: Table, columns: Sequence[str]) -> BlobFacts:
+    """Facts about some blob columns, from one scan of their descriptors."""
+    referring: set[str] = set()
+    largest_row, largest_bytes = 0, 0
+    with translated(f"looking at the blobs of {table.path}"):
+        for batch in table._dataset.scanner(columns=[*columns, ROW_ADDRESS]).to_batches():
+            sizes = np.zeros(batch.num_rows, dtype=np.int64)
+            for name in columns:
+                cells: Any = batch.column(name)
+                valid = np.asarray(cells.is_valid())
+                kinds, own = (np.asarray(pc.struct_field(cells, part)) for part in ("kind", "size"))
+                sizes += np.where(valid, own, 0).astype(np.int64)
+                if (valid & (kinds == EXTERNAL_KIND)).any():
+                    referring.add(name)
+            if len(sizes) and sizes.max() > largest_bytes:
+                largest_bytes = int(sizes.max())
+                largest_row = int(np.asarray(batch.column(ROW_ADDRESS))[sizes.argmax()])
+    return BlobFacts(
+        referring=frozenset(referring), largest_row=largest_row, largest_bytes=largest_bytes
     )
 
 

@@ -164,7 +164,13 @@ def write_table(
     with translated(f"writing rows of {address.uri}"):
         reader = pa.RecordBatchReader.from_batches(schema, batches())
         # An overwrite is not held against the present columns.
-        written = write_fragments(reader, address.uri, schema=schema, mode="overwrite")
+        written = write_fragments(
+            reader,
+            address.uri,
+            schema=schema,
+            mode="overwrite",
+            allow_external_blob_outside_bases=True,
+        )
     return [json.dumps(fragment.to_json()) for fragment in written]
 
 
