@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
@@ -93,6 +96,20 @@ def test_an_unpublished_fork_is_an_orphan(graph: Graph):
     assert (snapshot.pins[PERSON].location, "dev") not in lines(graph.uri)
     add(graph, "later", "dev")
     assert "later" in people(graph, "dev")
+
+
+def test_beside_a_writer_only_forks_go_that_nobody_wrote_to_for_long(graph: Graph):
+    graph.create_branch("dev")
+    snapshot = graph.snapshot("dev")
+    pin = snapshot.pins[PERSON]
+    graph._writer.open_for_writing(snapshot, pin)
+    with graph._environment.staging.shared():
+        graph.cleanup(keep=3, confirm=True)
+        assert (pin.location, "dev") in lines(graph.uri)
+        for path in (Path(graph.uri) / pin.location / "tree" / "dev").rglob("*"):
+            os.utime(path, (1, 1))
+        graph.cleanup(keep=3, confirm=True)
+        assert (pin.location, "dev") not in lines(graph.uri)
 
 
 def test_old_versions_of_a_fork_go_too(graph: Graph):

@@ -181,6 +181,8 @@ def test_forks_and_files_of_nothing(graph: Graph):
     graph.create_branch("dev")
     snapshot = graph.snapshot("dev")
     graph._writer.open_for_writing(snapshot, snapshot.pins[PERSON])
+    for path in (pin_folder(graph) / "tree" / "dev").rglob("*"):
+        os.utime(path, (1, 1))
     found = finding(graph.doctor(), "leftovers")
     assert found.severity is Health.WARNING
     assert found.message.startswith("1 fork of no branch and 1 file")

@@ -305,7 +305,7 @@ def _check_fragments(look: _Look) -> Iterator[Finding]:
 
 def _check_leftovers(look: _Look) -> Iterator[Finding]:
     environment = look.environment
-    forks = find_orphan_forks(environment)
+    forks = find_orphan_forks(environment, _LEFTOVER_AGE_S)
     files = [
         file
         for path in look.listings

@@ -145,7 +145,9 @@ class _Cleanup:
 
     def _clean_forks(self) -> list[tuple[str, str]]:
         environment = self.environment
-        orphans = find_orphan_forks(environment)
+        with environment.staging.try_exclusive() as is_alone:
+            age_s = None if is_alone else staged_max_age_s()
+        orphans = find_orphan_forks(environment, age_s)
         sizes = {
             (path, fork): sum(
                 file.size_bytes for file in list_files(environment.location, f"{path}/tree/{fork}")
@@ -347,8 +349,11 @@ class _Cleanup:
                 environment.manifest.forget(rows)
         reach(Failpoint.BEFORE_CATALOG_CLEANUP)
         for path in (MANIFEST, RECOVERIES):
-            if dataset_exists(environment.location, path):
-                self._remove_old_versions(environment, path, has_readers=has_readers)
+            try:
+                if dataset_exists(environment.location, path):
+                    self._remove_old_versions(environment, path, has_readers=has_readers)
+            except StorageError as error:
+                self.notes.append(f"{path}: old versions stay, {error.message}")
         return forgotten
 
     def _remove_old_versions(

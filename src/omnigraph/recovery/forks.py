@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.manifest import branch_of, lasting_bases, snapshot_at
+from omnigraph.recovery.reclaim import staged_max_age_s
 from omnigraph.recovery.sweep import settle_all
+from omnigraph.storage.listing import list_files
 from omnigraph.storage.staged import list_forks, remove_fork
 
 if TYPE_CHECKING:
@@ -23,22 +25,30 @@ _log = logging.getLogger(__name__)
 _MAX_POINTS = 100
 
 
-def find_orphan_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
-    """What `reclaim_forks` would remove if nothing held it up. Takes no lock."""
+def find_orphan_forks(
+    environment: GraphEnvironment, older_than_s: float | None = None
+) -> list[tuple[str, str]]:
+    """What `reclaim_forks` would remove; with an age only forks that nobody wrote to since. Takes no lock."""
     state = environment.manifest.state()
     unowned = _unowned(environment, state)
     if not unowned:
         return []
     needed = _needed_by_merges(state, environment.manifest.history())
-    return [item for item in unowned if item not in needed]
+    return [
+        item
+        for item in unowned
+        if item not in needed
+        and (older_than_s is None or _is_forgotten(environment, *item, older_than_s))
+    ]
 
 
 def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
     """Remove forks of deleted branches, and those whose publish never happened; what was removed, as path and fork.
 
     Kept are forks that a branch writes to or reads from, and forks at which live branches last agreed, or can have: the
-    data of a deleted branch is the base of later merges between branches that took its work over. Does nothing while
-    another writer stages files, because one may stage into a fork that is not published yet.
+    data of a deleted branch is the base of later merges between branches that took its work over. While another writer
+    stages files, and always on an object store, only forks that nobody has written to for a long time go: one may stage
+    into a fork that is not published yet.
     """
     manifest = environment.manifest
     state = manifest.state()
@@ -49,9 +59,13 @@ def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
     removed: list[tuple[str, str]] = []
     with environment.window() as held, held.staging.try_exclusive() as is_alone:
         settle_all(held)
-        if not is_alone or held.manifest.state().catalog_version != state.catalog_version:
+        if held.manifest.state().catalog_version != state.catalog_version:
             return []
-        left = [item for item in _unowned(held, state) if item not in needed]
+        left = [
+            item
+            for item in _unowned(held, state)
+            if item not in needed and (is_alone or _is_forgotten(held, *item, staged_max_age_s()))
+        ]
         while left:
             failed = [item for item in left if not _remove(held, *item)]
             removed += [item for item in left if item not in failed]
@@ -95,6 +109,13 @@ def _remove(environment: GraphEnvironment, path: str, fork: str) -> bool:
         _log.info("the fork %s of %s stays for now: %s", fork, path, error)
         return False
     return True
+
+
+def _is_forgotten(environment: GraphEnvironment, path: str, fork: str, age_s: float) -> bool:
+    """Whether nobody has written to a fork for some time."""
+    limit_s = environment.clock() / 1_000_000 - age_s
+    files = list_files(environment.location, f"{path}/tree/{fork}")
+    return all(file.modified_s < limit_s for file in files)
 
 
 def _unowned(environment: GraphEnvironment, state: ManifestState) -> list[tuple[str, str]]:
