@@ -30,7 +30,12 @@ from omnigraph.recovery.retention import (
 )
 from omnigraph.recovery.sweep import settle_all
 from omnigraph.storage.derived import DERIVED_FOLDER, group_name, list_unused_groups, remove_groups
-from omnigraph.storage.listing import StoredFile, delete_files, list_files
+from omnigraph.storage.listing import (
+    StoredFile,
+    delete_files,
+    list_files,
+    remove_empty_folders,
+)
 from omnigraph.storage.location import BRANCH_CLAIM, MANIFEST, RECOVERIES, RECOVERY_FOLDER
 from omnigraph.storage.retention import (
     list_versions,
@@ -211,8 +216,9 @@ class _Cleanup:
         environment = self.environment
         try:
             if item.dropped_files:
-                # The mark first: whatever is missing from here on was cleaned up.
-                environment.objects.write(f"{item.path}/{RECLAIMED_MARK}", b"{}\n")
+                if item.is_known:
+                    # First: whatever is missing from here on was cleaned up.
+                    environment.objects.write(f"{item.path}/{RECLAIMED_MARK}", b"{}\n")
                 names = [file.name for file in item.dropped_files]
                 delete_files(environment.location, [it for it in names if "/_versions/" in it])
                 environment.tables.forget(item.path)
@@ -237,6 +243,7 @@ class _Cleanup:
                 names = [file.name for file in item.dropped_files]
                 if not self.call.preview:
                     delete_files(environment.location, names)
+                    remove_empty_folders(environment.location, item.path)
                 tally.is_dropped = True
                 tally.versions += sum(name.endswith(".manifest") for name in names)
                 tally.bytes += sum(file.size_bytes for file in item.dropped_files)

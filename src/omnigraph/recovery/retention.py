@@ -46,6 +46,8 @@ class DatasetPlan:
     removal: VersionRemoval | None = None
     #: Every file, when no snapshot that stays reads the dataset.
     dropped_files: tuple[StoredFile, ...] | None = None
+    #: Whether any commit ever showed it; else its creation was never published.
+    is_known: bool = True
     error: str | None = None
     #: Whether the error is a HEAD that the catalog does not know: a writer may just have moved it.
     has_drift: bool = False
@@ -146,7 +148,7 @@ def plan_cleanup(
     if has_readers:
         # A writer may be about to publish it: only its age tells that it was forgotten.
         limit_s = environment.clock() / _MICROSECONDS - staged_max_age_s()
-        plans = [item for item in plans if item.path in names or item.is_older_than(limit_s)]
+        plans = [item for item in plans if item.is_known or item.is_older_than(limit_s)]
     return CleanupPlan(
         history=history, retained=retained, datasets=tuple(plans), has_readers=has_readers
     )
@@ -166,7 +168,12 @@ class _Planner:
                 # The mark of a dataset that is gone stays as long as the history knows it.
                 mark = None if known_as is None else f"{path}/{RECLAIMED_MARK}"
                 files = tuple(file for file in list_files(location, path) if file.name != mark)
-                return DatasetPlan(path=path, type_key=type_key, dropped_files=files)
+                return DatasetPlan(
+                    path=path,
+                    type_key=type_key,
+                    dropped_files=files,
+                    is_known=known_as is not None,
+                )
             listing = list_versions(location, path, self.without.get(path, ()))
             if (drift := find_drift(listing, self.published, self.retained)) is not None:
                 return DatasetPlan(

@@ -79,7 +79,13 @@ def _delete_local(location: GraphLocation, names: list[str]) -> None:
         (location.path / name).unlink(missing_ok=True)
         folders.add(_own_folder(PurePosixPath(name)))
     for folder in folders - {None}:
-        for inner, _, _ in os.walk(location.path / str(folder), topdown=False):
+        remove_empty_folders(location, str(folder))
+
+
+def remove_empty_folders(location: GraphLocation, folder: str) -> None:
+    """Remove a folder and those below it, as far as they hold nothing. Nobody may be about to write there."""
+    if location.is_local:
+        for inner, _, _ in os.walk(location.path / folder, topdown=False):
             with suppress(OSError):
                 os.rmdir(inner)
 
