@@ -82,6 +82,18 @@ def test_the_grace_of_readers_is_a_setting(graph: Graph, monkeypatch: pytest.Mon
     assert len(result) == 8
 
 
+def test_a_branch_that_is_deleted_under_a_reader_keeps_its_forks_until_nobody_reads(graph: Graph):
+    graph.create_branch("dev")
+    add(graph, "only here", "dev")
+    pin = graph.snapshot("dev").pins["node:Person"]
+    result = graph.query(NAMES, branch="dev")
+    graph.delete_branch("dev")
+    assert (pin.location, "dev") in lines(graph.uri)
+    assert len(result) == 9
+    graph.cleanup(keep=3, confirm=True)
+    assert (pin.location, "dev") not in lines(graph.uri)
+
+
 def test_a_head_that_is_missing_is_damaged_and_not_cleaned_up(graph: Graph):
     shutil.rmtree(Path(graph.uri) / graph.snapshot().pins["node:Person"].location)
     with Graph.open(graph.uri, read_only=True) as reader, pytest.raises(StorageError):

@@ -90,7 +90,6 @@ class BranchMethods(OpenGraph):
         )
         self._heal()
         merger = GraphMerger(self._environment, self._schema_of, self._writer.open_in)
-        with self._reading():
-            result = merger.merge(call)
+        result = merger.merge(call)
         self._writer.fold_after(result.commit)
         return result

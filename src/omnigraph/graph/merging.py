@@ -147,7 +147,9 @@ class GraphMerger:
         engine = ElasticEngine(call.engine, call.spark, call.progress)
         effort = _Effort()
         try:
-            source, result = self._until_won(call, engine, effort)
+            # Not longer: the forks of a source that is deleted afterwards go only when nobody reads.
+            with self._environment.reading.held():
+                source, result = self._until_won(call, engine, effort)
         except BaseException as error:
             # Also after an interrupt: nobody else knows what was left.
             unknown = may_leave_files(error)

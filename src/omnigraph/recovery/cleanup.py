@@ -150,8 +150,7 @@ class _Cleanup:
 
     def _clean_forks(self) -> list[tuple[str, str]]:
         environment = self.environment
-        with environment.staging.try_exclusive() as is_alone:
-            age_s = None if is_alone else staged_max_age_s()
+        age_s = staged_max_age_s() if is_busy(environment) else None
         orphans = find_orphan_forks(environment, age_s)
         sizes = {
             (path, fork): sum(

@@ -46,9 +46,9 @@ def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
     """Remove forks of deleted branches, and those whose publish never happened; what was removed, as path and fork.
 
     Kept are forks that a branch writes to or reads from, and forks at which live branches last agreed, or can have: the
-    data of a deleted branch is the base of later merges between branches that took its work over. While another writer
-    stages files, and always on an object store, only forks that nobody has written to for a long time go: one may stage
-    into a fork that is not published yet.
+    data of a deleted branch is the base of later merges between branches that took its work over. While somebody reads
+    or stages files, and always on an object store, only forks that nobody has written to for a long time go: one may be
+    read still, or hold what is staged for a first publish.
     """
     manifest = environment.manifest
     state = manifest.state()
@@ -59,12 +59,13 @@ def reclaim_forks(environment: GraphEnvironment) -> list[tuple[str, str]]:
     removed: list[tuple[str, str]] = []
     with environment.window() as held, held.staging.try_exclusive() as is_alone:
         settle_all(held)
+        is_quiet = is_alone and not held.reading.has_readers()
         if held.manifest.state().catalog_version != state.catalog_version:
             return []
         left = [
             item
             for item in _unowned(held, state)
-            if item not in needed and (is_alone or _is_forgotten(held, *item, staged_max_age_s()))
+            if item not in needed and (is_quiet or _is_forgotten(held, *item, staged_max_age_s()))
         ]
         while left:
             failed = [item for item in left if not _remove(held, *item)]
