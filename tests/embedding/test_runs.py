@@ -90,6 +90,7 @@ def test_vectors_that_were_paid_for_are_not_asked_for_again(graph: Graph, remote
         embed(graph, batch_size=1)
     assert graph.snapshot().commit_id == head
     assert vectors(graph) == {"a": None, "b": None, "c": None}
+    graph.cleanup(keep=3, confirm=True)
     assert len(kept_files(graph)) == 2
     remote.replies = [error_reply(429), ok, ok]
     result = embed(graph, batch_size=1)
@@ -157,12 +158,12 @@ def test_kept_vectors_that_cannot_be_used_are_computed_again(
 
 def test_kept_vectors_that_nobody_came_back_for_are_removed(graph: Graph, tmp_path: Path) -> None:
     embed(graph)
-    folder = kept_address(graph.uri, EmbeddingSettings(provider=ProviderName.MOCK), 4)
-    old = KeptVectors(folder).keep([text_digest("old")], [[1.0, 0.0, 0.0, 0.0]])
-    young = KeptVectors(folder).keep([text_digest("young")], [[1.0, 0.0, 0.0, 0.0]])
+    address = kept_address(graph.uri, EmbeddingSettings(provider=ProviderName.LOCAL), 384)
+    old = KeptVectors(address).keep([text_digest("old")], [[1.0] * 384])
+    young = KeptVectors(address).keep([text_digest("young")], [[1.0] * 384])
     for path in kept_files(graph):
         if path.stem == old:
-            path.rename(path.with_stem("01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+            path.rename(path.with_stem(address.prefix + "01ARZ3NDEKTSV4RRFFQ69G5FAV"))
     assert embed(graph).commit is None
     assert {path.stem for path in kept_files(graph)} == {young}
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from omnigraph.storage.location import GraphLocation
 
 DERIVED_FOLDER = "__derived"
+#: The group of vectors that are not in the graph yet. They were paid for: only whoever made them removes them.
+EMBEDDINGS_GROUP = "embeddings"
 _CONTENTS = "contents.json"
 #: Blocks of an array that its checksum covers: enough to notice a damaged file without reading all of it.
 _CHECKED_BLOCKS = 64
@@ -100,7 +102,8 @@ def list_unused_groups(location: GraphLocation, used: Collection[str]) -> list[s
     root = location.path / DERIVED_FOLDER if location.is_local else None
     if root is None or not root.is_dir():
         return []
-    return sorted(folder.name for folder in root.iterdir() if folder.name not in used)
+    kept = {*used, EMBEDDINGS_GROUP}
+    return sorted(folder.name for folder in root.iterdir() if folder.name not in kept)
 
 
 def remove_groups(location: GraphLocation, groups: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
 """Vectors that were computed and are not in the graph yet: they survive a crash, a failing provider and a lost race.
 
-They lie below `__derived/embeddings/<who embeds>/` of the graph, on disk and on S3 alike. A part is two objects of one
-name: the vectors, and the digests of their texts, which are written last, so that a part is there as a whole or not at
-all. Parts never change. Whoever finds one gone computes its vectors again.
+They lie below `__derived/embeddings/` of the graph, on disk and on S3 alike. A part is two objects of one name, which
+says who embedded: the vectors, and the digests of their texts, which are written last, so that a part is there as a
+whole or not at all. Parts never change. Whoever finds one gone computes its vectors again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.ids import new_ulid, ulid_time_ms
-from omnigraph.storage.derived import DERIVED_FOLDER
+from omnigraph.ids import is_ulid, new_ulid, ulid_time_ms
+from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.search import EmbeddingSettings
     from omnigraph.storage import ControlObjects
 
-_FOLDER = f"{DERIVED_FOLDER}/embeddings"
+_FOLDER = f"{DERIVED_FOLDER}/{EMBEDDINGS_GROUP}"
 _DIGESTS = ".digests"
 _VECTORS = ".vectors"
 _STOP = ".stop"
@@ -44,15 +44,16 @@ class KeptAddress:
     """Where the vectors of one model and dimension are kept. Plain values that travel to other processes."""
 
     root: str
-    folder: str
+    #: What the names of their parts begin with.
+    prefix: str
     dimension: int
 
 
 def kept_address(root: str, settings: EmbeddingSettings, dimension: int) -> KeptAddress:
     """Where vectors are kept: apart for everything that makes the vectors of one text differ."""
     who = f"{settings.provider}\n{settings.base_url}\n{settings.model}\n{dimension}"
-    folder = f"{_FOLDER}/{sha256(who.encode()).hexdigest()[:24]}"
-    return KeptAddress(root=root, folder=folder, dimension=dimension)
+    prefix = f"{sha256(who.encode()).hexdigest()[:24]}-"
+    return KeptAddress(root=root, prefix=prefix, dimension=dimension)
 
 
 class KeptVectors:
@@ -64,12 +65,15 @@ class KeptVectors:
 
     def parts(self) -> tuple[str, ...]:
         """The names of all parts, oldest first."""
-        names = self._objects.names(self._address.folder)
-        return tuple(name.removesuffix(_DIGESTS) for name in names if name.endswith(_DIGESTS))
+        return tuple(name for name in self._all_parts() if name.startswith(self._address.prefix))
+
+    def _all_parts(self) -> list[str]:
+        names = self._objects.names(_FOLDER)
+        return [name.removesuffix(_DIGESTS) for name in names if name.endswith(_DIGESTS)]
 
     def keep(self, digests: Sequence[bytes], vectors: Sequence[Sequence[float]]) -> str:
         """Keep vectors of texts; the name of their part."""
-        name = new_ulid()
+        name = self._address.prefix + new_ulid()
         self._write(name + _VECTORS, np.array(vectors, "<f4").tobytes())
         self._write(name + _DIGESTS, b"".join(digests))
         return name
@@ -93,11 +97,12 @@ class KeptVectors:
         """Delete parts; those that are gone already are fine."""
         for part in parts:
             for ending in (_DIGESTS, _VECTORS):
-                self._objects.delete(f"{self._address.folder}/{part}{ending}")
+                self._objects.delete(f"{_FOLDER}/{part}{ending}")
 
     def remove_older(self, than_ms: int) -> None:
-        """Delete parts that nobody came back for."""
-        self.remove(part for part in self.parts() if ulid_time_ms(part) < than_ms)
+        """Delete parts that nobody came back for, whoever embedded them."""
+        made = ((part, part.rpartition("-")[2]) for part in self._all_parts())
+        self.remove(part for part, ulid in made if is_ulid(ulid) and ulid_time_ms(ulid) < than_ms)
 
     # ---- one failure stops all tasks
 
@@ -111,13 +116,13 @@ class KeptVectors:
 
     def forget_stop(self, run: str) -> None:
         """The run is over."""
-        self._objects.delete(f"{self._address.folder}/{run}{_STOP}")
+        self._objects.delete(f"{_FOLDER}/{run}{_STOP}")
 
     def _write(self, name: str, data: bytes) -> None:
-        self._objects.write(f"{self._address.folder}/{name}", data)
+        self._objects.write(f"{_FOLDER}/{name}", data)
 
     def _read(self, name: str) -> bytes | None:
-        found = self._objects.read(f"{self._address.folder}/{name}")
+        found = self._objects.read(f"{_FOLDER}/{name}")
         return None if found is None else found.data
 
 
