@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pytest
 
 from embedding.worlds import (
@@ -22,12 +21,13 @@ from embedding.worlds import (
     vectors,
 )
 from omnigraph.errors import BadRequestError
-from omnigraph.graph import Graph
 from omnigraph.pipeline.embedding import edits
 from omnigraph.search import mock_vector
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from omnigraph.graph import Graph
 
 
 @pytest.fixture
@@ -148,17 +148,20 @@ def test_reembedding_replaces_every_vector_of_a_text(graph: Graph, tmp_path: Pat
     assert found == {"a": pytest.approx(of("x")), "b": GIVEN, "c": pytest.approx(of("z"))}
 
 
-def test_history_that_was_cleaned_up_is_reported(graph: Graph, tmp_path: Path) -> None:
+@pytest.mark.parametrize("commits", [False, True], ids=["versions", "versions and commits"])
+def test_history_that_was_cleaned_up_is_reported(
+    graph: Graph, tmp_path: Path, commits: bool
+) -> None:
     put(graph, tmp_path, note("a", "x", GIVEN), note("b", "y", GIVEN))
     set_body(graph, "a", "x2")
-    gone = graph.snapshot().pins["node:Note"]
-    set_body(graph, "b", "y2")
-    dataset = lance.dataset(f"{graph.uri}/{gone.location}")
-    dataset.cleanup_old_versions(versions=[gone.version - 1, gone.version])
-    with Graph.open(graph.uri) as again:
-        result = embed(again)
-    assert counts(result) == (0, 0, 0)
-    assert result.properties[0].checked_since == graph.commits()[0].commit_id
+    for number in range(3):
+        set_body(graph, "b", f"y{number}")
+    oldest = graph.commits()[2].commit_id
+    graph.cleanup(keep=3, commits=commits, confirm=True)
+    result = embed(graph)
+    assert counts(result) == (0, 1, 0)
+    assert result.properties[0].checked_since == oldest
+    assert embed(graph).properties[0].checked_since is None
 
 
 def test_a_changed_schema_hides_no_text_that_changed(graph: Graph, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EMBED_KIND = "embed"
 #: Changes of the schema rename, add and drop columns; texts and vectors that go on keep their values.
-SCHEMA_KIND = "schema_apply"
+UNCHANGING_KINDS = PHYSICAL_KINDS | {"schema_apply"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class OutdatedRows:
         seen: set[str] = set()
 
         def deltas() -> Iterable[CommitDelta]:
-            for commit, before, after, names in self._commits(head):
+            for commit, before, after, names in self._commits(head, found):
                 try:
                     delta = self._delta(before, after, names)
                 except HistoricalVersionReclaimedError:
@@ -109,33 +109,39 @@ class OutdatedRows:
                     # A vector that came with a merge is as good as it was on the branch that it came from.
                     both = delta.changed_texts & delta.changed_vectors
                     wanted = both if within is None else both & within
-                    if wanted:
+                    if wanted and commit.merged_parent_id in self._history.commits:
                         merged.update(self._walk(commit.merged_parent_id, wanted, found) - seen)
+                    elif wanted:
+                        found.checked_since = commit.commit_id
                 seen.update(delta.changed_texts, delta.changed_vectors, delta.deleted)
                 yield delta
 
         return decide(deltas(), within) | merged
 
     def _commits(
-        self, head: str
+        self, head: str, found: Outdated
     ) -> Iterable[tuple[GraphCommit, TablePin, TablePin, tuple[str, str]]]:
         """Commits that may have changed rows, newest first, down to the one that embedded last.
 
         With the versions of the table before and after, and the names of text and vector then.
         """
-        for commit in first_parents(self._history.commits, head):
-            if commit.kind in PHYSICAL_KINDS:
-                continue
+        commits = self._history.commits
+        for commit in first_parents(commits, head):
             names = self._column.names_at(commit.schema_hash)
-            before, after = self._pin_before(commit), self._pin_at(commit)
-            if names is None or before is None or after is None:
+            after = self._pin_at(commit)
+            if names is None or after is None or commit.parent_id is None:
                 # There was no such property yet: it began without any value.
                 return
-            if before == after or commit.kind == SCHEMA_KIND:
-                continue
-            if commit.kind == EMBED_KIND:
+            if commit.kind == EMBED_KIND and after.table_key in commit.tables:
                 return
-            yield commit, before, after, names
+            if commit.parent_id not in commits:
+                found.checked_since = commit.commit_id
+                return
+            before = self._pin_at(commits[commit.parent_id])
+            if before is None:
+                return
+            if before != after and commit.kind not in UNCHANGING_KINDS:
+                yield commit, before, after, names
 
     def _delta(self, before: TablePin, after: TablePin, names: tuple[str, str]) -> CommitDelta:
         """What a commit did."""
@@ -156,10 +162,6 @@ class OutdatedRows:
 
     # ---- versions of the table, without a snapshot per commit
 
-    def _pin_before(self, commit: GraphCommit) -> TablePin | None:
-        parent = commit.parent_id
-        return None if parent is None else self._pin_at(self._history.commits[parent])
-
     def _pin_at(self, commit: GraphCommit) -> TablePin | None:
         """The version of the table right after a commit; None when there was no table."""
         branch = branch_of(self._history.heads, commit)
@@ -169,9 +171,9 @@ class OutdatedRows:
             place = bisect_right(numbers, graph_version)
             if place:
                 return pins[place - 1]
-            if branch.fork_commit_id is None:
+            origin = self._history.commits.get(branch.fork_commit_id or "")
+            if origin is None:
                 return None
-            origin = self._history.commits[branch.fork_commit_id]
             branch, graph_version = branch_of(self._history.heads, origin), origin.graph_version
 
     def _versions_of(self, branch_key: str) -> tuple[list[int], list[TablePin]]:
