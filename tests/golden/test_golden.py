@@ -3,17 +3,20 @@
 schema_errors/<code>-<what>.pg      → .expected: what the compiler says
 query_errors/<code>-<what>.gq       → .expected: what the compiler says, against reading.pg
 plans/<what>.gq                     → .expected: `explain` of every query, against reading.pg
-migrations/<what>/old.pg, new.pg    → plan.json (or error.expected when a rename hint is wrong)
+migrations/<what>/old.pg, new.pg    → plan.json (or error.expected when a rename hint or a backfill is wrong); with
+                                      backfill.json, and with drops that are hard beside a file `allow-data-loss`
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from omnigraph.errors import CompilerError
+from omnigraph.errors import BadRequestError, CompilerError
 from omnigraph.query import compile_file, explain_ir
 from omnigraph.schema import (
     AcceptedSchema,
@@ -22,6 +25,7 @@ from omnigraph.schema import (
     fresh_identities,
     plan_migration,
 )
+from omnigraph.schema.steps import Step
 from omnigraph.syntax import SourceText
 
 HERE = Path(__file__).parent
@@ -82,9 +86,26 @@ def test_a_migration_plan_is_stable(folder: Path, golden) -> None:
         catalog=old.catalog,
         identities=fresh_identities(old.catalog, DOMAIN, old.source).identities,
     )
+    given = folder / "backfill.json"
     try:
-        plan = plan_migration(accepted, new.catalog, new.source)
-    except CompilerError as failure:
+        plan = plan_migration(
+            accepted,
+            new.catalog,
+            new.source,
+            allow_data_loss=(folder / "allow-data-loss").exists(),
+            backfill=json.loads(given.read_text(encoding="utf-8")) if given.exists() else None,
+        )
+    except (CompilerError, BadRequestError) as failure:
         golden(folder / "error.expected", f"{failure}\n")
         return
     golden(folder / "plan.json", json.dumps(plan.to_json(), indent=2) + "\n")
+
+
+def test_every_kind_of_step_and_every_member_of_one_is_in_a_plan() -> None:
+    """A member that no plan shows could change its name unnoticed."""
+    shown: dict[str, set[str]] = {}
+    for path in _cases("migrations", "*/plan.json"):
+        for step in json.loads(path.read_text(encoding="utf-8"))["steps"]:
+            shown.setdefault(step["kind"], set()).update(step)
+    every = {step.kind: {"kind", *(item.name for item in fields(step))} for step in get_args(Step)}
+    assert shown == every

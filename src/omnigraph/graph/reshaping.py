@@ -141,7 +141,7 @@ def _table_change(
 
 
 def _new_rules(plan: MigrationPlan, kind: TypeKind, name: str, rules: TableRules) -> TableRules:
-    """Those rules of a table that its rows have not been held against yet."""
+    """Those rules of a table that its rows have not been held against yet: new ones, and those of filled columns."""
     steps = [
         step
         for step in plan.steps
@@ -150,15 +150,21 @@ def _new_rules(plan: MigrationPlan, kind: TypeKind, name: str, rules: TableRules
         and (step.type_kind, step.type_name) == (kind, name)
     ]
     members = {(step.constraint, step.members) for step in steps}
+    filled = {
+        prop for owner_kind, owner, prop in plan.backfills if (owner_kind, owner) == (kind, name)
+    }
     return TableRules(
         values=tuple(
             rule
             for rule in rules.values
             if (isinstance(rule, Range) and ("range", (rule.property,)) in members)
             or (isinstance(rule, Pattern) and ("check", (rule.property,)) in members)
+            or (isinstance(rule, Range | Pattern) and rule.property in filled)
         ),
         uniques=tuple(
-            rule for rule in rules.uniques if ("unique", tuple(sorted(rule.members))) in members
+            rule
+            for rule in rules.uniques
+            if ("unique", tuple(sorted(rule.members))) in members or filled & {*rule.members}
         ),
         per_source=rules.per_source if ("card", ()) in members else None,
     )

@@ -13,8 +13,8 @@ import pyarrow as _arrow
 
 from omnigraph.environ import whole_number
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
-from omnigraph.pipeline.values import MANAGED_BLOB
 from omnigraph.storage.external_policy import DENY_ALL, ExternalPolicy
+from omnigraph.types.blob_cells import MANAGED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def external_texts(values: list[Any]) -> dict[int, str]:
     return {
         place: value
         for place, value in enumerate(values)
-        if isinstance(value, str) and not value.startswith(MANAGED_BLOB)
+        if isinstance(value, str) and not value.startswith(MANAGED)
     }
 
 

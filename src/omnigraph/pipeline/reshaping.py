@@ -98,9 +98,12 @@ class _Item:
 def reshape_table(table: Table, change: TableChange, workers: Workers) -> Reshaped:
     """Write what is new and stage the change. When it fails, its files are gone."""
     targets = [column.target for column in change.columns]
-    if change.is_rewritten and table.row_count:
+    needed = needs_values(table, targets)
+    # Blobs lie partly outside the columns, so that their values cannot be written beside existing rows.
+    is_rewritten = change.is_rewritten or any(item.is_blob for item in needed)
+    if is_rewritten and table.row_count:
         return _rewritten(table, change, workers)
-    written = {item.field.name for item in needs_values(table, targets)}
+    written = {item.field.name for item in needed}
     columns = tuple(column for column in change.columns if column.field.name in written)
     sizes = fragment_sizes(table)
     if not columns or not sizes:

@@ -6,8 +6,6 @@ sources with types of their own bring Python dates, times, decimals and bytes.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from datetime import UTC, date, datetime
@@ -25,10 +23,9 @@ from omnigraph.types import (
     coerce_scalar,
     integer_range,
 )
-from omnigraph.types.blob_cells import managed_cell
+from omnigraph.types.blob_cells import MANAGED, managed_cell, spelled_cell
 from omnigraph.types.values import parse_decimal_integer
 
-MANAGED_BLOB = "base64:"
 _FLOAT = re.compile(r"-?[0-9]+(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAYS = integer_range(Scalar.I32)
@@ -127,14 +124,11 @@ def _blob(value: object) -> bytes:
         return managed_cell(value)
     if not isinstance(value, str):
         raise ValueError(f"{_kind(value)} is not a Blob")
-    if not value.startswith(MANAGED_BLOB):
+    if not value.startswith(MANAGED):
         raise ValueError(
             "an external blob is not allowed for this graph: give its bytes as `base64:…`"
         )
-    try:
-        return managed_cell(base64.b64decode(value.removeprefix(MANAGED_BLOB), validate=True))
-    except binascii.Error as problem:
-        raise ValueError(f"the text behind `{MANAGED_BLOB}` is not base64: {problem}") from problem
+    return spelled_cell(value)
 
 
 def _plain(value: object) -> object:

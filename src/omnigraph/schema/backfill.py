@@ -11,7 +11,9 @@ Pure data and pure functions; evaluating an expression over rows is the work of 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from lark import Lark, Transformer
@@ -21,6 +23,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.schema.catalog import TypeKind
 from omnigraph.syntax import did_you_mean
 from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
+from omnigraph.types.blob_cells import MANAGED, spelled_cell
 from omnigraph.types.values import coerce_json
 
 if TYPE_CHECKING:
@@ -46,7 +49,10 @@ NAME: /[a-z_][A-Za-z0-9_]*/
 %ignore WS
 """
 _MAX_CHARACTERS = 10_000
+_MAX_DEPTH = 100
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _TEXT = ScalarType(Scalar.STRING)
+_BLOB = ScalarType(Scalar.BLOB)
 #: What a function takes: at least so many arguments, at most so many.
 _FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "coalesce": (2, None),
@@ -131,8 +137,8 @@ def read_backfill(
     Raises:
         BadRequestError: it cannot be read, or does not fit the property.
     """
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     reader = _Reader(target, PropertyType(type_.base, nullable=False), accepted)
+    text = value if isinstance(value, str) else reader.spell(value)
     return Backfill(text=text, expression=reader.read(text))
 
 
@@ -142,9 +148,21 @@ class _Reader:
         self._type = type_
         self._accepted = accepted
 
+    def spell(self, value: object) -> str:
+        if value is None:
+            raise self._wrong("null is what rows hold without one")
+        try:
+            return json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise self._wrong(
+                f"a {type(value).__name__} is no value in JSON: give a text in double quotes, such as '\"2024-01-31\"'"
+            ) from error
+
     def read(self, text: str) -> Expression:
         if len(text) > _MAX_CHARACTERS:
             raise self._wrong(f"it is longer than {_MAX_CHARACTERS} characters")
+        if _depth(text) > _MAX_DEPTH:
+            raise self._wrong(f"it is nested more than {_MAX_DEPTH} levels deep")
         try:
             tree: Any = _Tree().transform(_parser().parse(text))
         except UnexpectedInput as error:
@@ -163,7 +181,7 @@ class _Reader:
         match tree:
             case ("constant", value):
                 try:
-                    return Constant(coerce_json(wanted, value)), True
+                    return Constant(_stored(wanted, value)), True
                 except ValueError as error:
                     raise self._wrong(str(error)) from error
             case ("property", name):
@@ -191,16 +209,30 @@ class _Reader:
     def _fits(self, name: str, wanted: PropertyType) -> bool:
         definition = self._accepted.properties.get(name)
         if definition is None:
-            known = list(self._accepted.properties)
-            hint = did_you_mean(name, known) or f'a text is written "{name}"'
-            raise self._wrong(f"{self._accepted.name} has no property `{name}`: {hint}")
+            hint = did_you_mean(name, self._accepted.properties)
+            why = f'{self._accepted.name} has no property `{name}`, and a text is written "{name}"'
+            raise self._wrong(f"{why}: {hint}" if hint else why)
         have = definition.type.base
         if have == wanted.base or (isinstance(have, EnumType) and wanted.base == _TEXT):
-            return have != ScalarType(Scalar.BLOB)
+            return have != _BLOB
         return is_wider(wanted.base, have)
 
     def _wrong(self, why: str) -> BadRequestError:
         return BadRequestError(f"the backfill of {self._target} is wrong: {why}")
+
+
+def _depth(text: str) -> int:
+    """How many brackets are open at once at most, strings left out."""
+    steps = [1 if sign in "([" else -1 for sign in _STRING.sub("", text) if sign in "()[]"]
+    return max(accumulate(steps), default=0)
+
+
+def _stored(type_: PropertyType, value: object) -> StoredValue:
+    if type_.base != _BLOB or value is None:
+        return coerce_json(type_, value)
+    if not isinstance(value, str) or not value.startswith(MANAGED):
+        raise ValueError("the bytes of a blob are given as `base64:…`")
+    return spelled_cell(value)
 
 
 class _Tree(Transformer[Any, Any]):

@@ -151,7 +151,9 @@ def write_table(
     from omnigraph.storage.partitions import scan_fragments
 
     blobs = frozenset(item.field.name for item in columns if item.is_blob)
-    schema = encoded_schema(pa.schema([item.field for item in columns]), blobs)
+    # Values may still be null here: rows that lack one are found when everything is written.
+    drafts = pa.schema([item.field.with_nullable(True) for item in columns])
+    schema = encoded_schema(drafts, blobs)
 
     def batches() -> Iterable[pa.RecordBatch]:
         for batch in scan_fragments(address, fragment_ids, read):

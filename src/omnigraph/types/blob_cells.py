@@ -13,6 +13,8 @@ from __future__ import annotations
 #: Chosen at random; 16 bytes that hardly a file begins with.
 MARK = bytes.fromhex("d6c14f0e9a3b4e5d8f27b1605ac97e34")
 _BYTES = MARK + b"b"
+#: What the text of bytes begins with.
+MANAGED = "base64:"
 #: What a cell that refers to an address begins with.
 ADDRESS_MARK = MARK + b"a"
 
@@ -47,9 +49,27 @@ def managed_bytes(cell: bytes) -> bytes:
     return cell[len(_BYTES) :] if cell.startswith(_BYTES) else cell
 
 
+def spelled_cell(text: str) -> bytes:
+    """The cell that holds the bytes which a text of the form `base64:…` spells.
+
+    >>> spelled_cell("base64:SGVsbG8=")
+    b'Hello'
+
+    Raises:
+        ValueError: they are not spelled right.
+    """
+    from base64 import b64decode
+    from binascii import Error
+
+    try:
+        return managed_cell(b64decode(text.removeprefix(MANAGED), validate=True))
+    except Error as problem:
+        raise ValueError(f"the text behind `{MANAGED}` is not base64: {problem}") from problem
+
+
 def blob_text(cell: bytes) -> str:
     """A cell as JSON spells it: an address as it is, bytes as `base64:…`. A load reads it back."""
     from base64 import b64encode
 
     uri = reference_of(cell)
-    return f"base64:{b64encode(managed_bytes(cell)).decode('ascii')}" if uri is None else uri
+    return f"{MANAGED}{b64encode(managed_bytes(cell)).decode('ascii')}" if uri is None else uri

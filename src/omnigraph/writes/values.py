@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
 from omnigraph.query import ir
 from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, StoredValue, coerce_json
-from omnigraph.types.blob_cells import managed_cell
+from omnigraph.types.blob_cells import MANAGED, spelled_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.writes.external import ExternalIntake
 
-_MANAGED = "base64:"
 _MOMENTS = (Scalar.DATE, Scalar.DATETIME)
 
 
@@ -69,9 +66,4 @@ def _blob(type_: PropertyType, given: StoredValue, external: ExternalIntake) -> 
             raise ValueError(f"null does not fit {type_}")
         return None
     text = str(given)
-    if not text.startswith(_MANAGED):
-        return external.copied(text)
-    try:
-        return managed_cell(base64.b64decode(text.removeprefix(_MANAGED), validate=True))
-    except binascii.Error as problem:
-        raise ValueError(f"the text behind `{_MANAGED}` is not base64: {problem}") from problem
+    return spelled_cell(text) if text.startswith(MANAGED) else external.copied(text)
