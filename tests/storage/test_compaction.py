@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,15 @@ import lance
 import pyarrow as pa
 import pytest
 from lance import LanceDataset
+from lance.fragment import write_fragments
 from lance.query import MatchQuery
 
 from omnigraph import failpoints
 from omnigraph.errors import DriftError
 from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.storage import (
+    StagedWrite,
+    StageKind,
     Table,
     commit_staged,
     create_fork,
@@ -31,7 +33,8 @@ from omnigraph.storage import (
     stage_indices,
     stage_upsert,
 )
-from omnigraph.storage.staged import sync_commit
+from omnigraph.storage.staged import _for_writing, sync_commit
+from omnigraph.types.blob_cells import reference_cell
 from storage.tables import (
     ID,
     NUMBER,
@@ -172,6 +175,39 @@ def test_fragments_without_indexes_leave_the_indexes_alone(location: GraphLocati
     assert answers(folded._dataset) == found
 
 
+def test_references_to_external_blobs_are_neither_followed_nor_lost(
+    location: GraphLocation,
+) -> None:
+    table = make_table(location, fragments=2, lost=())
+    given = rows(100, 4)
+    cells = [reference_cell("s3://scans/1.png"), b"bytes", None, reference_cell("file:///none")]
+    place = given.schema.get_field_index("scan")
+    given = given.set_column(place, given.schema.field(place), pa.array(cells, pa.large_binary()))
+    transaction = write_fragments(
+        _for_writing(given, table),
+        table._dataset,
+        return_transaction=True,
+        allow_external_blob_outside_bases=True,
+    )
+    table = commit_staged(StagedWrite(table=table, kind=StageKind.APPEND, _transaction=transaction))
+    before = table.read(["id", "scan"]).sort_by("id")
+    compacted = compact(table)
+    assert compacted.fragment_count() == 1
+    assert compacted.read(["id", "scan"]).sort_by("id") == before
+    assert set(cells) <= set(before["scan"].to_pylist())
+
+
+def test_a_table_knows_whether_it_is_head(location: GraphLocation) -> None:
+    table = make_table(location, fragments=2)
+    assert table.is_head()
+    later = commit_staged(stage_append(table, rows(900, 1)))
+    assert (table.is_head(), later.is_head()) == (False, True)
+    fork = create_fork(location, table, "b")
+    assert fork.is_head()
+    commit_staged(stage_append(fork, rows(910, 1)))
+    assert not fork.is_head()
+
+
 def test_old_versions_stay_readable(location: GraphLocation) -> None:
     table = make_table(location, specs=(ID, TEXT))
     before = everything(table._dataset.uri)
@@ -243,11 +279,8 @@ def test_a_race_after_the_check_is_drift_too(
     staged = stage_compaction(table, rewrite(table))
     assert staged is not None
     moved = move(table)
-    look = Table.latest_version.fget
-    assert look is not None
     # The check before the commit still sees the old HEAD.
-    looks = chain([table.version], map(look, repeat(table)))
-    monkeypatch.setattr(Table, "latest_version", property(lambda _: next(looks)))
+    monkeypatch.setattr(Table, "is_head", lambda _: True)
     with pytest.raises(DriftError):
         commit_staged(staged)
     head = lance.dataset(table._dataset.uri)

@@ -2,10 +2,12 @@
 
 A publish adds one small fragment of rows and commits the list of all fragments as an Overwrite: exactly one publisher
 wins a version, and no old row is rewritten. Now and then the small fragments are folded into one, in the same commit.
+Rows carry the history, so older versions of the catalog itself are of no use, and a fold removes them.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from dataclasses import dataclass, field, replace
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.storage.location import GraphLocation
 
+_log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 PUBLISHER_RETRY_BUDGET = 5
@@ -242,7 +245,7 @@ class Manifest:
     def fold(self) -> CatalogFold:
         """Write all rows anew as one fragment and remove old versions of the catalog; nothing of the graph changes.
 
-        Rows carry the history, so older versions of the catalog itself are of no use. Must run under the commit lock.
+        Must run under the commit lock.
 
         Raises:
             RetryableCommitConflictError: as `forget`.
@@ -257,6 +260,15 @@ class Manifest:
             fragments_added=view.fragment_count if is_due else 0,
             versions_removed=self._catalog.remove_old_versions(view, KEPT_VERSIONS),
         )
+
+    def _trim(self, view: CatalogView) -> None:
+        """Remove old versions of the catalog right after a fold: on disk Lance lists all of them at every look."""
+        if not self._catalog.is_local:
+            return
+        try:
+            self._catalog.remove_old_versions(view, KEPT_VERSIONS)
+        except StorageError as error:
+            _log.warning("old versions of the catalog stay until the next fold: %s", error)
 
     def check(self, expectations: Expectations, state: ManifestState | None = None) -> Head:
         """The current head, if every expectation holds; for a new branch the head of its base.
@@ -412,6 +424,8 @@ class Manifest:
                     time.sleep(random.uniform(0, 0.004 * 2**attempt))
                     continue
                 self._current = (view, state_of(heads, view.version))
+                if view.fragment_count == 1:
+                    self._trim(view)
                 return result
         raise RetryableCommitConflictError(
             f"the catalog was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; try again"

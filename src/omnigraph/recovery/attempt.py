@@ -122,9 +122,9 @@ class Attempt(AbstractContextManager["Attempt"]):
         """
         assert self.head is not None, "declared inside the window"
         for item in staged:
-            moved = item.staged.table.latest_version
-            if moved != item.staged.read_version:
-                raise DriftError(item.staged.table.path, item.staged.read_version, moved)
+            table = item.staged.table
+            if not table.is_head():
+                raise DriftError(table.path, table.version, table.latest_version)
         intent, head = self._intent, self.head
         self._staged = staged
         sidecar = Sidecar(

@@ -86,6 +86,11 @@ class CatalogTable:
         self._durable = durable and location.is_local
         self._uri = location.child(MANIFEST)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies on disk."""
+        return self._location.is_local
+
     def open(self) -> CatalogView:
         """The catalog at HEAD.
 

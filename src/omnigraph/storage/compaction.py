@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: The stubs of Lance lack the methods that write these down as text and read them back.
 _Task: Any = optimize.CompactionTask
 _Result: Any = optimize.RewriteResult
+#: Rows of a table with blobs that are copied at once.
+_BLOB_BATCH_ROWS = 64
 #: One task writes one fragment: the groups were cut before.
 _ONE_FRAGMENT_ROWS = 2**31
 
@@ -74,6 +76,8 @@ def _task_text(table: Table, fragments: list[Any]) -> str:
             "defer_index_remap": False,
             "enable_binary_copy": False,
             "enable_binary_copy_force": False,
+            # A batch holds whole values, and blobs may be of any size.
+            "batch_size": _BLOB_BATCH_ROWS if table.blob_columns else None,
         },
     }
     return json.dumps(task)

@@ -198,9 +198,8 @@ def commit_staged(staged: StagedWrite) -> Table:
         DriftError: HEAD is not where the write was prepared, or the commit landed at another version.
     """
     table = staged.table
-    head = table.latest_version
-    if head != staged.read_version:
-        raise DriftError(table.path, staged.read_version, head)
+    if not table.is_head():
+        raise DriftError(table.path, staged.read_version, table.latest_version)
     committed = table._dataset
     for transaction in staged._steps:
         expected = int(committed.version)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,20 @@ class Table:
         """The version at HEAD of this branch now."""
         with translated(f"looking at {self.path}"):
             return int(self._dataset.latest_version)
+
+    def is_head(self) -> bool:
+        """Whether nothing was committed to this branch since.
+
+        On disk the name of the next version tells, at a cost that does not follow the number of versions: every commit
+        makes it, and a cleanup keeps HEAD and what is pinned, so the next one of a pinned version goes only when HEAD
+        is far ahead. Then the listing tells.
+        """
+        folder = Path(self._dataset.uri) / "_versions"
+        if folder.is_dir():
+            following = self.version + 1
+            names = (f"{_U64_MAX - following}.manifest", f"{following}.manifest")
+            return not any((folder / name).exists() for name in names)
+        return self.latest_version == self.version
 
     @property
     def schema(self) -> pa.Schema:

@@ -424,3 +424,28 @@ def test_racing_publishers_land_every_publish_exactly_once_in_one_line(
     line = sorted(found.values(), key=lambda item: item.graph_version)
     assert [item.graph_version for item in line] == list(range(1, 26))
     assert [item.parent_id for item in line] == [None, *(item.commit_id for item in line[:-1])]
+
+
+# ---- old versions of the catalog
+
+
+def test_folds_remove_old_versions_and_no_commit(manifest, tmp_path):
+    stale = open_manifest(tmp_path)
+    assert len(stale.commits()) == 1
+    count = 2 * FOLD_THRESHOLD + 5
+    for number in range(count):
+        publish(manifest, f"n{number}")
+    kept = len(lance.dataset(str(tmp_path / "__manifest")).versions())
+    assert kept <= FOLD_THRESHOLD + publisher.KEPT_VERSIONS + 1
+    assert len(stale.commits()) == len(manifest.commits()) == count + 1
+
+
+def test_versions_that_cannot_be_removed_do_not_fail_a_publish(manifest, monkeypatch, caplog):
+    def fail(*_):
+        raise StorageError("no")
+
+    monkeypatch.setattr(catalog_storage.CatalogTable, "remove_old_versions", fail)
+    for number in range(FOLD_THRESHOLD + 2):
+        publish(manifest, f"n{number}")
+    assert "old versions of the catalog stay" in caplog.text
+    assert len(manifest.commits()) == FOLD_THRESHOLD + 3
