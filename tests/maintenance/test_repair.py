@@ -66,6 +66,20 @@ def test_a_foreign_compaction_is_shown_then_published(tmp_path: Path) -> None:
     run(graph, change(1, 2080), if_commit=seen)
 
 
+def test_indexes_that_a_foreign_compaction_kept_do_not_answer_for_moved_rows(
+    tmp_path: Path,
+) -> None:
+    """Without the deletion marks, only the history of the rows tells what an index knows wrongly."""
+    graph = worn_graph(tmp_path)
+    before = answers(graph)
+    dataset(graph, DOC).optimize.compact_files()
+    graph.repair(confirm=True)
+    run(graph, 'insert Doc { slug: "new" }')
+    graph.ensure_indices()
+    run(graph, 'delete Doc where slug = "new"')
+    assert answers(graph) == before
+
+
 def test_changed_rows_are_refused_and_published_by_force_only(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path)
     dataset(graph, DOC).delete("slug = 'd1'")

@@ -14,6 +14,7 @@ from lance import LanceOperation
 from lance.dataset import Index, Transaction
 
 from omnigraph.storage.failures import translated
+from omnigraph.storage.row_columns import ROW_ID
 from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import session
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.tables import Table
 
 
+_CREATED_AT = "_row_created_at_version"
 #: A vector index is built anew when one row in so many is outside of it.
 _VECTOR_SHARE = 10
 
@@ -56,6 +58,8 @@ class IndexCoverage:
     lost_fragments: frozenset[int]
     #: Rows in the missing fragments.
     missing_rows: int
+    #: The version of the table that its newest segment was built on.
+    built_version: int
 
 
 def list_indexes(table: Table) -> dict[str, IndexCoverage]:
@@ -72,6 +76,9 @@ def list_indexes(table: Table) -> dict[str, IndexCoverage]:
                 missing_fragments=frozenset(missing),
                 lost_fragments=frozenset(covered - rows.keys()),
                 missing_rows=sum(rows[number] for number in missing),
+                built_version=max(
+                    (int(item.dataset_version_at_last_update) for item in index.segments), default=0
+                ),
             )
         return found
 
@@ -113,14 +120,12 @@ class IndexBuild:
 def plan_builds(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
     """What has to be built so that no index lacks rows.
 
-    An index gets a further segment over the fragments it does not cover, as long as the covered ones hold all their
-    rows. A row that moved to another fragment keeps its row id, and the old segment would go on answering for it: then
-    the index is built anew. So is a vector index, whose partitions follow all vectors.
+    An index gets a further segment over the fragments that it does not cover, as long as all rows there came after it
+    was built. A row that was there before keeps its row id wherever it moves, and the old segment would go on answering
+    for it with the old value: then the index is built anew. So is a vector index, whose partitions follow all vectors.
     """
     existing = list_indexes(table)
-    fragments = table._dataset.get_fragments()
-    every = tuple(fragment.fragment_id for fragment in fragments)
-    shrunk = {item.fragment_id for item in fragments if item.metadata.num_deletions}
+    every = tuple(fragment.fragment_id for fragment in table._dataset.get_fragments())
     builds: list[IndexBuild] = []
     for spec in specs:
         known = existing.get(spec.name)
@@ -128,15 +133,28 @@ def plan_builds(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
             continue
         if (
             known is None
-            or known.covered_fragments & shrunk
-            or known.lost_fragments
-            or (spec.kind is PhysicalIndex.IVF_FLAT)
+            or not known.covered_fragments
+            or spec.kind is PhysicalIndex.IVF_FLAT
+            or _knows_rows_in(table, known.built_version, known.missing_fragments)
         ):
             builds.append(IndexBuild(spec=spec, fragments=every, replaces=known is not None))
         else:
             missing = tuple(sorted(known.missing_fragments))
             builds.append(IndexBuild(spec=spec, fragments=missing, replaces=False))
     return builds
+
+
+def _knows_rows_in(table: Table, built_version: int, fragments: Collection[int]) -> bool:
+    """Whether an index that was built on a version may know a row that now lies in one of these fragments."""
+    scanner = table._dataset.scanner(
+        columns=[ROW_ID],
+        filter=f"{_CREATED_AT} <= {built_version}",
+        fragments=[
+            item for item in table._dataset.get_fragments() if item.fragment_id in fragments
+        ],
+        limit=1,
+    )
+    return bool(scanner.to_table().num_rows)
 
 
 def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | None:
