@@ -135,7 +135,8 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
     is_current = head.commit_id == sidecar.commit.parent_id
     change = sidecar.schema_change
     prepared = None if change is None or published else find_prepared(environment, change)
-    is_complete = change is None or prepared is not None
+    # Like its writer, whoever completes a schema change may meet no other branch.
+    is_complete = change is None or (prepared is not None and set(state.heads) == {sidecar.branch})
     decision = decide(
         sidecar.writer_kind,
         classes,

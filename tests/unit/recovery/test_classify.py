@@ -70,6 +70,30 @@ def test_a_table_is_classified_by_its_head_against_its_pin(
     assert classify_table(kind, facts) is expected
 
 
+@pytest.mark.parametrize(
+    ("head", "transaction", "expected"),
+    [
+        (4, FOREIGN, NO_MOVEMENT),
+        (5, FOREIGN, AT_P1),
+        (6, FOREIGN, MULTISTEP),
+        (7, OURS, EXPECTED),
+        (7, FOREIGN, MULTISTEP),
+        (8, OURS, MULTISTEP),
+    ],
+)
+@pytest.mark.parametrize("kind", EXACT)
+def test_a_write_of_several_versions_counts_only_when_its_last_one_is_there(
+    kind, head, transaction, expected
+):
+    facts = TableFacts(
+        entry=entry().model_copy(update={"post_commit_pin": 7}),
+        pin_version=4,
+        head_version=head,
+        head_transaction=transaction,
+    )
+    assert classify_table(kind, facts) is expected
+
+
 def test_every_writer_kind_is_in_the_table():
     assert sorted([*EXACT, *LOOSE, *MERGE]) == sorted(WriterKind)
 

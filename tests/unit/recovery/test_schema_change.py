@@ -1,0 +1,277 @@
+"""What a schema change does beside moving tables: decided, prepared, finished and withdrawn, as often as it takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import StorageError
+from omnigraph.ids import TableKey
+from omnigraph.manifest import Head, TablePin, Tombstone
+from omnigraph.recovery import GraphEnvironment, open_environment
+from omnigraph.recovery.schema_change import (
+    SchemaChange,
+    accepted_texts,
+    find_prepared,
+    finish,
+    prepare,
+    schema_changes,
+    withdraw,
+)
+from omnigraph.storage import parse_location
+from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE
+from omnigraph.storage.staged import commit_staged, create_table, plan_table, stage_append
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omnigraph.recovery.sidecar import SidecarSchema
+
+PAPER, NOTE, TAG = TableKey("node:Paper"), TableKey("node:Note"), TableKey("node:Tag")
+COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
+FILES = {name: f'{{"new": "{name}"}}'.encode() for name in SCHEMA_FILES}
+
+
+def pin(key: TableKey, incarnation: int, version: int = 4, rows: int = 3) -> TablePin:
+    return TablePin(
+        table_key=key,
+        incarnation=incarnation,
+        location=f"nodes/{incarnation}",
+        branch=None,
+        version=version,
+        row_count=rows,
+    )
+
+
+def head(*pins: TablePin) -> Head:
+    return Head(
+        branch="main",
+        incarnation=1,
+        graph_version=9,
+        commit_id="01M7GZR22DMJRCCDNMW6R919VM",
+        schema_hash="sha256:old",
+        pins={item.table_key: item for item in pins},
+    )
+
+
+def change(**changed) -> SchemaChange:
+    values = {"schema_hash": "sha256:new", "files": FILES, "renamed": {}}
+    return SchemaChange(**(values | changed))
+
+
+def stone(item: TablePin) -> Tombstone:
+    return Tombstone(
+        table_key=item.table_key,
+        incarnation=item.incarnation,
+        version=item.version,
+        graph_version=0,
+    )
+
+
+# ---- what becomes visible
+
+
+def test_moved_and_new_tables_become_visible_under_the_new_schema():
+    before, after, new = pin(PAPER, 1), pin(PAPER, 1, version=5), pin(TAG, 7, version=1, rows=0)
+    at = head(before, pin(NOTE, 2))
+    found = schema_changes(at, change().describe(at), [after], [new])
+    assert found.pins == (after, new)
+    assert found.new_tables == (new,)
+    assert found.tombstones == ()
+    assert found.schema_hash == "sha256:new"
+
+
+@pytest.mark.parametrize("version", [4, 6], ids=["as it is", "moved"])
+def test_a_renamed_table_goes_on_under_its_new_name_with_its_identity(version: int):
+    before = pin(PAPER, 1)
+    at = head(before)
+    moved = [] if version == 4 else [pin(PAPER, 1, version=version)]
+    found = schema_changes(at, change(renamed={PAPER: NOTE}).describe(at), moved, [])
+    assert found.pins == found.new_tables == (pin(NOTE, 1, version=version),)
+    assert found.tombstones == (stone(before),)
+
+
+def test_two_tables_may_swap_their_names():
+    one, two = pin(PAPER, 1), pin(NOTE, 2)
+    at = head(one, two)
+    found = schema_changes(at, change(renamed={PAPER: NOTE, NOTE: PAPER}).describe(at), [], [])
+    assert {(item.table_key, item.incarnation) for item in found.pins} == {(NOTE, 1), (PAPER, 2)}
+    assert found.tombstones == (stone(one), stone(two))
+
+
+def test_a_dropped_table_is_hidden_and_its_name_may_be_taken():
+    one, two = pin(PAPER, 1), pin(NOTE, 2)
+    at = head(one, two)
+    described = change(renamed={PAPER: NOTE}, dropped=(NOTE,)).describe(at)
+    found = schema_changes(at, described, [], [])
+    assert found.pins == (pin(NOTE, 1),)
+    assert set(found.tombstones) == {stone(one), stone(two)}
+
+
+def test_only_what_is_destroyed_is_named_by_its_path():
+    at = head(pin(PAPER, 1), pin(NOTE, 2), pin(TAG, 3))
+    soft = change(dropped=(NOTE,)).describe(at)
+    assert (soft.purged_paths, soft.removed_paths) == ((), ())
+    hard = change(dropped=(NOTE,), purged=(PAPER, NOTE)).describe(at)
+    assert (hard.purged_paths, hard.removed_paths) == (("nodes/1",), ("nodes/2",))
+
+
+def test_a_commit_carries_the_source_and_the_contract():
+    files = {**FILES, SCHEMA_SOURCE: "node Ü {}".encode(), SCHEMA_CONTRACT: b'{"b": 1, "a": 2}'}
+    texts = accepted_texts(files)
+    assert texts.source == "node Ü {}"
+    assert json.loads(texts.contract) == {"a": 2, "b": 1}
+
+
+# ---- what is prepared, and taken away again
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> GraphEnvironment:
+    """A root with the schema files of before."""
+    opened = open_environment(parse_location(tmp_path / "graph"), durable=False)
+    for name in SCHEMA_FILES:
+        opened.objects.write(name, b"old")
+    return opened
+
+
+@pytest.fixture
+def prepared(environment: GraphEnvironment) -> SidecarSchema:
+    """A change with a new table that was prepared completely."""
+    new = change(new_tables=((TAG, 7, plan_table("nodes/tag", COLUMNS)),))
+    pins = prepare(environment, new)
+    assert [(item.table_key, item.version, item.row_count) for item in pins] == [(TAG, 1, 0)]
+    return new.describe(head())
+
+
+def files_of(environment: GraphEnvironment) -> list[bytes]:
+    found = [environment.objects.read(name) for name in SCHEMA_FILES]
+    return [stored.data for stored in found if stored is not None]
+
+
+def staged_of(environment: GraphEnvironment) -> list[str]:
+    return [name for name in environment.objects.names("") if name.endswith(".staging")]
+
+
+def test_what_was_prepared_is_found(environment: GraphEnvironment, prepared: SidecarSchema):
+    found = find_prepared(environment, prepared)
+    assert found is not None
+    files, pins = found
+    assert files == FILES
+    assert [(item.table_key, item.incarnation, item.location) for item in pins] == [
+        (TAG, 7, "nodes/tag")
+    ]
+    assert files_of(environment) == [b"old"] * 3
+
+
+@pytest.mark.parametrize("name", SCHEMA_FILES)
+def test_a_change_whose_file_is_missing_or_another_one_is_not_prepared(
+    environment: GraphEnvironment, prepared: SidecarSchema, name: str
+):
+    environment.objects.write(f"{name}.staging", b"something else")
+    assert find_prepared(environment, prepared) is None
+    environment.objects.delete(f"{name}.staging")
+    assert find_prepared(environment, prepared) is None
+
+
+def test_a_change_whose_table_is_missing_or_another_one_is_not_prepared(
+    environment: GraphEnvironment, prepared: SidecarSchema
+):
+    root = environment.location.path / "nodes/tag"
+    shutil.rmtree(root)
+    environment.tables.forget("nodes/tag")
+    assert find_prepared(environment, prepared) is None
+    create_table(environment.location, "nodes/tag", COLUMNS)
+    assert find_prepared(environment, prepared) is None
+
+
+def test_a_change_whose_table_is_damaged_is_not_taken_for_one_that_was_not_prepared(
+    environment: GraphEnvironment, prepared: SidecarSchema
+):
+    for file in (environment.location.path / "nodes/tag/_versions").iterdir():
+        file.write_bytes(b"damage")
+    with pytest.raises(StorageError):
+        find_prepared(environment, prepared)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_finishing_gives_the_files_their_names_as_often_as_it_takes(
+    environment: GraphEnvironment, prepared: SidecarSchema, times: int
+):
+    for _ in range(times):
+        finish(environment, prepared)
+    assert files_of(environment) == [FILES[name] for name in SCHEMA_FILES]
+    assert staged_of(environment) == []
+    assert environment.tables.open("nodes/tag").count_rows() == 0
+
+
+def test_finishing_never_takes_a_staged_file_of_another_change(
+    environment: GraphEnvironment, prepared: SidecarSchema
+):
+    environment.objects.write(f"{SCHEMA_SOURCE}.staging", b"something else")
+    finish(environment, prepared)
+    assert files_of(environment) == [
+        b"old" if name == SCHEMA_SOURCE else FILES[name] for name in SCHEMA_FILES
+    ]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_withdrawing_leaves_nothing_of_a_change_as_often_as_it_takes(
+    environment: GraphEnvironment, prepared: SidecarSchema, times: int
+):
+    for _ in range(times):
+        withdraw(environment, prepared)
+    assert files_of(environment) == [b"old"] * 3
+    assert staged_of(environment) == []
+    assert not (environment.location.path / "nodes/tag").exists()
+
+
+def test_withdrawing_takes_away_what_an_interrupted_withdrawal_left_of_a_table(
+    environment: GraphEnvironment, prepared: SidecarSchema
+):
+    shutil.rmtree(environment.location.path / "nodes/tag/_versions")
+    withdraw(environment, prepared)
+    assert not (environment.location.path / "nodes/tag").exists()
+
+
+# ---- what is destroyed
+
+
+@pytest.fixture
+def doomed(environment: GraphEnvironment) -> TablePin:
+    """A table with one row, at its second version."""
+    table = create_table(environment.location, "nodes/2", COLUMNS)
+    commit_staged(stage_append(table, pa.table({"id": ["secret"]}, schema=COLUMNS)))
+    return pin(NOTE, 2, version=2, rows=1)
+
+
+@pytest.mark.parametrize("is_half_gone", [False, True])
+def test_a_table_that_is_destroyed_leaves_a_mark_and_nothing_else(
+    environment: GraphEnvironment, doomed: TablePin, is_half_gone: bool
+):
+    environment.tables.open(doomed.location, version=doomed.version)
+    described = change(dropped=(NOTE,), purged=(NOTE,)).describe(head(doomed))
+    root = environment.location.path / doomed.location
+    if is_half_gone:
+        shutil.rmtree(root / "_versions")
+    for _ in range(2):
+        finish(environment, described)
+        assert [item.name for item in root.rglob("*")] == ["_reclaimed"]
+    with pytest.raises(StorageError, match="does not exist"):
+        environment.tables.open(doomed.location, version=doomed.version)
+
+
+def test_the_past_of_a_table_is_destroyed_and_its_present_stays(
+    environment: GraphEnvironment, doomed: TablePin
+):
+    described = change(purged=(NOTE,)).describe(head(doomed))
+    environment.tables.open(doomed.location, version=1)
+    for _ in range(2):
+        finish(environment, described)
+        assert environment.tables.open(doomed.location).count_rows() == 1
+        with pytest.raises(StorageError, match="does not exist"):
+            environment.tables.open(doomed.location, version=1)
