@@ -17,6 +17,7 @@ from crash.schema_worlds import (
     NEXT_NEW,
     NEXT_OLD,
     NOTHING,
+    OLD,
     READ_NEW,
     ROLLED_BACK,
     ROLLED_FORWARD,
@@ -37,6 +38,8 @@ from omnigraph import failpoints
 from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.failpoints import Failpoint as F
 from omnigraph.graph import Graph
+from omnigraph.manifest import snapshot_of
+from omnigraph.manifest.branching import branch_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,6 +285,42 @@ def test_recovery_of_a_schema_change_killed_anywhere_is_finished_by_the_next_one
         check_whole(reader, is_new=is_published)
     check_settled(root, populated, change, outcome, after[change.name])
     check_goes_on(root, change, outcome, after[change.name])
+
+
+def test_a_change_is_not_completed_beside_a_branch_that_came_without_settling_it(
+    populated: Path, tmp_path: Path, appliers: Children
+):
+    root = copy(populated, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        appliers.kill_at(F.BEFORE_PUBLISH, applying(root, SOFT))
+        # As a writer does that lost its lease on S3 and publishes all the same.
+        manifest = graph._environment.manifest
+        manifest.publish_branch(
+            lambda state, version: branch_at(snapshot_of(state.head("main")), "dev", version, "dev")
+        )
+        graph.refresh()
+        assert [record.recovery_kind for record in graph.recoveries()] == ["RolledBack"]
+        check_whole(graph, is_new=False)
+        assert graph.snapshot("dev").schema_hash == graph.snapshot().schema_hash
+        graph.delete_branch("dev")
+        assert apply(graph, SOFT).applied
+    check_sound(root)
+
+
+def test_a_table_that_was_withdrawn_is_made_again_with_other_columns_in_the_same_process(
+    populated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    root = copy(populated, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        with monkeypatch.context() as patch:
+            patch.setenv(VARIABLE, f"{F.AFTER_NEW_TABLES}=raise")
+            with pytest.raises(FailpointError):
+                graph.apply_schema(f"{OLD} node Tag {{ name: String @key }}", engine="local")
+        graph.apply_schema(f"{OLD} node Tag {{ name: String @key  size: I32? }}", engine="local")
+        graph.mutate('query add() { insert Tag { name: "new", size: 3 } }')
+        found = graph.query("query all() { match { $t: Tag } return { $t.size as size } }")
+        assert found.to_pylist() == [{"size": 3}]
+    check_sound(root)
 
 
 # ---- the matrix
