@@ -177,15 +177,23 @@ def test_a_wrong_line_is_named_and_nothing_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "calls"),
+    [
+        ({"_BATCH_TEXTS": 2}, [2, 2, 1]),
+        ({"_BATCH_TEXTS": 2, "_WAITING_LINES": 5}, [2, 1, 2]),
+        ({"_WAITING_BYTES": 1}, [1, 1, 1, 1, 1]),
+    ],
+)
 def test_texts_go_to_the_provider_in_batches_and_lines_keep_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], calls: list[int]
 ) -> None:
-    monkeypatch.setattr(files, "_BATCH_TEXTS", 2)
-    monkeypatch.setattr(files, "_WAITING_LINES", 5)
+    for name, value in limits.items():
+        monkeypatch.setattr(files, name, value)
     notes = [json.dumps({"type": "Note", "data": {"title": str(n)}}) for n in range(5)]
     recorder = Recorder()
     run(tmp_path, [*notes[:3], *[EDGE] * 7, *notes[3:]], recorder)
-    assert [len(call) for call in recorder.calls] == [2, 1, 2]
+    assert [len(call) for call in recorder.calls] == calls
     names = [json.loads(line).get("data", {}).get("title", "-") for line in output(tmp_path)]
     assert names == ["0", "1", "2", *"-" * 7, "3", "4"]
 

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.progress import Progress, StageProgress
     from omnigraph.search import Embedder
 
-#: Texts that go to the client at once, and lines that wait for them at most.
+#: Texts that go to the client at once, and what waits for them at most.
 _BATCH_TEXTS = 256
 _WAITING_LINES = 4_096
+_WAITING_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,14 +154,16 @@ class _Run:
     def copy(self, source: BinaryIO, target: BinaryIO) -> None:
         """Write every line, in order."""
         waiting: list[_Line] = []
-        texts = 0
+        texts = size = 0
         for number, content in _lines(source, self._call.input):
             line = self._decide(number, content)
             waiting.append(line)
             texts += line.text is not None
-            if texts == _BATCH_TEXTS or len(waiting) == _WAITING_LINES:
+            size += len(content)
+            is_full = len(waiting) == _WAITING_LINES or size >= _WAITING_BYTES
+            if texts == _BATCH_TEXTS or is_full:
                 self._write(waiting, target)
-                waiting, texts = [], 0
+                waiting, texts, size = [], 0, 0
         self._write(waiting, target)
 
     def _decide(self, number: int, content: bytes) -> _Line:
