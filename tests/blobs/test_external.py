@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pytest
@@ -21,6 +21,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.graph import BlobKind, Graph
+from omnigraph.graph import writing as facade
 from omnigraph.pipeline import staging
 from omnigraph.storage import external_sources
 from omnigraph.types.blob_cells import MARK, reference_cell
@@ -99,6 +100,26 @@ def test_a_mutation_copies_the_bytes(graph: Graph, outside: Path) -> None:
     (outside / "a.bin").write_bytes(b"other")
     assert graph.read_blob("node:Paper", "a", "scan") == DATA
     assert graph.read_blob("node:Paper", "b", "scan") == DATA
+
+
+def test_a_mutation_that_is_prepared_again_does_not_read_again(
+    graph: Graph, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = (outside / "a.bin").as_uri()
+    inner = facade.prepare_mutation
+
+    def overtaken(*given: Any, **named: Any) -> Any:
+        prepared = inner(*given, **named)
+        monkeypatch.setattr(facade, "prepare_mutation", inner)
+        (outside / "a.bin").write_bytes(b"other")
+        with Graph.open(graph.uri) as other:
+            add_paper(other, "winner", None)
+        return prepared
+
+    monkeypatch.setattr(facade, "prepare_mutation", overtaken)
+    add_paper(graph, "loser", uri)
+    assert graph.read_blob("node:Paper", "loser", "scan") == DATA
+    assert graph.entity_at("node:Paper", "winner") is not None
 
 
 def test_many_records_with_external_blobs_keep_their_order(

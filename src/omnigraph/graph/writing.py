@@ -20,7 +20,7 @@ from omnigraph.manifest import Expectations, open_pin, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
 from omnigraph.storage import create_fork
-from omnigraph.writes import prepare_mutation, stage_mutation
+from omnigraph.writes import ExternalIntake, prepare_mutation, stage_mutation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ class NewBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """One call of `mutate`; `now_ms` is fixed over all tries."""
+    """One call of `mutate`; `now_ms` and external blobs are the same in all tries."""
 
     text: str | SourceText
     params: Mapping[str, object] | None
@@ -58,6 +58,7 @@ class _Call:
     actor: str | None
     if_commit: str | None
     now_ms: int
+    external: ExternalIntake
 
 
 class _LostRaceError(Exception):
@@ -105,6 +106,9 @@ class GraphWriter:
             actor=actor,
             if_commit=if_commit,
             now_ms=self._environment.clock() // 1000,
+            external=ExternalIntake(
+                self._settings.external_blobs, self._settings.mutation_max_bytes
+            ),
         )
         result = self._until_won(lambda environment: self._try_mutation(environment, call))
         self.fold_after(result.commit)
@@ -170,7 +174,7 @@ class GraphWriter:
             snapshot=snapshot,
             store=environment.tables,
             max_bytes=self._settings.mutation_max_bytes,
-            external=self._settings.external_blobs,
+            external=call.external,
         )
         try:
             commit = self._commit_mutation(environment, prepared, snapshot, call)

@@ -5,6 +5,7 @@ makes anything visible: that is the commit protocol. Start reading at `mutation`
 """
 
 from omnigraph.writes.columns import blob_columns, table_schema
+from omnigraph.writes.external import ExternalIntake
 from omnigraph.writes.mutation import (
     MutationOutcome,
     PreparedMutation,
@@ -14,6 +15,7 @@ from omnigraph.writes.mutation import (
 from omnigraph.writes.rules import TableRules, derive_rules
 
 __all__ = [
+    "ExternalIntake",
     "MutationOutcome",
     "PreparedMutation",
     "TableRules",

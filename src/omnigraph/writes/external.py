@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import ResourceLimitError
+from omnigraph.storage.external_policy import DENY_ALL
 
 if TYPE_CHECKING:
     from omnigraph.storage.external_policy import ExternalPolicy
@@ -13,13 +14,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ExternalIntake:
-    """Takes the bytes of allowed addresses into a write."""
+    """Takes the bytes of allowed addresses into a mutation.
 
-    policy: ExternalPolicy
+    Lasts for all tries of one call: a try after a lost race may run inside the commit window, where nobody should wait
+    for a server, and has to see the same bytes.
+    """
+
+    policy: ExternalPolicy = DENY_ALL
     #: Bytes that all of them may have together.
-    max_bytes: int
-    cells: int = 0
-    copied_bytes: int = 0
+    max_bytes: int = 0
+    _cells: int = 0
+    _bytes: int = 0
+    _known: dict[str, bytes] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Count anew, for another try."""
+        self._cells = self._bytes = 0
 
     def copied(self, uri: str) -> bytes:
         """The cell with the bytes behind an address.
@@ -29,14 +39,16 @@ class ExternalIntake:
             ExternalBlobSourceError: it cannot be read.
             ResourceLimitError: there are too many, or they are too large.
         """
-        allowed = self.policy.check(uri)
-        from omnigraph.storage.external_sources import copied_cells
+        from omnigraph.storage.external_sources import check_bytes, copied_cells
 
-        self.cells += 1
-        check_cells(self.cells)
-        (cell,) = copied_cells([allowed], self.max_bytes - self.copied_bytes)
-        self.copied_bytes += len(cell)
-        return cell
+        allowed = self.policy.check(uri)
+        self._cells += 1
+        check_cells(self._cells)
+        if uri not in self._known:
+            (self._known[uri],) = copied_cells([allowed], self.max_bytes - self._bytes)
+        self._bytes += len(self._known[uri])
+        check_bytes(self._bytes, self.max_bytes)
+        return self._known[uri]
 
 
 def check_cells(count: int) -> None:

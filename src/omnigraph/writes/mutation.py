@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from omnigraph.query import ir
 from omnigraph.storage import OneOf, stage_append, stage_delete, stage_upsert
 from omnigraph.storage.blob_cells import has_references
-from omnigraph.storage.external_policy import DENY_ALL
 from omnigraph.storage.fragments import stage_replaced_rows
 from omnigraph.writes.accumulator import Accumulator
 from omnigraph.writes.columns import texts
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
     from omnigraph.schema import Catalog, Identities
     from omnigraph.storage import StagedWrite, Table, TableStore
-    from omnigraph.storage.external_policy import ExternalPolicy
     from omnigraph.types import StoredValue
     from omnigraph.writes.accumulator import TableDelta
     from omnigraph.writes.rules import TableRules
@@ -62,7 +60,7 @@ def prepare_mutation(
     snapshot: Snapshot,
     store: TableStore,
     max_bytes: int,
-    external: ExternalPolicy = DENY_ALL,
+    external: ExternalIntake | None = None,
 ) -> PreparedMutation:
     """Run all statements in memory and validate the final image.
 
@@ -75,6 +73,8 @@ def prepare_mutation(
     committed = CommittedRows(store, snapshot.pins)
     pending = Accumulator(max_bytes)
     affected = Affected()
+    external = external or ExternalIntake()
+    external.begin()
     runner = StatementRunner(
         catalog=catalog,
         identities=identities,
@@ -82,7 +82,7 @@ def prepare_mutation(
         pending=pending,
         params=params,
         affected=affected,
-        external=ExternalIntake(external, max_bytes),
+        external=external,
     )
     for statement in query.statements:
         runner.run(statement)

@@ -10,7 +10,6 @@ import pytest
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
 from omnigraph.query import ir
 from omnigraph.schema import compile_schema
-from omnigraph.storage.external_policy import DENY_ALL
 from omnigraph.types import PropertyType, Scalar, ScalarType
 from omnigraph.writes import derive_rules
 from omnigraph.writes.external import ExternalIntake
@@ -79,7 +78,7 @@ def test_a_value_rule_refuses_exactly_the_bad_values(
             check_values(rule, rows([*good, value]))
 
 
-NO_EXTERNAL = ExternalIntake(DENY_ALL, 0)
+NO_EXTERNAL = ExternalIntake()
 BLOB = PropertyType(ScalarType(Scalar.BLOB), nullable=True)
 
 
