@@ -42,6 +42,12 @@ def test_a_module_has_a_docstring_and_fits_on_ten_screens(name: str) -> None:
     assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) <= 500
 
 
+def test_no_scan_lets_lance_read_blobs_by_itself() -> None:
+    """It would open external addresses and hold whole batches of blobs: `storage.blob_cells` does neither."""
+    texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if "all_binary" in text] == []
+
+
 def _tree(cls: type) -> list[type]:
     return [cls, *(found for child in cls.__subclasses__() for found in _tree(child))]
 

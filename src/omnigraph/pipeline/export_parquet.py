@@ -118,10 +118,10 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in batches:
         if not batch.num_rows:
             continue
-        pending.append(batch)
-        size += batch.nbytes
-        if size >= _ROW_GROUP_BYTES:
+        if pending and size + batch.nbytes > _ROW_GROUP_BYTES:
             yield pa.Table.from_batches(pending)
             pending, size = [], 0
+        pending.append(batch)
+        size += batch.nbytes
     if pending:
         yield pa.Table.from_batches(pending)

@@ -232,10 +232,21 @@ def cell_parts(column: Any) -> Any:
 
 
 def encoded_cells(column: Any) -> Any:
-    """A column of cells in Lance's blob encoding."""
-    return lance.blob_array(
-        [None if cell is None else _encoded(cell) for cell in column.to_pylist()]
+    """A column of cells in Lance's blob encoding; bytes are not copied where no cell has a mark."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pc.any(pc.starts_with(column, MARK), min_count=0).as_py():
+        cells = column.to_pylist()
+        return lance.blob_array([None if cell is None else _encoded(cell) for cell in cells])
+    kind: Any = lance.blob.BlobType()
+    parts = [
+        column if part.name == "data" else pa.nulls(len(column), part.type)
+        for part in kind.storage_type
+    ]
+    storage = pa.StructArray.from_arrays(
+        parts, fields=list(kind.storage_type), mask=column.is_null()
     )
+    return pa.ExtensionArray.from_storage(kind, storage)
 
 
 def has_references(rows: Any, blobs: frozenset[str]) -> bool:

@@ -95,12 +95,14 @@ def fetch(uri: ExternalUri, max_bytes: int) -> bytes:
         ExternalBlobSourceError: they cannot be read.
         ResourceLimitError: there are more than `max_bytes`.
     """
-    data = bytearray()
+    pieces: list[bytes] = []
+    size = 0
     with _failures(uri):
         for chunk in _chunks(uri):
-            data += chunk
-            check_bytes(len(data), max_bytes)
-    return bytes(data)
+            pieces.append(chunk)
+            size += len(chunk)
+            check_bytes(size, max_bytes)
+    return b"".join(pieces)
 
 
 def _chunks(uri: ExternalUri) -> Iterator[bytes]:
