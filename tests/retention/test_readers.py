@@ -7,12 +7,13 @@ import os
 import shutil
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph import Graph
+from omnigraph.storage.catalog import CatalogView
 from retention.worlds import NAMES, add, lines, people, people_at, readable, unused_files
 
 if TYPE_CHECKING:
@@ -127,6 +128,31 @@ def test_without_a_lock_file_reads_go_on(
     monkeypatch.setattr(os, "open", refuse)
     assert len(graph.query(NAMES)) == 8
     assert is_read(graph), "nobody can tell"
+
+
+def test_a_catalog_that_is_cleaned_up_while_it_is_read_is_read_again(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+):
+    commits = graph.commits()
+    reads = CatalogView.read_rows
+    cleaned = []
+
+    def clean_first(view: CatalogView, object_type: str) -> list[dict[str, Any]]:
+        if not cleaned:
+            cleaned.append(True)
+            with Graph.open(graph.uri) as other:
+                add(other, "meanwhile")
+                report = other.cleanup(keep=5, commits=True, confirm=True)
+                assert report.catalog_versions_removed > 0
+        return reads(view, object_type)
+
+    with Graph.open(graph.uri, read_only=True) as reader:
+        monkeypatch.setattr(CatalogView, "read_rows", clean_first)
+        known = reader._environment.manifest.commits()
+        assert cleaned
+        assert known.keys() >= {commit.commit_id for commit in commits[:4]}
+        assert commits[5].commit_id not in known
+        assert reader.commits() == graph.commits()
 
 
 def test_writers_and_readers_go_on_while_graphs_are_cleaned_up(graph: Graph):

@@ -34,8 +34,9 @@ class HistoryMethods(OpenGraph):
 
     def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
         """The history of a branch, newest first: its own commits and those it inherited."""
-        newest = self._state().head(check_branch_name(branch)).commit_id
-        line = first_parents(self._environment.manifest.commits(), newest)
+        with self._reading():
+            newest = self._state().head(check_branch_name(branch)).commit_id
+            line = list(first_parents(self._environment.manifest.commits(), newest))
         return [commit for commit in line if actor is None or commit.actor == actor]
 
     def commit(self, commit_id: str) -> GraphCommit:
@@ -50,7 +51,8 @@ class HistoryMethods(OpenGraph):
     def log(self, branch: str | None = None) -> list[GraphCommit]:
         """Everything that one branch, or all of them, build on over both parents; newest first."""
         name = None if branch is None else check_branch_name(branch)
-        return self._history.log(self._state(), name)
+        with self._reading():
+            return self._history.log(self._state(), name)
 
     def entity_at(
         self,

@@ -321,14 +321,17 @@ class _Cleanup:
         root = self.environment.location.path
         limit_s = self.environment.clock() / _MICROSECONDS - _TEMPORARY_MAX_AGE_S
         found = []
-        for folder in (root, root / RECOVERY_FOLDER):
-            for path in folder.glob("*#*"):
+        for path in (*root.glob("*#*"), *(root / RECOVERY_FOLDER).glob("*#*")):
+            try:
                 status = path.stat()
-                if path.is_file() and _TEMPORARY.fullmatch(path.name) and status.st_mtime < limit_s:
-                    name = path.relative_to(root).as_posix()
-                    found.append(
-                        StoredFile(name=name, size_bytes=status.st_size, modified_s=status.st_mtime)
-                    )
+            except FileNotFoundError:
+                # Its writer has just given it its real name.
+                continue
+            if _TEMPORARY.fullmatch(path.name) and status.st_mtime < limit_s:
+                name = path.relative_to(root).as_posix()
+                found.append(
+                    StoredFile(name=name, size_bytes=status.st_size, modified_s=status.st_mtime)
+                )
         return found
 
     # ---- the catalog
