@@ -49,7 +49,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(steps=st.lists(STEPS, min_size=4, max_size=9))
 def test_embed_finds_what_changed_since(steps: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
