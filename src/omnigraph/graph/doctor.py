@@ -110,10 +110,6 @@ class _Look:
                 continue
         return found
 
-    @cached_property
-    def has_sidecars(self) -> bool:
-        return bool(list_sidecars(self.environment.objects))
-
     def open(self, pin: TablePin) -> Table:
         return open_pin(self.environment.tables, pin)
 
@@ -178,6 +174,10 @@ def _check_heads(look: _Look) -> Iterator[Finding]:
                 if rows == pin.row_count:
                     continue
                 problem = f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
+            current = look.environment.manifest.state().heads.get(name)
+            if current is None or current.pins.get(key) != pin:
+                # The branch was deleted, or moved on, while this looked.
+                continue
             broken = True
             yield Finding(
                 check="heads",
@@ -189,40 +189,40 @@ def _check_heads(look: _Look) -> Iterator[Finding]:
 
 
 def _check_drift(look: _Look) -> Iterator[Finding]:
-    published = published_heads(look.history)
-    moved = False
-    for (path, fork), known in sorted(published.items(), key=str):
-        listing = look.listings.get(path)
-        heads = (
-            [] if listing is None else [line.head for line in listing.lines if line.fork == fork]
-        )
-        for head in heads:
-            if head == known:
-                continue
-            moved = True
-            name = look.names[path] if fork is None else f"{look.names[path]} (fork {fork})"
+    manifest = look.environment.manifest
+    # Before and after the look at the datasets: a write that ends meanwhile is neither ahead nor behind. In between
+    # the sidecars, which are there from before a dataset moves until after the publish.
+    before = published_heads(manifest.history())
+    heads = {
+        (path, line.fork): line.head
+        for path in look.listings
+        for line in list_versions(look.environment.location, path).lines
+    }
+    has_sidecars = bool(list_sidecars(look.environment.objects))
+    after = published_heads(manifest.history())
+    found = []
+    for (path, fork), head in sorted(heads.items(), key=str):
+        name = look.names.get(path, path) if fork is None else f"{path} (fork {fork})"
+        if (known := before.get((path, fork))) is not None and head < known:
             what = f"{name} is at version {head}, and the catalog knows version {known}"
-            if head < known:
-                yield Finding(
-                    check="drift",
-                    severity=Health.ERROR,
-                    message=f"{what}: published data is missing; restore it from a backup",
-                )
-            elif look.has_sidecars:
-                yield Finding(
-                    check="drift",
-                    severity=Health.INFO,
-                    message=f"{what}: a write is on its way, or was interrupted",
-                )
-            else:
-                yield Finding(
-                    check="drift",
-                    severity=Health.ERROR,
-                    message=f"{what}: something else has written to it",
-                    action=look.run("repair"),
-                )
-    if not moved:
-        yield _fine("drift", "no dataset moved without a commit")
+            message = f"{what}: published data is missing; restore it from a backup"
+            found.append(Finding(check="drift", severity=Health.ERROR, message=message))
+        if (known := after.get((path, fork))) is not None and head > known:
+            what = f"{name} is at version {head}, and the catalog knows version {known}"
+            found.append(_ahead(look, what, is_explained=has_sidecars))
+    yield from found or [_fine("drift", "no dataset moved without a commit")]
+
+
+def _ahead(look: _Look, what: str, *, is_explained: bool) -> Finding:
+    if is_explained:
+        message = f"{what}: a write is on its way, or was interrupted"
+        return Finding(check="drift", severity=Health.INFO, message=message)
+    return Finding(
+        check="drift",
+        severity=Health.ERROR,
+        message=f"{what}: something else has written to it",
+        action=look.run("repair"),
+    )
 
 
 def _check_recovery(look: _Look) -> Iterator[Finding]:

@@ -74,6 +74,11 @@ class CleanupPlan:
     datasets: tuple[DatasetPlan, ...]
     has_readers: bool
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether a dataset could not be read."""
+        return any(item.error is not None and not item.has_drift for item in self.datasets)
+
     def contradicts(self, retained: Retained) -> bool:
         """Whether something that is to go has to be kept by now."""
         for item in self.datasets:

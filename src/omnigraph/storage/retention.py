@@ -233,7 +233,17 @@ def _privately_used(
         place = placed(name, folders)
         if place is not None and (version := detached_version(place[1])) is not None:
             uri = line_address(location, listing.path, place[0])
-            yield from detached_references(uri, version)
+            try:
+                yield from detached_references(uri, version)
+            except (OSError, ValueError):
+                # Its writer is done: what it read is not needed any more, what it wrote is young.
+                if _is_there(location, f"{listing.path}/{name}"):
+                    raise
+
+
+def _is_there(location: GraphLocation, name: str) -> bool:
+    folder, _, _ = name.rpartition("/")
+    return any(file.name == name for file in list_files(location, folder))
 
 
 def _names(path: str, files: Iterable[StoredFile]) -> Iterator[str]:
