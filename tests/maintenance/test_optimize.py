@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TYPE_CHECKING
 
 import lance
@@ -293,6 +295,55 @@ def test_an_overwrite_that_lost_to_an_optimize_is_prepared_again(tmp_path: Path)
     late = overtaken(graph, lambda other: other.optimize())
     late.load(lines, mode="overwrite", engine="local")
     assert len(answers(graph)["all"]) == 1
+
+
+def test_writers_a_reader_and_an_optimizer_get_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_FOLD_FRAGMENTS", "3")
+    monkeypatch.setattr("omnigraph.graph.optimizing.COMPACTION_RETRY_BUDGET", 1)
+    uri = worn_graph(tmp_path).uri
+    before = len(answers(Graph.open(uri))["all"])
+    writing = Event()
+    writing.set()
+
+    def insert(first: int) -> None:
+        with Graph.open(uri) as graph:
+            one_by_one(graph, [add(number) for number in range(first, first + 5)])
+
+    def optimize() -> int:
+        with Graph.open(uri) as graph:
+            return sum(graph.optimize().commit is not None for _ in range(2))
+
+    def read() -> list[int]:
+        counts = []
+        with Graph.open(uri, read_only=True) as graph:
+            while not counts or (writing.is_set() and len(counts) < 40):
+                counts.append(len(graph.query(ALL).to_pylist()))
+        return counts
+
+    with ThreadPoolExecutor(4) as pool:
+        reader = pool.submit(read)
+        writers = [pool.submit(insert, 100), pool.submit(insert, 200)]
+        optimizer = pool.submit(optimize)
+        try:
+            for writer in writers:
+                writer.result()
+            assert optimizer.result() >= 1
+        finally:
+            writing.clear()
+        counts = reader.result()
+    assert counts == sorted(counts), "no row is ever missing"
+    with Graph.open(uri) as graph:
+        assert len(answers(graph)["all"]) == before + 10
+        kinds = [commit.kind for commit in graph.commits()]
+        assert kinds.count("mutation") == 11 + 10
+        assert graph.recoveries() == []
+        graph.optimize()
+        assert fragments(graph, DOC) == 1
+
+
+ALL = "query q() { match { $d: Doc } return { $d.slug as s } }"
 
 
 def test_spark_does_the_same(tmp_path: Path, spark: SparkSession) -> None:
