@@ -47,3 +47,7 @@ def test_old_versions_go_and_heads_and_branches_stay(root: str, monkeypatch: pyt
         graph.merge("dev", engine="local")
         assert values(graph, "node:Paper", "doi") == [*"abcdef", "x"]
         assert graph.pending_recoveries() == []
+        assert graph.doctor().is_healthy
+        with graph._environment.window():
+            (lock,) = [item for item in graph.doctor().findings if item.check == "lock"]
+        assert (lock.severity, "writer" in lock.message) == ("info", True)
