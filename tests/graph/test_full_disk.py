@@ -51,3 +51,48 @@ def test_a_write_without_room_is_refused_and_the_next_one_works(tmp_path: Path) 
         counts = {key: pin.row_count for key, pin in graph.snapshot().pins.items()}
         assert counts == {"node:Paper": 1, "edge:Cites": 1}
         assert graph.pending_recoveries() == []
+
+
+#: Sizes at which the disk is full in another phase each: new columns, the sidecar, schema files, tables, the catalog.
+LIMITS = (64, 400, 1600, 2600, 5000)
+CHANGE = """
+import resource, shutil, sys
+from omnigraph.errors import OmniError
+from omnigraph.graph import Graph
+base, *limits = sys.argv[1:]
+schema = 'node Paper { doi: String @key  lang: String } node Tag { word: String @key } edge Cites: Paper -> Paper'
+told = []
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+for limit in limits:
+    root = shutil.copytree(base, f"{base}.{limit}")
+    with Graph.open(root) as graph:
+        change = lambda: graph.apply_schema(schema, backfill={"Paper.lang": '"en"'}, engine="local")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), hard))
+        try:
+            change()
+        except OmniError as error:
+            told.append(error.kind)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        graph.refresh()
+        assert graph.pending_recoveries() == []
+        change()
+        rows = graph.query("query all() { match { $p: Paper } return { $p.lang as lang } }")
+        assert rows.to_pylist() == [{"lang": "en"}]
+print(*told)
+"""
+
+
+def test_a_schema_change_without_room_in_any_phase_is_refused_or_settled_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "g.omni"
+    with Graph.init(root, SCHEMA) as graph:
+        graph.mutate('query q() { insert Paper { doi: "a" } }')
+    words = [sys.executable, "-c", CHANGE, str(root), *map(str, LIMITS)]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["storage", "storage", *["recovery_required"] * 3]
+    for limit in LIMITS:
+        changed = tmp_path / f"g.omni.{limit}"
+        assert list(changed.glob("*.staging")) == []
+        assert len(list((changed / "nodes").iterdir())) == 2

@@ -43,7 +43,13 @@ from omnigraph.recovery.sidecar import (
     write_sidecar,
 )
 from omnigraph.recovery.sweep import settle, settle_all
-from omnigraph.storage.staged import StagedWrite, commit_staged, new_files, sync_commit
+from omnigraph.storage.staged import (
+    StagedWrite,
+    check_written,
+    commit_staged,
+    new_files,
+    sync_commit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,12 +125,14 @@ class Attempt(AbstractContextManager["Attempt"]):
         Raises:
             DriftError: a table moved without the catalog; nothing happened. With a sidecar on disk it would look like
                 the work of this writer, and be undone.
+            StorageError: the disk did not take everything that was staged; nothing happened.
         """
         assert self.head is not None, "declared inside the window"
         for item in staged:
             table = item.staged.table
             if not table.is_head():
                 raise DriftError(table.path, table.version, table.latest_version)
+            check_written(self._environment.location, item.staged)
         intent, head = self._intent, self.head
         self._staged = staged
         sidecar = Sidecar(

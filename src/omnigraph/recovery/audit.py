@@ -12,6 +12,7 @@ from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.filters import Compare
 from omnigraph.storage.location import RECOVERIES
 from omnigraph.storage.staged import (
+    check_written,
     commit_staged,
     create_table,
     stage_append,
@@ -89,6 +90,7 @@ class RecoveryAudit:
             table = create_table(self._location, RECOVERIES, _SCHEMA)
         row = record.to_json() | {"tables": json.dumps(record.to_json()["tables"], sort_keys=True)}
         staged = stage_append(table, pa.Table.from_pylist([row], schema=_SCHEMA))
+        check_written(self._location, staged)
         committed = commit_staged(staged)
         if self._durable:
             sync_commit(self._location, committed, staged)
@@ -101,6 +103,7 @@ class RecoveryAudit:
         if table.fragment_count() <= _MAX_FRAGMENTS:
             return
         staged = stage_overwrite(table, table.read())
+        check_written(self._location, staged)
         committed = commit_staged(staged)
         if self._durable:
             sync_commit(self._location, committed, staged)

@@ -18,6 +18,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyInitializedError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
+from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.filters import quote_text
@@ -120,6 +121,7 @@ class CatalogTable:
                 fragments = write_fragments(
                     rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create"
                 )
+                self._check(fragments)
                 operation = LanceOperation.Overwrite(schema, list(fragments))
                 created = LanceDataset.commit(
                     self._uri, operation, enable_stable_row_ids=True, max_retries=0
@@ -153,6 +155,7 @@ class CatalogTable:
                 folded = _without(dataset, fold(), rows)
                 added = write_fragments(folded, dataset, schema=dataset.schema)
                 fragments = list(added)
+            self._check(added)
             operation = LanceOperation.Overwrite(dataset.schema, fragments)
             reach(Failpoint.BEFORE_CATALOG_COMMIT)
             try:
@@ -183,6 +186,10 @@ class CatalogTable:
         with translated("removing old versions of the catalog"):
             stats = view._dataset.cleanup_old_versions(retain_versions=keep)
             return int(stats.old_versions)
+
+    def _check(self, fragments: list[Any]) -> None:
+        if self.is_local:
+            check_complete(self._uri, fragments)
 
     def _sync(self, view: CatalogView, fragments: list[Any]) -> None:
         if not self._durable:

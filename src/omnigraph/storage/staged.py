@@ -24,6 +24,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.blob_cells import encoded_cells
+from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
 from omnigraph.storage.tables import Table, branch_uri, dataset_exists, session
@@ -187,6 +188,20 @@ def stage_restore(table: Table, version: int) -> StagedWrite:
     operation = LanceOperation.Restore(version)
     transaction = Transaction(table.version, operation)
     return StagedWrite(table=table, kind=StageKind.RESTORE, _transaction=transaction)
+
+
+def check_written(location: GraphLocation, staged: StagedWrite) -> None:
+    """Look whether the disk took everything that was staged. Does nothing on an object store.
+
+    Raises:
+        StorageError: bytes are missing; what was staged must not be committed.
+    """
+    if not location.is_local:
+        return
+    for transaction in staged._steps:
+        operation: Any = transaction.operation
+        updated = getattr(operation, "updated_fragments", None) or ()
+        check_complete(staged.table._dataset.uri, (*_new_fragments(operation), *updated))
 
 
 def commit_staged(staged: StagedWrite) -> Table:
