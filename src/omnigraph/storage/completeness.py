@@ -65,6 +65,8 @@ def _is_whole_bitmap(data: bytes) -> bool:
     """Whether the containers of a roaring bitmap are as long as its head says."""
     if len(data) < 8:
         return False
+    cookie: int
+    count: int
     cookie, count = struct.unpack_from("<II", data)
     if cookie != _BITMAP_COOKIE:
         # With runs, which tell their lengths only one by one; Lance does not write them.
@@ -72,7 +74,7 @@ def _is_whole_bitmap(data: bytes) -> bool:
     head = 8 + 8 * count
     if len(data) < head:
         return False
-    members = struct.unpack_from(f"<{2 * count}H", data, 8)
+    members: tuple[int, ...] = struct.unpack_from(f"<{2 * count}H", data, 8)
     sizes = (number + 1 for number in members[1::2])
     body = sum(2 * size if size <= _LARGEST_LIST else _CONTAINER_BYTES for size in sizes)
     return len(data) == head + body
