@@ -73,7 +73,7 @@ class BlobInfo:
     size: int | None
     #: Strong tag of a managed value: never equal for different bytes. None for an external one.
     etag: str | None
-    #: The address of an external value, exactly as it was given; None for a managed one.
+    #: The address of an external value in its normal spelling; None for a managed one.
     uri: str | None
     #: What was asked for, and the commit that it meant.
     target: Target
