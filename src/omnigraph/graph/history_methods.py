@@ -97,7 +97,8 @@ class HistoryMethods(OpenGraph):
     ) -> Diff:
         """What differs between two branches or commits: what turns the first into the second.
 
-        Cost follows the rows that changed; large differences are compared on Spark by themselves.
+        Cost follows the rows that changed; large differences are compared on Spark by themselves. Of a type that got or
+        lost properties in between, all rows are compared; a property that a state does not have counts as null there.
 
         Raises:
             NotFoundError: there is no such branch or commit.
