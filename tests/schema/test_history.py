@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from omnigraph.errors import (
     CompilerError,
     HistoricalVersionReclaimedError,
     NotFoundError,
+    StorageError,
 )
 from omnigraph.graph import Graph
 from schema.worlds import AT, CITES, PAPER, VENUE, apply, exported, files, values
@@ -298,6 +301,12 @@ class TestDestroyed:
         with pytest.raises(HistoricalVersionReclaimedError):
             graph.entity_at("edge:At", "a1", snapshot=old)
 
+    def test_a_type_that_is_missing_and_was_never_dropped_is_damage(self, graph: Graph) -> None:
+        shutil.rmtree(Path(graph.uri) / graph.snapshot().pins[AT].location)
+        with pytest.raises(StorageError) as caught:
+            Graph.open(graph.uri).entity_at("edge:At", "a1")
+        assert not isinstance(caught.value, HistoricalVersionReclaimedError)
+
 
 class TestBranches:
     def test_branches_begin_at_the_new_schema_only(self, graph: Graph) -> None:
@@ -317,8 +326,6 @@ class TestBranches:
         }
 
 
-def _paths(graph: Graph, key: Any) -> list[Any]:
-    from pathlib import Path
-
+def _paths(graph: Graph, key: Any) -> list[Path]:
     folder = Path(graph.uri) / graph.snapshot().pins[key].location
     return [path for path in folder.rglob("*") if path.is_file()]
