@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from omnigraph.errors import BadRequestError
+from omnigraph.schema import compile_schema, plan_migration
 from omnigraph.schema.lint import LintCode
 from omnigraph.schema.steps import DropMode, UnsupportedChange
-from unit.schema.schemas import codes_of, kinds_of, migrate
+from unit.schema.schemas import accept, codes_of, kinds_of, migrate
 
 OLD = "node A { a: I32? b: I32? } node B {} node C {} edge E: A -> B edge F: A -> A { w: F32? }"
 NEW = "node A { a: I32? } node B {} edge F: A -> A"
@@ -212,3 +214,22 @@ def test_the_dropped_types_have_no_numbers_any_more() -> None:
     plan = migrate("node A {} node B {}", "node A {}")
 
     assert {name for _, name in plan.resolution.identities.types} == {"A"}
+
+
+def test_the_backfills_of_a_change_that_has_happened_before_are_passed_over() -> None:
+    text = "node A { a: I32 }"
+    wanted = compile_schema(text)
+
+    for target in ("A.a", "node:A.a"):
+        plan = plan_migration(accept(text), wanted.catalog, wanted.source, backfill={target: 0})
+        assert plan.steps == ()
+
+
+@pytest.mark.parametrize("new", ["node A { a: I32 }", "node A { a: I32 } node B {}"])
+def test_a_backfill_of_nothing_is_refused_with_and_without_steps(new: str) -> None:
+    wanted = compile_schema(new)
+
+    with pytest.raises(BadRequestError, match=r"the backfill of A\.z has no use"):
+        plan_migration(
+            accept("node A { a: I32 }"), wanted.catalog, wanted.source, backfill={"A.z": 0}
+        )
