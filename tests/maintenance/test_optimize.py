@@ -28,11 +28,13 @@ from maintenance.worlds import (
 )
 from omnigraph.errors import (
     BadRequestError,
+    ConflictError,
     ExpectedVersionMismatchError,
     RecoveryRequiredError,
     StorageError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, optimizing
+from omnigraph.recovery.lock import HeldLock
 from omnigraph.storage import list_indexes
 from omnigraph.storage.catalog import CatalogView
 
@@ -354,3 +356,70 @@ def test_spark_does_the_same(tmp_path: Path, spark: SparkSession) -> None:
     assert (answers(graph), stored(graph, DOC)) == before
     assert graph.pending_indexes() == []
     assert fragments(graph, DOC) == 1
+
+
+TWO = "node A { k: String @key }\nnode B { k: String @key }\n"
+BOTH = "query q($k: String) { insert A { k: $k } insert B { k: $k } }"
+
+
+def _between_two_looks(monkeypatch: pytest.MonkeyPatch, act) -> None:
+    """Act after a run has opened its first table, and before it opens the second."""
+    opened = []
+    look = optimizing._Run._open
+
+    def open_and_act(run, pin):
+        opened.append(pin)
+        if len(opened) == 2:
+            act()
+        return look(run, pin)
+
+    monkeypatch.setattr(optimizing._Run, "_open", open_and_act)
+
+
+def test_a_write_between_two_looks_is_no_drift(tmp_path, monkeypatch) -> None:
+    with Graph.init(tmp_path / "g", TWO) as graph, Graph.open(tmp_path / "g") as other:
+        for number in range(3):
+            graph.mutate(BOTH, {"k": str(number)})
+        _between_two_looks(monkeypatch, lambda: other.mutate(BOTH, {"k": "meanwhile"}))
+        report = graph.optimize()
+        assert report.commit is not None
+        assert {table.type_key: table.committed for table in report.tables} == {
+            "node:A": True,
+            "node:B": True,
+        }
+        assert graph.snapshot().pins["node:A"].row_count == 4
+
+
+def test_a_schema_change_between_two_looks_is_a_conflict(tmp_path, monkeypatch) -> None:
+    with Graph.init(tmp_path / "g", TWO) as graph, Graph.open(tmp_path / "g") as other:
+        for number in range(3):
+            graph.mutate(BOTH, {"k": str(number)})
+
+        def change() -> None:
+            other.mutate(BOTH, {"k": "meanwhile"})
+            other.apply_schema("node A { k: String @key }")
+
+        _between_two_looks(monkeypatch, change)
+        with pytest.raises(ConflictError):
+            graph.optimize()
+
+
+def test_a_table_that_writers_keep_moving_is_optimized_while_they_wait(
+    tmp_path, monkeypatch
+) -> None:
+    with Graph.init(tmp_path / "g", TWO) as graph, Graph.open(tmp_path / "g") as other:
+        for number in range(3):
+            graph.mutate(BOTH, {"k": str(number)})
+        prepare = optimizing._Run._prepare
+        writes = []
+
+        def prepare_and_lose(run, engine, keys):
+            prepare(run, engine, keys)
+            if not isinstance(run.environment.lock, HeldLock):
+                writes.append(other.mutate(BOTH, {"k": f"w{len(writes)}"}))
+
+        monkeypatch.setattr(optimizing._Run, "_prepare", prepare_and_lose)
+        report = graph.optimize()
+        assert len(writes) == optimizing.COMPACTION_RETRY_BUDGET
+        assert report.commit is not None
+        assert graph.snapshot().pins["node:B"].row_count == 3 + len(writes)

@@ -18,7 +18,7 @@ from omnigraph.graph.reshaping import plan_tables
 from omnigraph.graph.schemas import GraphSchema
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
-from omnigraph.ids import TableKey
+from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
 from omnigraph.pipeline.checking import add_nulls, check_required, check_rows
 from omnigraph.pipeline.problems import Problems
@@ -217,6 +217,9 @@ class SchemaEvolution:
             path = table_location(key)
             if path in used:
                 path = table_location(key, incarnation)
+            if self._environment.lock.can_be_lost:
+                # A writer that lost its lease may come late: nobody else ever uses its places.
+                path = f"{path}-{new_ulid().lower()}"
             new = plan_table(path, table_schema(definition), blobs=blob_columns(definition))
             new_tables.append((key, incarnation, new))
         return SchemaChange(

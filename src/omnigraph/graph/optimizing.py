@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import ExpectedVersionMismatchError
+from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.graph.indexing import plan_indexes, table_indexes
 from omnigraph.graph.results import PendingIndex, commit_json
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: How often tables that writers moved are prepared again before they are left out.
 COMPACTION_RETRY_BUDGET = 5
+#: Rows of such tables up to which they are then prepared inside the commit window.
+WINDOW_ROWS = 200_000
 
 DRIFT = "drift_needs_repair"
 MOVED = "moved"
@@ -177,35 +179,56 @@ class _Run:
     prepared: dict[TableKey, _Prepared] = field(default_factory=dict)
     skipped: dict[TableKey, str] = field(default_factory=dict)
     may_leave_files: bool = False
+    #: Whether the last try may have had an effect.
+    is_declared: bool = False
 
     def execute(self) -> GraphCommit | None:
         """Prepare and commit; what a writer moved meanwhile is prepared again, and left out in the end."""
         engine = ElasticEngine(self.call.engine, self.call.spark, self.call.progress)
         todo: Collection[TableKey] = list(self.snapshot.pins)
-        is_declared = False
         try:
-            for number in range(COMPACTION_RETRY_BUDGET + 1 + len(self.snapshot.pins)):
-                self._prepare(engine, todo)
-                reach(Failpoint.OPTIMIZE_STAGED)
-                if not self.prepared:
-                    return None
-                attempt = self._attempt()
+            for _ in range(COMPACTION_RETRY_BUDGET):
                 try:
-                    return run_phases(attempt, [item.write for item in self.prepared.values()])
+                    return self._try(engine, todo)
                 except ExpectedVersionMismatchError as conflict:
                     todo = self._drop_moved(conflict)
-                    if number >= COMPACTION_RETRY_BUDGET:
-                        self.skipped |= dict.fromkeys(todo, MOVED)
-                        todo = ()
-                finally:
-                    is_declared = attempt.is_declared
-            return None
+            if sum(self.snapshot.pins[key].row_count for key in todo) <= WINDOW_ROWS:
+                return self._try_alone(engine, todo)
+            while True:
+                self.skipped |= dict.fromkeys(todo, MOVED)
+                try:
+                    return self._try(engine, ())
+                except ExpectedVersionMismatchError as conflict:
+                    todo = self._drop_moved(conflict)
         except BaseException as error:
             # Also after an interrupt: tasks may have written what nobody knows.
             self.may_leave_files = may_leave_files(error)
-            if not is_declared:
+            if not self.is_declared:
                 discard_staged(self.environment, [item.write for item in self.prepared.values()])
             raise
+
+    def _try(self, engine: ElasticEngine, todo: Collection[TableKey]) -> GraphCommit | None:
+        self._prepare(engine, todo)
+        reach(Failpoint.OPTIMIZE_STAGED)
+        if not self.prepared:
+            return None
+        attempt = self._attempt()
+        try:
+            return run_phases(attempt, [item.write for item in self.prepared.values()])
+        finally:
+            self.is_declared = attempt.is_declared
+
+    def _try_alone(self, engine: ElasticEngine, todo: Collection[TableKey]) -> GraphCommit | None:
+        """Inside the commit window: writers would go on winning, and for so few rows they can wait."""
+        outside = self.environment
+        with outside.window() as held:
+            settle_all(held)
+            self.environment = held
+            try:
+                moved = self._forget_moved()
+                return self._try(engine, [*todo, *moved])
+            finally:
+                self.environment = outside
 
     def clean_up(self) -> None:
         """Remove what a failed run left behind."""
@@ -262,24 +285,21 @@ class _Run:
 
     def _tables(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
         """The tables that may be changed: those whose HEAD is what the catalog says."""
-        found = {}
-        for key in keys:
-            table = self._open(self.snapshot.pins[key])
-            if table.latest_version == table.version:
-                found[key] = table
-        missing = [key for key in keys if key not in found]
-        if missing:
-            # A writer may be in its window just now: look again when nobody is.
-            with self.environment.window() as held:
-                settle_all(held)
-                self.snapshot = snapshot_of(held.manifest.state().head(MAIN))
-                for key in missing:
-                    table = self._open(self.snapshot.pins[key])
-                    if table.latest_version == table.version:
-                        found[key] = table
-                    else:
-                        self.skipped[key] = DRIFT
+        found = self._at_head(keys)
+        if len(found) == len(keys):
+            return found
+        # A writer may be in its window just now: look again when nobody is. At all of them: the same writer may have
+        # moved tables that were looked at before.
+        with self.environment.window() as held:
+            settle_all(held)
+            self._refresh(held)
+            found = self._at_head(keys)
+        self.skipped |= dict.fromkeys((key for key in keys if key not in found), DRIFT)
         return found
+
+    def _at_head(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
+        tables = {key: self._open(self.snapshot.pins[key]) for key in keys}
+        return {key: item for key, item in tables.items() if item.latest_version == item.version}
 
     def _rewrite(
         self, engine: ElasticEngine, tables: Mapping[TableKey, Table]
@@ -338,13 +358,29 @@ class _Run:
 
     def _drop_moved(self, conflict: ExpectedVersionMismatchError) -> list[TableKey]:
         """Forget the work on tables that writers moved; their keys."""
-        current = snapshot_of(self.environment.manifest.state().head(MAIN))
-        moved = [key for key, item in self.prepared.items() if current.pins.get(key) != item.pin]
-        if not moved or current.schema_hash != self.snapshot.schema_hash:
+        moved = self._forget_moved()
+        if not moved:
             raise conflict
-        discard_staged(self.environment, [self.prepared.pop(key).write for key in moved])
-        self.snapshot = current
         return moved
+
+    def _forget_moved(self) -> list[TableKey]:
+        self._refresh(self.environment)
+        pins = self.snapshot.pins
+        moved = [key for key, item in self.prepared.items() if pins.get(key) != item.pin]
+        discard_staged(self.environment, [self.prepared.pop(key).write for key in moved])
+        return moved
+
+    def _refresh(self, environment: GraphEnvironment) -> None:
+        """Look at the graph as it is now.
+
+        Raises:
+            ReadSetConflictError: its schema is another one.
+        """
+        current = snapshot_of(environment.manifest.state().head(MAIN))
+        if current.schema_hash != self.snapshot.schema_hash:
+            before, after = self.snapshot.schema_hash, current.schema_hash
+            raise ReadSetConflictError("the schema", before, after)
+        self.snapshot = current
 
 
 def _definition(catalog: Catalog, key: TableKey) -> NodeDef | EdgeDef | None:

@@ -149,13 +149,31 @@ def _find_staged(
 
 
 def _find_past(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema | None:
-    """A schema of the past, out of the commit that accepted it. The present one has to be in its files."""
-    if any(head.schema_hash == schema_hash for head in manifest.state().heads.values()):
+    """A schema out of the commit that accepted it.
+
+    The present one has to be in its files, unless they are those of another schema of this graph: then nobody edited
+    them, but a change that lost its lock came late and gave its own files their names.
+    """
+    heads = manifest.state().heads.values()
+    if any(head.schema_hash == schema_hash for head in heads) and not _are_files_late(
+        objects, manifest
+    ):
         return None
     for commit in manifest.commits().values():
         if commit.schema_hash == schema_hash and commit.schema_source is not None:
             return _compiled(commit.schema_source, json.loads(str(commit.schema_contract)))
     return None
+
+
+def _are_files_late(objects: ControlObjects, manifest: Manifest) -> bool:
+    for commit in manifest.commits().values():
+        if commit.schema_source is not None:
+            try:
+                read_schema_files(objects, commit.schema_hash)
+            except OmniError:
+                continue
+            return True
+    return False
 
 
 def _compiled(source: str, contract: dict[str, object]) -> GraphSchema:

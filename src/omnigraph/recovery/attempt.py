@@ -30,7 +30,7 @@ from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePi
 from omnigraph.recovery.schema_change import (
     SchemaChange,
     accepted_texts,
-    finish,
+    finish_published,
     prepare,
     schema_changes,
 )
@@ -285,7 +285,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         assert self._sidecar is not None, "there is a sidecar to delete"
         try:
             if self._sidecar.schema_change is not None:
-                finish(self._environment, self._sidecar.schema_change)
+                finish_published(self._environment, self._sidecar)
             delete_sidecar(self._environment.objects, self._sidecar.name)
         except (StorageError, FailpointError) as error:
             _log.warning("the sidecar %s stays until the next write: %s", self._sidecar.name, error)

@@ -246,7 +246,9 @@ class _Cleanup:
                     return
                 names = [file.name for file in item.dropped_files]
                 if not self.call.preview:
-                    delete_files(environment.location, names)
+                    # Versions went before, under the lock: since then others may make a dataset at the same place.
+                    files = [name for name in names if "/_versions/" not in name]
+                    delete_files(environment.location, files)
                     remove_empty_folders(environment.location, item.path)
                 tally.is_dropped = True
                 tally.versions += sum(name.endswith(".manifest") for name in names)

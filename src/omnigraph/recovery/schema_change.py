@@ -8,9 +8,7 @@ away again.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,11 +16,12 @@ from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.manifest import Changes, TablePin, Tombstone
-from omnigraph.recovery.sidecar import SidecarNewTable, SidecarSchema
+from omnigraph.recovery.sidecar import Sidecar, SidecarNewTable, SidecarSchema
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, STAGING_SUFFIX
+from omnigraph.storage.partitions import TableAddress, open_address
 from omnigraph.storage.purging import drop_table, purge_old_versions
 from omnigraph.storage.staged import NewTable, commit_new_table, sync_commit
-from omnigraph.storage.tables import RECLAIMED_MARK
+from omnigraph.storage.tables import RECLAIMED_MARK, dataset_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.objects import ControlObjects
 
-_log = logging.getLogger(__name__)
+#: The version that makes a dataset.
+_FIRST = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SchemaChange:
         """The change as a sidecar holds it."""
         return SidecarSchema(
             schema_hash=self.schema_hash,
-            file_digests={name: _digest(data) for name, data in self.files.items()},
+            files={name: data.decode() for name, data in self.files.items()},
             new_tables=tuple(
                 SidecarNewTable(
                     table_key=key,
@@ -109,11 +109,10 @@ def find_prepared(
 ) -> tuple[Mapping[str, bytes], list[TablePin]] | None:
     """The staged files and the pins of new tables, if `prepare` finished; None when something is missing."""
     files: dict[str, bytes] = {}
-    for name, digest in change.file_digests.items():
-        stored = environment.objects.read(_staging(name))
-        if stored is None or _digest(stored.data) != digest:
+    for name, text in change.files.items():
+        if not _is_staged(environment.objects, name, text):
             return None
-        files[name] = stored.data
+        files[name] = text.encode()
     pins = []
     for new in change.new_tables:
         try:
@@ -166,18 +165,35 @@ def schema_changes(
     )
 
 
-def finish(environment: GraphEnvironment, change: SidecarSchema) -> None:
-    """After the publish: the files take their real names, and what has to be destroyed is destroyed. Repeatable."""
-    for name in SCHEMA_FILES:
+def finish_published(environment: GraphEnvironment, sidecar: Sidecar) -> None:
+    """Finish the schema change of a sidecar whose commit is published; others may have been accepted since."""
+    change = sidecar.schema_change
+    assert change is not None, "only schema changes are finished here"
+    current = environment.manifest.state().heads[sidecar.branch].schema_hash
+    published = {entry.table_path: entry.post_commit_pin for entry in sidecar.tables}
+    finish(environment, change, published, is_current=current == change.schema_hash)
+
+
+def finish(
+    environment: GraphEnvironment,
+    change: SidecarSchema,
+    published: Mapping[str, int],
+    *,
+    is_current: bool = True,
+) -> None:
+    """After the publish: the files take their real names, and what has to be destroyed is destroyed. Repeatable.
+
+    `published` gives the versions of moved tables by path. Without `is_current` another schema was accepted since: the
+    files stay as they are.
+    """
+    for name in SCHEMA_FILES if is_current else ():
         reach(Failpoint.BEFORE_PROMOTION)
-        stored = environment.objects.read(_staging(name))
-        if stored is not None and _digest(stored.data) == change.file_digests[name]:
-            environment.objects.write(name, stored.data)
+        environment.objects.write(name, change.files[name].encode())
     # Not before: at any moment a reader finds all three files under one kind of names.
-    _remove_staged(environment.objects)
+    _remove_staged(environment.objects, change)
     for path in change.purged_paths:
         reach(Failpoint.BEFORE_PURGE)
-        purge_old_versions(environment.location, path)
+        purge_old_versions(environment.location, path, published[path])
         environment.tables.forget(path)
     for path in change.removed_paths:
         reach(Failpoint.BEFORE_PURGE)
@@ -189,23 +205,36 @@ def finish(environment: GraphEnvironment, change: SidecarSchema) -> None:
 
 def withdraw(environment: GraphEnvironment, change: SidecarSchema) -> None:
     """Take away what was prepared for a change that will not happen. Repeatable."""
-    _remove_staged(environment.objects)
+    _remove_staged(environment.objects, change)
     for new in change.new_tables:
-        # Nothing ever referred to it: its path was free when the change began.
-        drop_table(environment.location, new.table_path)
-        environment.tables.forget(new.table_path)
+        if _may_go(environment, new):
+            drop_table(environment.location, new.table_path)
+            environment.tables.forget(new.table_path)
 
 
-def read_staged(objects: ControlObjects, name: str) -> bytes | None:
-    """A schema file under its staging name."""
+def _may_go(environment: GraphEnvironment, new: SidecarNewTable) -> bool:
+    """Whether nothing but this change can have made what lies there: a successor may have used the place since."""
+    location, path = environment.location, new.table_path
+    if not dataset_exists(location, path):
+        # Nothing, or what an interrupted removal left.
+        return True
+    if not dataset_exists(location, path, version=_FIRST):
+        return False
+    first = open_address(TableAddress(uri=location.child(path), version=_FIRST))
+    return first.transaction_uuid() == new.transaction_uuid
+
+
+def _is_staged(objects: ControlObjects, name: str, text: str) -> bool:
+    """Whether a file lies under its staging name, and is the one of this change."""
     stored = objects.read(_staging(name))
-    return None if stored is None else stored.data
+    return stored is not None and stored.data == text.encode()
 
 
-def _remove_staged(objects: ControlObjects) -> None:
-    for name in SCHEMA_FILES:
+def _remove_staged(objects: ControlObjects, change: SidecarSchema) -> None:
+    for name, text in change.files.items():
         reach(Failpoint.BEFORE_STAGED_REMOVAL)
-        objects.delete(_staging(name))
+        if _is_staged(objects, name, text):
+            objects.delete(_staging(name))
 
 
 def _new_pin(key: TableKey, incarnation: int, path: str, version: int) -> TablePin:
@@ -221,7 +250,3 @@ def _new_pin(key: TableKey, incarnation: int, path: str, version: int) -> TableP
 
 def _staging(name: str) -> str:
     return f"{name}{STAGING_SUFFIX}"
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

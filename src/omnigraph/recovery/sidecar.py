@@ -84,8 +84,8 @@ class SidecarSchema(BaseModel):
 
     #: The schema that becomes the accepted one.
     schema_hash: str
-    #: SHA-256 of the three schema files by name.
-    file_digests: dict[str, str]
+    #: The three schema files by name.
+    files: dict[str, str]
     new_tables: tuple[SidecarNewTable, ...] = ()
     #: Present key → the one it goes on under.
     renamed: dict[str, str]

@@ -26,7 +26,7 @@ from omnigraph.recovery.schema_change import (
     AcceptedTexts,
     accepted_texts,
     find_prepared,
-    finish,
+    finish_published,
     schema_changes,
     withdraw,
 )
@@ -95,7 +95,7 @@ def _end_schema_change(
 ) -> None:
     """What is left to do beside the catalog, whichever way the change went; whoever comes later repeats it."""
     if environment.manifest.commit(sidecar.commit.commit_id) is not None:
-        finish(environment, change)
+        finish_published(environment, sidecar)
     else:
         withdraw(environment, change)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from omnigraph.storage.location import GraphLocation
 
 
-def purge_old_versions(location: GraphLocation, path: str) -> None:
-    """Remove every version of a dataset but the newest, with the files that only they refer to. Repeatable.
+def purge_old_versions(location: GraphLocation, path: str, published: int) -> None:
+    """Remove every version before the published one, with the files that only they refer to. Repeatable.
 
     Forks go first: they are what branches left that are deleted by now.
     """
@@ -28,7 +28,7 @@ def purge_old_versions(location: GraphLocation, path: str) -> None:
         # No shared session: what it remembers of removed versions would be found again.
         dataset = lance.dataset(location.child(path))
         old = [int(item["version"]) for item in dataset.versions()]
-        old = [number for number in old if number != dataset.version]
+        old = [number for number in old if number < published]
         if old:
             dataset.cleanup_old_versions(versions=old, error_if_tagged_old_versions=False)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,9 @@ from omnigraph.errors import (
     ReadSetConflictError,
     SchemaViolationsError,
 )
+from omnigraph.failpoints import Failpoint
 from omnigraph.graph import Graph
+from omnigraph.recovery import attempt, schema_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -234,3 +237,42 @@ def test_a_reader_with_a_cached_schema_sees_the_new_one_at_once_and_the_old_one_
         with pytest.raises(CompilerError):
             reader.query(visits)
         assert reader.query(visits, snapshot=before).to_pylist() == [{"visits": 0}]
+
+
+# ---- a change that loses its lock
+
+
+class _LostLock:
+    """A lease that ended while its holder was stuck: it keeps nobody out."""
+
+    can_be_lost = True
+
+    @contextmanager
+    def held(self, _timeout_s: float) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize("place", [Failpoint.BEFORE_NEW_TABLE, Failpoint.BEFORE_PUBLISH])
+def test_a_change_that_lost_its_lock_destroys_nothing_of_its_successor(
+    graph: Graph, root: Path, monkeypatch: pytest.MonkeyPatch, place: Failpoint
+) -> None:
+    wanted = f"{SCHEMA}\nnode Place {{ name: String @key }}"
+    with Graph.open(root) as successor:
+        for opened in (graph, successor):
+            lost = replace(opened._environment, lock=_LostLock())
+            monkeypatch.setattr(opened, "_environment", lost)
+        stuck = []
+
+        def reach(reached: Failpoint) -> None:
+            if reached is place and not stuck:
+                stuck.append(place)
+                assert change(successor, wanted).applied
+                successor.mutate('query q() { insert Place { name: "oslo" } }')
+
+        for module in (schema_change, attempt):
+            monkeypatch.setattr(module, "reach", reach)
+        assert not change(graph, wanted).applied
+    assert stuck
+    with Graph.open(root, read_only=True) as reader:
+        rows = reader.query("query q() { match { $p: Place } return { $p.name as name } }")
+        assert rows.to_pylist() == [{"name": "oslo"}]

@@ -203,20 +203,19 @@ def test_finishing_gives_the_files_their_names_as_often_as_it_takes(
     environment: GraphEnvironment, prepared: SidecarSchema, times: int
 ):
     for _ in range(times):
-        finish(environment, prepared)
+        finish(environment, prepared, {})
     assert files_of(environment) == [FILES[name] for name in SCHEMA_FILES]
     assert staged_of(environment) == []
     assert environment.tables.open("nodes/tag").count_rows() == 0
 
 
-def test_finishing_never_takes_a_staged_file_of_another_change(
+def test_finishing_neither_takes_nor_removes_a_staged_file_of_another_change(
     environment: GraphEnvironment, prepared: SidecarSchema
 ):
     environment.objects.write(f"{SCHEMA_SOURCE}.staging", b"something else")
-    finish(environment, prepared)
-    assert files_of(environment) == [
-        b"old" if name == SCHEMA_SOURCE else FILES[name] for name in SCHEMA_FILES
-    ]
+    finish(environment, prepared, {})
+    assert files_of(environment) == [FILES[name] for name in SCHEMA_FILES]
+    assert staged_of(environment) == [f"{SCHEMA_SOURCE}.staging"]
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -236,6 +235,25 @@ def test_withdrawing_takes_away_what_an_interrupted_withdrawal_left_of_a_table(
     shutil.rmtree(environment.location.path / "nodes/tag/_versions")
     withdraw(environment, prepared)
     assert not (environment.location.path / "nodes/tag").exists()
+
+
+def test_withdrawing_leaves_a_table_that_somebody_else_made_at_the_same_place(
+    environment: GraphEnvironment, prepared: SidecarSchema
+):
+    shutil.rmtree(environment.location.path / "nodes/tag")
+    other = create_table(environment.location, "nodes/tag", COLUMNS)
+    commit_staged(stage_append(other, pa.table({"id": ["kept"]}, schema=COLUMNS)))
+    withdraw(environment, prepared)
+    environment.tables.forget("nodes/tag")
+    assert environment.tables.open("nodes/tag").count_rows() == 1
+
+
+def test_a_change_that_is_not_the_newest_any_more_leaves_the_files_alone(
+    environment: GraphEnvironment, prepared: SidecarSchema
+):
+    finish(environment, prepared, {}, is_current=False)
+    assert files_of(environment) == [b"old"] * 3
+    assert staged_of(environment) == []
 
 
 # ---- what is destroyed
@@ -259,7 +277,7 @@ def test_a_table_that_is_destroyed_leaves_a_mark_and_nothing_else(
     if is_half_gone:
         shutil.rmtree(root / "_versions")
     for _ in range(2):
-        finish(environment, described)
+        finish(environment, described, {})
         assert [item.name for item in root.rglob("*")] == ["_reclaimed"]
     with pytest.raises(StorageError, match="does not exist"):
         environment.tables.open(doomed.location, version=doomed.version)
@@ -271,7 +289,7 @@ def test_the_past_of_a_table_is_destroyed_and_its_present_stays(
     described = change(purged=(NOTE,)).describe(head(doomed))
     environment.tables.open(doomed.location, version=1)
     for _ in range(2):
-        finish(environment, described)
+        finish(environment, described, {doomed.location: doomed.version})
         assert environment.tables.open(doomed.location).count_rows() == 1
         with pytest.raises(StorageError, match="does not exist"):
             environment.tables.open(doomed.location, version=1)
