@@ -162,9 +162,14 @@ def test_what_is_dropped_may_be_destroyed(
 ) -> None:
     less = write("node Paper { doi: String @key  year: I32? }")
     planned = og("schema", "plan", store, "--schema", less, "--allow-data-loss")
-    assert planned.out == "- node Paper.title (hard)\n1 step, supported\n"
+    assert (
+        planned.out
+        == "- node Paper.title (hard: every earlier version of the type is destroyed)\n1 step, supported\n"
+    )
     done = og("schema", "apply", store, "--schema", less, "--allow-data-loss", "--quiet")
-    assert done.out.startswith("- node Paper.title (hard)\n1 step applied, commit ")
+    assert done.out.startswith(
+        "- node Paper.title (hard: every earlier version of the type is destroyed)\n1 step applied, commit "
+    )
     first = Graph.open(store).commits()[1].commit_id
     query = "query q() { match { $p: Paper } return { $p.title } }"
     read = og("query", "--store", store, "--snapshot", first, "-e", query)

@@ -210,6 +210,15 @@ def test_a_graph_is_never_created_twice(root: Path, force: bool) -> None:
     assert ids_of(Graph.open(root), "node:N") == {"a"}
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_data_of_a_graph_that_lost_its_catalog_is_never_replaced(root: Path, force: bool) -> None:
+    shutil.rmtree(root / "__manifest")
+    before = sorted(root.rglob("*"))
+    with pytest.raises(AlreadyInitializedError, match="restore the catalog"):
+        Graph.init(root, SCHEMA, force=force)
+    assert sorted(root.rglob("*")) == before
+
+
 def test_orphan_schema_files_are_replaced_only_by_force(tmp_path: Path) -> None:
     (tmp_path / "_schema.pg").write_text("node Old { k: String @key }")
     with pytest.raises(AlreadyInitializedError, match="force"):

@@ -51,6 +51,18 @@ def test_a_graph_that_is_open_for_reading_can_be_examined(graph: Graph):
         assert reader.doctor().is_healthy
 
 
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [(Path.unlink, "is missing"), (lambda file: os.truncate(file, 100), "has 100 of")],
+    ids=["missing", "cut short"],
+)
+def test_a_file_of_rows_that_is_not_whole(graph: Graph, damage, words: str):
+    damage(next((pin_folder(graph) / "data").glob("*.lance")))
+    found = finding(Graph.examine(graph.uri), "heads")
+    assert found.severity is Health.ERROR
+    assert words in found.message
+
+
 def test_no_graph(tmp_path: Path):
     report = Graph.examine(tmp_path / "none")
     assert [item.check for item in report.findings] == ["format"]

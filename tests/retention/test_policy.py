@@ -43,6 +43,9 @@ def test_a_policy_leaves_the_newest_states_readable(
     [
         {},
         {"keep": 0},
+        {"keep": 2**63},
+        {"keep": 10.5},
+        {"keep": True},
         {"keep": -1},
         {"older_than": "soon"},
         {"older_than": ""},

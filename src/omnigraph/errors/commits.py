@@ -121,12 +121,12 @@ class RecoveryRequiredError(OmniError):
     code = None
     http_status = 503
 
-    def __init__(self, operation_id: str, reason: str) -> None:
+    def __init__(self, operation_id: str, reason: str, *, needs_operator: bool = False) -> None:
         self.operation_id = operation_id
         self.reason = reason
+        end = "" if needs_operator else "; the next write, open or refresh settles it"
         super().__init__(
-            f"operation {operation_id} is unsettled: {reason}; the next write, open or refresh settles it, "
-            "`omnigraph recovery list` shows it"
+            f"operation {operation_id} is unsettled: {reason}{end}; `omnigraph recovery list` shows it"
         )
 
     def details(self) -> dict[str, object]:

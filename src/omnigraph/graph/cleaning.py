@@ -13,6 +13,8 @@ from omnigraph.recovery import CleanupCall
 KEEP_FLOOR = 3
 #: What is advised.
 KEEP_ADVISED = 10
+#: More than any history has; the machine counts no further.
+_KEEP_MOST = 2**62
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -27,12 +29,12 @@ def cleanup_call(
     """
     if keep is None and older_than is None:
         raise BadRequestError(
-            f"say what stays: the newest commits of every branch (keep, {KEEP_ADVISED} is a good number), "
-            "those of some time (older_than, such as 7d), or both"
+            f"say what stays: the newest commits of every branch (`--keep`, {KEEP_ADVISED} is a good number), those of "
+            "some time (`--older-than`, such as 7d), or both"
         )
     notes = []
-    if keep is not None and keep < 1:
-        raise BadRequestError(f"keep is a number of commits, {KEEP_FLOOR} or more, not {keep}")
+    if keep is not None and (type(keep) is not int or not 1 <= keep <= _KEEP_MOST):
+        raise BadRequestError(f"keep is a number of commits, {KEEP_FLOOR} or more, not {keep!r}")
     if keep is not None and keep < KEEP_FLOOR:
         notes.append(f"keep was raised from {keep} to {KEEP_FLOOR}: {KEEP_ADVISED} is advised")
         keep = KEEP_FLOOR

@@ -24,6 +24,7 @@ from omnigraph.manifest import (
 from omnigraph.recovery import find_orphan_forks, list_sidecars, read_sidecar
 from omnigraph.recovery.lock import lock_holder
 from omnigraph.recovery.retention import plan_cleanup, published_heads, type_keys
+from omnigraph.storage.completeness import expected_files
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.leftovers import find_leftovers
 from omnigraph.storage.listing import list_files
@@ -164,16 +165,9 @@ def _check_heads(look: _Look) -> Iterator[Finding]:
     broken = False
     for name, head in sorted(look.state.heads.items()):
         for key, pin in sorted(head.pins.items()):
-            try:
-                rows = look.open(pin).count_rows()
-            except HistoricalVersionReclaimedError:
-                problem = f"version {pin.version} is gone"
-            except OmniError as error:
-                problem = error.message
-            else:
-                if rows == pin.row_count:
-                    continue
-                problem = f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
+            problem = _problem_of(look, pin)
+            if problem is None:
+                continue
             current = look.environment.manifest.state().heads.get(name)
             if current is None or current.pins.get(key) != pin:
                 # The branch was deleted, or moved on, while this looked.
@@ -186,6 +180,31 @@ def _check_heads(look: _Look) -> Iterator[Finding]:
             )
     if not broken:
         yield _fine("heads", "every type of every branch can be read")
+
+
+def _problem_of(look: _Look, pin: TablePin) -> str | None:
+    """What is wrong with the published version of a type; looks at its files, but reads no row."""
+    try:
+        table = look.open(pin)
+        rows = table.count_rows()
+        listing = look.listings.get(pin.location)
+        sizes = (
+            {file.name.rpartition("/")[2]: file.size_bytes for file in listing.files}
+            if listing
+            else {}
+        )
+        for name, size in expected_files(table) if listing else ():
+            if name not in sizes:
+                return f"its file {name} is missing"
+            if size is not None and sizes[name] != size:
+                return f"its file {name} has {sizes[name]:,} of {size:,} bytes"
+    except HistoricalVersionReclaimedError:
+        return f"version {pin.version} is gone"
+    except OmniError as error:
+        return error.message
+    if rows != pin.row_count:
+        return f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
+    return None
 
 
 def _check_drift(look: _Look) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from omnigraph.manifest import GraphCommit, TablePin
 from omnigraph.recovery import GraphEnvironment, WriterKind
 from omnigraph.schema import AcceptedSchema, CompiledSchema, TypeKind, fresh_identities
 from omnigraph.storage import create_table, dataset_exists, table_location
+from omnigraph.storage.listing import used_dataset
 from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES
 from omnigraph.writes import blob_columns, table_schema
 
@@ -80,6 +81,13 @@ def _refuse_used_root(environment: GraphEnvironment, *, force: bool) -> None:
     location = environment.location
     if dataset_exists(location, MANIFEST):
         raise AlreadyInitializedError(str(location), MANIFEST)
+    for folder in ("nodes", "edges"):
+        if (used := used_dataset(location, folder)) is not None:
+            # What a failed try leaves has one empty version. This is the data of a graph whose catalog is lost.
+            raise AlreadyInitializedError(
+                str(location),
+                f"data in {used}: restore the catalog from a backup, or use another place",
+            )
     if force:
         return
     for name in SCHEMA_FILES:

@@ -136,8 +136,15 @@ class StagingLock:
             yield False
             return
         path = self._location.path / STAGING_LOCK
-        with translated(f"locking {path}"):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            with translated(f"locking {path}"):
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except StorageError:
+            if os.access(self._location.path, os.W_OK):
+                raise
+            # Whoever may only read cannot tell who stages.
+            yield False
+            return
         try:
             yield _try_lock(descriptor)
         finally:

@@ -157,10 +157,11 @@ def read_sidecar(objects: ControlObjects, name: str) -> Sidecar | None:
     except ValidationError as error:
         raise RecoveryRequiredError(
             operation_id,
-            f"{name} cannot be read ({error.error_count()} problems); look at the file, and remove it only when "
+            f"{name} cannot be read (problems: {error.error_count()}); look at the file, and remove it only when "
             "you know that its writer did nothing",
+            needs_operator=True,
         ) from error
     if sidecar.name != name:
         reason = f"{name} describes operation {sidecar.operation_id}; look at the file"
-        raise RecoveryRequiredError(operation_id, reason)
+        raise RecoveryRequiredError(operation_id, reason, needs_operator=True)
     return sidecar

@@ -154,6 +154,7 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
             raise RecoveryRequiredError(
                 sidecar.operation_id,
                 f"{', '.join(broken)} is behind the version that the catalog has published",
+                needs_operator=True,
             )
         case Decision.ROLL_FORWARD:
             pins = _moved_pins(environment, facts, classes)

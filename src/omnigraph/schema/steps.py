@@ -18,6 +18,12 @@ class DropMode(StrEnum):
     HARD = "hard"
 
 
+def _effect(mode: DropMode) -> str:
+    if mode is DropMode.HARD:
+        return "hard: every earlier version of the type is destroyed"
+    return "soft: earlier commits show it until cleanup"
+
+
 class _Step:
     __slots__ = ()
     kind: ClassVar[str]
@@ -210,7 +216,7 @@ class DropProperty(_Step):
 
     def describe(self) -> str:
         """The step as one line for people."""
-        return f"- {self.type_kind} {self.type_name}.{self.property_name} ({self.mode})"
+        return f"- {self.type_kind} {self.type_name}.{self.property_name} ({_effect(self.mode)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +230,7 @@ class DropType(_Step):
 
     def describe(self) -> str:
         """The step as one line for people."""
-        return f"- {self.type_kind} {self.type_name} ({self.mode})"
+        return f"- {self.type_kind} {self.type_name} ({_effect(self.mode)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,9 @@ class ExternalPolicy:
             raise ResourceLimitError("external blob URI bytes", EXTERNAL_URI_BYTES, size, advice)
         if not self.bases:
             raise ExternalBlobPolicyError(
-                uri, "no external base is allowed for this graph: give the bytes as `base64:…`"
+                uri,
+                "no external base is allowed here: give the bytes as `base64:…`, or allow the base with "
+                "OMNIGRAPH_EXTERNAL_BLOB_BASES or `external_blobs`",
             )
         try:
             found = normal_form(uri)

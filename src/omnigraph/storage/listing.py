@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: An object store deletes up to so many objects in one request.
 _BULK = 1000
+#: Lance counts backwards in names, so that the newest version is listed first.
+_FIRST_VERSIONS = frozenset({f"{2**64 - 2}.manifest", "1.manifest"})
 _SHARED = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions"})
 
 
@@ -55,6 +57,15 @@ def list_folders(location: GraphLocation, folder: str) -> list[str]:
         backend = ObstoreObjects(location, durable=False)._backend
         found = obstore.list_with_delimiter(backend, f"{folder}/")["common_prefixes"]
     return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+
+
+def used_dataset(location: GraphLocation, folder: str) -> str | None:
+    """A dataset below a folder that has more than its first version; looks at names only."""
+    for file in list_files(location, folder):
+        dataset, _, name = file.name.rpartition("/_versions/")
+        if name.endswith(".manifest") and name not in _FIRST_VERSIONS:
+            return dataset
+    return None
 
 
 def delete_files(location: GraphLocation, names: Iterable[str]) -> int:

@@ -84,7 +84,8 @@ def report_lines(report: CleanupReport) -> Iterator[str]:
         size = size_text(report.other_bytes_removed)
         yield f"beside the types: {_count(report.other_files_removed, 'file')}, {size}"
     if report.commits_forgotten:
-        yield f"history: {_count(report.commits_forgotten, 'commit')}"
+        verb = "forgotten" if report.confirmed else "would be forgotten"
+        yield f"history: {_count(report.commits_forgotten, 'commit')} {verb}"
     because = [
         f"{count:,} {_REASONS[name]}" for name, count in report.kept_because.items() if count
     ]
