@@ -21,7 +21,7 @@ settings.register_profile(
     "omnigraph",
     deadline=None,
     derandomize=True,
-    max_examples=40,
+    max_examples=30,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("omnigraph")

@@ -65,14 +65,14 @@ def _numbers(identities: Identities) -> list[int]:
 # ---- the shape hash
 
 
-@settings(max_examples=35)
+@settings(max_examples=21)
 @given(st.data(), valid_schemas())
 def test_the_order_of_anything_in_a_schema_never_changes_its_hash(data, tree) -> None:
     other = data.draw(reorderings(tree))
     assert _compile(other).catalog.schema_hash == _compile(tree).catalog.schema_hash
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(valid_schemas(), comments)
 def test_comments_never_change_the_hash(tree, comment) -> None:
     text = print_schema(tree)
@@ -80,21 +80,21 @@ def test_comments_never_change_the_hash(tree, comment) -> None:
     assert compile_schema(commented).catalog.schema_hash == compile_schema(text).catalog.schema_hash
 
 
-@settings(max_examples=35)
+@settings(max_examples=21)
 @given(st.data(), valid_schemas())
 def test_every_change_that_a_plan_carries_out_changes_the_hash(data, tree) -> None:
     change = data.draw(supported_migrations(tree))
     assert _compile(change.schema).catalog.schema_hash != _compile(tree).catalog.schema_hash
 
 
-@settings(max_examples=35)
+@settings(max_examples=21)
 @given(st.data(), valid_schemas())
 def test_every_change_that_a_plan_refuses_changes_the_hash(data, tree) -> None:
     change = data.draw(refused_migrations(tree))
     assert _compile(change.schema).catalog.schema_hash != _compile(tree).catalog.schema_hash
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(st.data(), valid_schemas())
 def test_rename_hints_never_change_the_hash(data, tree) -> None:
     change = data.draw(supported_migrations(tree))
@@ -105,7 +105,7 @@ def test_rename_hints_never_change_the_hash(data, tree) -> None:
 # ---- plans
 
 
-@settings(max_examples=35)
+@settings(max_examples=21)
 @given(st.data(), valid_schemas())
 def test_a_schema_needs_no_step_to_itself_however_it_is_written(data, tree) -> None:
     plan = _plan(_accept(_compile(tree)), _compile(data.draw(reorderings(tree))))
@@ -113,7 +113,7 @@ def test_a_schema_needs_no_step_to_itself_however_it_is_written(data, tree) -> N
     assert plan.supported
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.data(), valid_schemas())
 def test_a_supported_change_gives_a_supported_plan_with_its_step(data, tree) -> None:
     change = data.draw(supported_migrations(tree))
@@ -122,7 +122,7 @@ def test_a_supported_change_gives_a_supported_plan_with_its_step(data, tree) -> 
     assert change.step in [step.kind for step in plan.steps]
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.data(), valid_schemas())
 def test_a_refused_change_gives_a_refusal_with_its_code(data, tree) -> None:
     change = data.draw(refused_migrations(tree))
@@ -132,7 +132,7 @@ def test_a_refused_change_gives_a_refusal_with_its_code(data, tree) -> None:
         assert change.code in [step.code for step in plan.refusals]
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(st.data(), valid_schemas())
 def test_a_refused_change_stays_refused_beside_a_supported_one(data, tree) -> None:
     change = data.draw(refused_migrations(tree))
@@ -163,7 +163,7 @@ def test_a_constraint_written_twice_cannot_lose_one_spelling_beside_another_chan
     assert _plan(accepted, beside).supported == _plan(accepted, alone).supported
 
 
-@settings(max_examples=35)
+@settings(max_examples=21)
 @given(st.data(), valid_schemas())
 def test_planning_twice_gives_the_same_plan_whatever_the_order_of_the_texts(data, tree) -> None:
     change = data.draw(supported_migrations(tree) | refused_migrations(tree))
@@ -174,7 +174,7 @@ def test_planning_twice_gives_the_same_plan_whatever_the_order_of_the_texts(data
     assert again.resolution.identities == first.resolution.identities
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(valid_schemas(), valid_schemas())
 def test_any_two_schemas_have_a_plan_and_an_empty_one_only_when_they_mean_the_same(
     old, new
@@ -185,7 +185,7 @@ def test_any_two_schemas_have_a_plan_and_an_empty_one_only_when_they_mean_the_sa
     json.dumps(plan.to_json())
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data(), valid_schemas())
 def test_data_loss_changes_the_mode_of_the_drops_and_nothing_else(data, tree) -> None:
     change = data.draw(supported_migrations(tree))
@@ -199,14 +199,14 @@ def test_data_loss_changes_the_mode_of_the_drops_and_nothing_else(data, tree) ->
 # ---- identities
 
 
-@settings(max_examples=35)
+@settings(max_examples=21)
 @given(valid_schemas())
 def test_fresh_identities_count_from_one_without_gaps(tree) -> None:
     identities = _accept(_compile(tree)).identities
     assert sorted(_numbers(identities)) == list(range(1, identities.next_id))
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(st.data(), valid_schemas())
 def test_identities_survive_a_chain_of_migrations(data, tree) -> None:
     accepted = _accept(_compile(tree))
@@ -242,7 +242,7 @@ def test_identities_survive_a_chain_of_migrations(data, tree) -> None:
         tree = change.schema
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data(), valid_schemas())
 def test_a_type_that_is_dropped_and_added_again_gets_new_numbers(data, tree) -> None:
     extra = pg.NodeDecl(
@@ -260,7 +260,7 @@ def test_a_type_that_is_dropped_and_added_again_gets_new_numbers(data, tree) -> 
     assert not {again.type_id, again.incarnation, *again.properties.values()} & used
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data(), valid_schemas())
 def test_the_member_order_of_a_key_survives_every_rename(data, tree) -> None:
     compiled = _compile(tree)
@@ -283,7 +283,7 @@ def test_the_member_order_of_a_key_survives_every_rename(data, tree) -> None:
 # ---- the contract
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(st.data(), valid_schemas())
 def test_a_contract_reads_back_through_json(data, tree) -> None:
     change = data.draw(supported_migrations(tree))
@@ -297,7 +297,7 @@ def test_a_contract_reads_back_through_json(data, tree) -> None:
     assert write_state(again, wanted.source.text) == write_state(accepted, wanted.source.text)
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(st.data(), valid_schemas())
 def test_a_contract_does_not_fit_any_other_schema(data, tree) -> None:
     contract = write_contract(_accept(_compile(tree)))
@@ -320,7 +320,7 @@ def _places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, 
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(st.data(), valid_schemas(), json_values)
 def test_a_damaged_contract_is_refused_and_never_crashes(data, tree, junk) -> None:
     compiled = _compile(tree)
@@ -344,7 +344,7 @@ def test_a_damaged_contract_is_refused_and_never_crashes(data, tree, junk) -> No
         assert again.identities.next_id > max(numbers)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(valid_schemas())
 def test_a_type_may_not_be_renamed_in_an_accepted_source(tree) -> None:
     compiled = _compile(tree)

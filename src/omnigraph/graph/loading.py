@@ -236,14 +236,14 @@ class _Run:
             current = self._snapshot()
             if current.schema_hash != self._schema_hash:
                 raise ReadSetConflictError("the schema", self._schema_hash, current.schema_hash)
-            snapshot = current if self._may_prepare_again(job, first) else first
+            snapshot = current if self._may_prepare_again(first) else first
             prepared = None
             try:
                 prepared = self._prepare(job, snapshot)
                 return self._finish(job, prepared, snapshot)
             except (ExpectedVersionMismatchError, ReadSetConflictError):
                 self._abandon(job, prepared)
-                is_final = self.creates_branch or not self._may_prepare_again(job, first)
+                is_final = self.creates_branch or not self._may_prepare_again(first)
                 if is_final or number == REPREPARATION_BUDGET:
                     raise
             except BaseException:
@@ -252,13 +252,13 @@ class _Run:
                 raise
         raise ConflictError("the branch kept moving; try again")
 
-    def _may_prepare_again(self, job: LoadJob, first: Snapshot) -> bool:
+    def _may_prepare_again(self, first: Snapshot) -> bool:
         """Whether the load may look at the branch as it is now, instead of as it was in the beginning."""
         if self._call.mode is not LoadMode.OVERWRITE:
             return True
         if self.creates_branch:
             return False
-        return self._environment.manifest.is_same_data(first, job.row_counts.keys())
+        return self._environment.manifest.is_same_data(first, first.pins)
 
     def _abandon(self, job: LoadJob, prepared: PreparedLoad | None) -> None:
         if prepared is not None and not self._has_effect:

@@ -187,7 +187,7 @@ class _Run:
         engine = ElasticEngine(self.call.engine, self.call.spark, self.call.progress)
         todo: Collection[TableKey] = list(self.snapshot.pins)
         try:
-            for _ in range(COMPACTION_RETRY_BUDGET):
+            for _ in range(COMPACTION_RETRY_BUDGET + 1):
                 try:
                     return self._try(engine, todo)
                 except ExpectedVersionMismatchError as conflict:
