@@ -13,6 +13,10 @@ from omnigraph.schema import Catalog, compile_schema_file
 # Recording a class-data archive takes longer than all starts of a run save.
 os.environ.setdefault("OMNIGRAPH_SPARK_ARCHIVE", "off")
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Processes that tests start are not measured: starting them, and Spark's tasks in them, would take far longer.
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 
@@ -44,7 +48,13 @@ LONG = (
 
 
 #: Tests that repeat themselves hundreds of times over code which the others cover: measuring them doubles their time.
-UNMEASURED = ("property/", "engine/", "graph/races/", "retention/test_random_histories.py")
+UNMEASURED = (
+    "property/",
+    "engine/",
+    "graph/races/",
+    "graph/search/",
+    "retention/test_random_histories.py",
+)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -95,11 +95,15 @@ def _run(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> t
 
 
 @pytest.mark.parametrize("body", _blocks("python"))
-def test_shown_python_runs(body: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", body], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
+def test_shown_python_runs(
+    body: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
+    if "spark_session" in body:
+        # The session of all other tests, which the shown code finds instead of starting one.
+        request.getfixturevalue("spark")
+    exec(compile(body, "<shown>", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("body", _blocks("pg"))

@@ -229,9 +229,9 @@ def expire_lease(root: str) -> None:
     ("place", "kind", "papers"),
     [
         ("after_sidecar", "RolledBack", ["a"]),
-        ("after_table_commit", "RolledBack", ["a"]),
+        pytest.param("after_table_commit", "RolledBack", ["a"], marks=pytest.mark.slow),
         ("before_publish", "RolledForward", ["a", "b"]),
-        ("after_publish", "RolledForward", ["a", "b"]),
+        pytest.param("after_publish", "RolledForward", ["a", "b"], marks=pytest.mark.slow),
     ],
 )
 def test_a_write_whose_process_died_on_s3_is_settled_when_its_lease_is_over(
