@@ -129,6 +129,7 @@ def tools(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow  # one more JVM; every other test with Spark brings a session of its own, too
 def test_a_session_of_the_caller_is_used_and_left_alone(tmp_path: Path) -> None:
     from omnigraph.engine.spark.java import find_java, launcher_home
 
