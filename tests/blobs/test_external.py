@@ -68,7 +68,7 @@ def load(graph: Graph, folder: Path, records: list[dict[str, object]], mode: str
     graph.load(write_lines(folder / "in.jsonl", records), mode=mode, engine="local")
 
 
-def lines(graph: Graph, branch: str = "main") -> list[dict[str, object]]:
+def lines(graph: Graph, branch: str = "main") -> list[dict[str, Any]]:
     out = io.StringIO()
     graph.export(out, branch=branch)
     return [json.loads(line) for line in out.getvalue().splitlines()]
@@ -203,11 +203,11 @@ def test_an_update_carries_a_reference_and_its_row_id(graph: Graph, referring: s
     assert graph.stat_blob("node:Paper", "ext", "scan").uri == referring
     assert graph.read_blob("node:Paper", "ext", "extra") == b"managed"
     assert graph.read_blob("node:Paper", "own", "scan") == b"own"
-    assert {row["data"]["title"] for row in lines(graph) if row.get("type")} == {"t"}  # type: ignore[index]
+    assert {row["data"]["title"] for row in lines(graph) if row.get("type")} == {"t"}
     graph.mutate(
         'query q($n: Blob?) { update Paper set { scan: $n } where doi = "ext" }', {"n": None}
     )
-    assert graph.entity_at("node:Paper", "ext")["properties"]["scan"] is None  # type: ignore[index]
+    assert graph.entity_at("node:Paper", "ext")["properties"]["scan"] is None
 
 
 def test_branches_merges_and_changes_keep_references(graph: Graph, referring: str) -> None:
@@ -271,7 +271,7 @@ def test_an_export_writes_the_address_unopened_and_loads_again(
 ) -> None:
     (outside / "a.bin").rename(outside / "away")
     exported = lines(graph)
-    assert [row["data"]["scan"] for row in exported if row.get("type")] == [  # type: ignore[index]
+    assert [row["data"]["scan"] for row in exported if row.get("type")] == [
         referring,
         text_of(b"own"),
     ]

@@ -59,15 +59,15 @@ def test_embed_finds_what_changed_since(steps: list[tuple[object, ...]]) -> None
         for step in steps:
             match step:
                 case ("load", str(slug), text, vec):
-                    put(graph, Path(folder), note(slug, text, vec))  # type: ignore[arg-type]
+                    put(graph, Path(folder), note(slug, text, vec))
                     if slug in rows:
-                        rows[slug].write(text, vec)  # type: ignore[arg-type]
+                        rows[slug].write(text, vec)
                     else:
-                        rows[slug] = Row(text, vec)  # type: ignore[arg-type]
+                        rows[slug] = Row(text, vec)
                 case ("text", str(slug), text):
-                    set_body(graph, slug, text)  # type: ignore[arg-type]
+                    set_body(graph, slug, text)
                     if slug in rows:
-                        rows[slug].write(text, rows[slug].vec)  # type: ignore[arg-type]
+                        rows[slug].write(text, rows[slug].vec)
                 case ("delete", str(slug)):
                     query = "query q($slug: String) { delete Note where slug = $slug }"
                     graph.mutate(query, {"slug": slug})

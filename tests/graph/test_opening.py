@@ -93,6 +93,14 @@ def test_a_catalog_without_its_data_files_is_a_storage_failure(root: Path) -> No
         Graph.open(root)
 
 
+def test_a_lost_version_at_the_head_is_damage_and_was_not_cleaned_up(root: Path) -> None:
+    with Graph.open(root) as graph:
+        pin = graph.snapshot().pins["node:N"]
+    (root / pin.location / "_versions" / f"{2**64 - 1 - pin.version}.manifest").unlink()
+    with Graph.open(root, read_only=True) as graph, pytest.raises(StorageError, match="not exist"):
+        graph.query("query q() { match { $n: N } return { $n.k as k } }").to_pylist()
+
+
 def test_a_missing_dataset_is_reported_and_nothing_is_made_up(root: Path) -> None:
     shutil.rmtree(root / "nodes")
     graph = Graph.open(root)

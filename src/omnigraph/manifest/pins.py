@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageFailure
-from omnigraph.storage.tables import dataset_exists, is_reclaimed
+from omnigraph.storage.tables import dataset_exists, is_reclaimed, newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,8 +31,14 @@ def open_pin(store: TableStore, pin: TablePin) -> Table:
 
 
 def _was_cleaned_up(store: TableStore, pin: TablePin) -> bool:
-    """Whether a cleanup removed a version: of a dataset that is there, or of one that left a mark."""
+    """Whether a cleanup removed a version: of a dataset that is there, or of one that left a mark.
+
+    The newest version of a dataset is never removed: where a newer one than all that are there is missing, it was lost.
+    """
     location = store.location
+    newest = newest_version(location, pin.location, pin.branch)
+    if newest is not None:
+        return newest > pin.version
     return dataset_exists(location, pin.location) or is_reclaimed(location, pin.location)
 
 

@@ -107,8 +107,8 @@ class SparkWorkers:
         try:
             yield sealed
         finally:
-            # None takes the property away, which the published types do not know.
-            self._context.setLocalProperty(name, None)  # type: ignore[arg-type]
+            # None takes the property away.
+            self._context.setLocalProperty(name, None)  # type: ignore[arg-type]  # the types of Spark do not know that
 
     @contextmanager
     def _watched(self, stage: str, tasks: int) -> Iterator[Callable[[int, int], None]]:

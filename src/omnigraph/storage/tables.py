@@ -229,6 +229,18 @@ class TableStore:
         return Table(dataset, path, branch)
 
 
+def newest_version(location: GraphLocation, path: str, branch: str | None = None) -> int | None:
+    """The newest version of a dataset, or of a branch of it; None when there is none. Looks at names only."""
+    from omnigraph.storage.objects import ObstoreObjects
+
+    if location.is_local and not location.path.is_dir():
+        return None
+    names = ObstoreObjects(location, durable=False).names(f"{branch_uri(path, branch)}/_versions")
+    numbers = [int(stem) for name in names if (stem := name.removesuffix(".manifest")).isdigit()]
+    # Lance counts backwards in names, so that the newest version is listed first.
+    return max((min(number, _U64_MAX - number) for number in numbers), default=None)
+
+
 def dataset_exists(
     location: GraphLocation, path: str, branch: str | None = None, version: int | None = None
 ) -> bool:
