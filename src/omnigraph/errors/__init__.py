@@ -40,6 +40,14 @@
     │   └── DriftError                   a table is not where its writer left it
     ├── EmbeddingError                   the embedding provider failed
     ├── SparkError                       Spark cannot start, or a job of it failed
+    ├── TransportError                   a request failed beside the graph
+    │   ├── UnauthorizedError            no token, or an unknown one
+    │   ├── ForbiddenHostError           an open server was addressed by a name that is not its own
+    │   ├── MethodNotAllowedError        the path exists, the method does not
+    │   ├── RequestTimeoutError          a body came too slowly
+    │   ├── UnsupportedMediaTypeError    a body of another content type
+    │   ├── TooManyRequestsError         the actor has too much in flight
+    │   └── ServerUnreachableError       nobody answered
     └── InternalError                    an invariant is broken
 
 `kind` and `code` are stable and meant for programs; the message is meant for people and says what to do next.
@@ -115,6 +123,16 @@ from omnigraph.errors.storage import (
     StorageFailure,
     StorageFormatError,
 )
+from omnigraph.errors.transport import (
+    ForbiddenHostError,
+    MethodNotAllowedError,
+    RequestTimeoutError,
+    ServerUnreachableError,
+    TooManyRequestsError,
+    TransportError,
+    UnauthorizedError,
+    UnsupportedMediaTypeError,
+)
 
 __all__ = [
     "MAX_CONFLICTS",
@@ -141,6 +159,7 @@ __all__ = [
     "ExpectedVersionMismatchError",
     "ExternalBlobPolicyError",
     "ExternalBlobSourceError",
+    "ForbiddenHostError",
     "HistoricalVersionReclaimedError",
     "HistoryReclaimedError",
     "InitializationClaimedError",
@@ -153,6 +172,7 @@ __all__ = [
     "LoadReport",
     "MergeConflict",
     "MergeConflictsError",
+    "MethodNotAllowedError",
     "MixedMutationError",
     "NotFoundError",
     "OmniError",
@@ -161,14 +181,20 @@ __all__ = [
     "QuerySelectionError",
     "ReadSetConflictError",
     "RecoveryRequiredError",
+    "RequestTimeoutError",
     "ResourceLimitError",
     "RetryableCommitConflictError",
     "SchemaViolationsError",
+    "ServerUnreachableError",
     "Severity",
     "SparkError",
     "StorageError",
     "StorageFailure",
     "StorageFormatError",
+    "TooManyRequestsError",
+    "TransportError",
+    "UnauthorizedError",
+    "UnsupportedMediaTypeError",
     "UnsupportedSchemaError",
     "without_credentials",
 ]

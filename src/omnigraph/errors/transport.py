@@ -1,0 +1,78 @@
+"""Failures that only exist between a client and a server: who asks, how, how often, and whether anybody answers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from omnigraph.errors.base import OmniError
+
+
+class TransportError(OmniError):
+    """Base of everything that a request can fail with before or beside the graph."""
+
+    kind = "transport"
+    code: ClassVar[str | None] = "bad_request"
+    http_status = 400
+
+
+class UnauthorizedError(TransportError):
+    """No token, or one that the server does not know. Nothing happened."""
+
+    kind = "unauthorized"
+    code = "unauthorized"
+    http_status = 401
+
+
+class ForbiddenHostError(TransportError):
+    """A request was sent to a name that this open server does not answer to. Nothing happened."""
+
+    kind = "forbidden_host"
+    code = "forbidden"
+    http_status = 403
+
+
+class MethodNotAllowedError(TransportError):
+    """The path exists, and the method does not. Nothing happened."""
+
+    kind = "method_not_allowed"
+    code = "method_not_allowed"
+    http_status = 405
+
+
+class RequestTimeoutError(TransportError):
+    """A body came too slowly. Nothing happened."""
+
+    kind = "request_timeout"
+    http_status = 408
+
+
+class UnsupportedMediaTypeError(TransportError):
+    """The body is of another content type than the route takes. Nothing happened."""
+
+    kind = "unsupported_media_type"
+    http_status = 415
+
+
+class TooManyRequestsError(TransportError):
+    """The actor has too much work in flight. Nothing happened; try again later."""
+
+    kind = "too_many_requests"
+    code = "too_many_requests"
+    http_status = 429
+    exit_code = 75
+
+
+class ServerUnreachableError(TransportError):
+    """No OmniGraph server answered. `outcome_unknown` says that a write may have happened all the same."""
+
+    kind = "server_unreachable"
+    code = None
+    http_status = 503
+
+    def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
+        self.outcome_unknown = outcome_unknown
+        super().__init__(message)
+
+    def details(self) -> dict[str, object]:
+        """`server_unreachable` with what is known about the outcome."""
+        return {"server_unreachable": {"outcome_unknown": self.outcome_unknown}}
