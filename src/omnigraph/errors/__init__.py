@@ -3,6 +3,7 @@
     OmniError
     ├── CompilerError                    a schema or query does not parse or type-check; carries diagnostics
     ├── BadRequestError                  refused input, nothing happened
+    │   ├── ConfigurationError           a configuration file is wrong; carries diagnostics
     │   ├── ParameterError               query parameters do not fit their declaration
     │   ├── LoadRejectedError            records of a load are wrong; carries a report
     │   ├── UnsupportedSchemaError       a schema change that no step can carry out; carries the plan
@@ -103,6 +104,7 @@ from omnigraph.errors.requests import (
     BadRequestError,
     BranchNotFoundError,
     CompilerError,
+    ConfigurationError,
     InputFileError,
     MixedMutationError,
     NotFoundError,
@@ -151,6 +153,7 @@ __all__ = [
     "ChangeSchemaBoundaryError",
     "CommitHasNoParentError",
     "CompilerError",
+    "ConfigurationError",
     "ConflictError",
     "ConflictKind",
     "Diagnostic",

@@ -19,10 +19,7 @@ class CompilerError(OmniError):
         if not diagnostics:
             raise ValueError("a CompilerError needs at least one diagnostic")
         self.diagnostics = diagnostics
-        shown = [item.render() for item in diagnostics[:MAX_SHOWN_DIAGNOSTICS]]
-        if (hidden := len(diagnostics) - len(shown)) > 0:
-            shown.append(f"… and {hidden} more error{'' if hidden == 1 else 's'}")
-        super().__init__("\n".join(shown))
+        super().__init__(_listing(diagnostics))
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -40,6 +37,20 @@ class BadRequestError(OmniError):
     kind = "bad_request"
     code = "bad_request"
     http_status = 400
+
+
+class ConfigurationError(BadRequestError):
+    """A configuration file is wrong. `diagnostics` holds every finding with its place."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        if not diagnostics:
+            raise ValueError("a ConfigurationError needs at least one diagnostic")
+        self.diagnostics = diagnostics
+        super().__init__(_listing(diagnostics))
+
+    def details(self) -> dict[str, object]:
+        """The findings, one JSON object each."""
+        return {"diagnostics": [item.to_json() for item in self.diagnostics]}
 
 
 class ParameterError(BadRequestError):
@@ -140,3 +151,10 @@ class ResourceLimitError(OmniError):
                 "actual": self.actual,
             }
         }
+
+
+def _listing(diagnostics: tuple[Diagnostic, ...]) -> str:
+    shown = [item.render() for item in diagnostics[:MAX_SHOWN_DIAGNOSTICS]]
+    if (hidden := len(diagnostics) - len(shown)) > 0:
+        shown.append(f"… and {hidden} more error{'' if hidden == 1 else 's'}")
+    return "\n".join(shown)

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.yaml_files import read_yaml
 from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,6 +8,7 @@ from omnigraph.errors import (
     MAX_SHOWN_DIAGNOSTICS,
     BadRequestError,
     CompilerError,
+    ConfigurationError,
     Diagnostic,
     InputFileError,
     MixedMutationError,
@@ -94,6 +95,14 @@ ERRORS = [
         400,
         {"parameters": {"a": "a is wrong", "b": "b is wrong"}},
         id="ParameterError",
+    ),
+    pytest.param(
+        ConfigurationError((finding(),)),
+        "bad_request",
+        "bad_request",
+        400,
+        {"diagnostics": [finding().to_json()]},
+        id="ConfigurationError",
     ),
     pytest.param(
         QuerySelectionError("which one?", ("a", "b")),

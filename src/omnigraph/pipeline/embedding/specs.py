@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.yaml_files import read_yaml
 from omnigraph.types import MAX_VECTOR_DIMENSION
+from omnigraph.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
