@@ -5,27 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
+from omnigraph.query.declarations import check_declaration
 from omnigraph.query.lower import lower_pattern
 from omnigraph.query.mutations import check_statement
 from omnigraph.query.patterns import check_pattern
 from omnigraph.query.results import check_result
 from omnigraph.query.scope import Context, Scope
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import (
-    MAX_VECTOR_DIMENSION,
-    BaseType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-)
 
 if TYPE_CHECKING:
     from omnigraph.schema import Catalog
     from omnigraph.syntax import Findings
-
-_SCALARS = {scalar.value: scalar for scalar in Scalar}
 
 
 def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.QueryIR | None:
@@ -35,8 +24,7 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.Qu
     """
     context = Context(catalog, findings, {})
     before = findings.error_count
-    params = _check_params(context, query)
-    _check_notes(context, query)
+    params = check_declaration(query, findings, context.params)
     result: ir.QueryIR | None
     match query.body:
         case ast.ReadBody():
@@ -72,56 +60,6 @@ def _check_read(
         order=result.order,
         limit=result.limit,
     )
-
-
-def _check_params(context: Context, query: ast.Query) -> tuple[ir.Parameter, ...]:
-    params: list[ir.Parameter] = []
-    for param in query.params:
-        base = _param_type(context, param)
-        if param.name.startswith("__"):
-            message = f"`${param.name}`: names that begin with `$__` are reserved"
-            context.error("Q103", param.span, message)
-        elif param.name == ast.ANONYMOUS:
-            context.error("Q103", param.span, "`$_` is the anonymous variable, not a parameter")
-        elif param.name in context.params:
-            context.error("Q102", param.span, f"parameter `${param.name}` is declared twice")
-            continue
-        type_ = None if base is None else PropertyType(base, param.nullable)
-        context.params[param.name] = type_
-        if type_ is not None:
-            params.append(ir.Parameter(name=param.name, type=type_))
-    return tuple(params)
-
-
-def _param_type(context: Context, param: ast.Param) -> BaseType | None:
-    written = param.type
-    if written.form == "vector":
-        if 1 <= written.dimension <= MAX_VECTOR_DIMENSION:
-            return VectorType(written.dimension)
-        message = f"a vector has 1 to {MAX_VECTOR_DIMENSION} dimensions"
-        context.error("Q105", written.span, message)
-        return None
-    scalar = _SCALARS.get(written.name)
-    if scalar is None:
-        hint = did_you_mean(written.name, [*_SCALARS, "Vector"])
-        context.error("Q105", written.span, f"`{written.name}` is not a parameter type", hint)
-        return None
-    if written.form == "scalar":
-        return ScalarType(scalar)
-    if scalar is Scalar.BLOB:
-        context.error("Q105", written.span, "there is no list of Blob")
-        return None
-    return ListType(scalar)
-
-
-def _check_notes(context: Context, query: ast.Query) -> None:
-    seen: set[str] = set()
-    for note in query.notes:
-        if note.kind in seen:
-            context.error("Q116", note.span, f"`@{note.kind}` is given twice")
-        elif not note.text.strip():
-            context.error("Q116", note.span, f"`@{note.kind}` is blank")
-        seen.add(note.kind)
 
 
 def is_mixed(query: ast.Query) -> bool:
