@@ -27,6 +27,7 @@
     ├── KeyConflictError                 strict insert met an existing id
     │   └── LoadKeyConflictError         an append load did; carries a report
     ├── AlreadyInitializedError, InitializationClaimedError, InitializationCommittedError
+    ├── PolicyDeniedError                the policy does not allow it
     ├── PreconditionFailedError          the branch head is not the expected commit
     ├── ResourceLimitError               a configured bound would be crossed
     ├── BlobRangeError                   a range outside the value
@@ -99,6 +100,7 @@ from omnigraph.errors.merges import (
     MergeConflict,
     MergeConflictsError,
 )
+from omnigraph.errors.policies import PolicyDeniedError
 from omnigraph.errors.requests import (
     MAX_SHOWN_DIAGNOSTICS,
     BadRequestError,
@@ -180,6 +182,7 @@ __all__ = [
     "NotFoundError",
     "OmniError",
     "ParameterError",
+    "PolicyDeniedError",
     "PreconditionFailedError",
     "QuerySelectionError",
     "ReadSetConflictError",
