@@ -27,6 +27,7 @@ from omnigraph.cli.commands import (
     log,
     mutate,
     optimize,
+    queries,
     query,
     recovery,
     repair,
@@ -73,6 +74,7 @@ app.add_typer(branch.app, name="branch")
 app.add_typer(commit.app, name="commit")
 app.add_typer(changes.app, name="changes")
 app.add_typer(recovery.app, name="recovery")
+app.add_typer(queries.app, name="queries")
 
 #: Old spellings of commands, rewritten before parsing.
 _RENAMED = {

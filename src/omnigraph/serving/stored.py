@@ -88,6 +88,8 @@ class CheckReport:
 
     breakages: tuple[RegistryFinding, ...]
     warnings: tuple[RegistryFinding, ...]
+    #: How many queries were judged.
+    queries: int = 0
 
     @property
     def ok(self) -> bool:
@@ -146,7 +148,7 @@ class StoredQueries:
             for item in findings.items:
                 is_error = item.severity is Severity.ERROR
                 (breakages if is_error else warnings).append(RegistryFinding(query.name, item))
-        return CheckReport(tuple(breakages), tuple(warnings))
+        return CheckReport(tuple(breakages), tuple(warnings), len(self))
 
     def to_json(self) -> list[dict[str, object]]:
         """The catalog."""
@@ -161,7 +163,7 @@ def check_files(sources: Iterable[QuerySource | Path], catalog: Catalog) -> Chec
     """
     queries, findings = _gather(sources)
     report = StoredQueries(queries).check(catalog)
-    return CheckReport((*findings, *report.breakages), report.warnings)
+    return CheckReport((*findings, *report.breakages), report.warnings, report.queries)
 
 
 @dataclass(frozen=True, slots=True)
