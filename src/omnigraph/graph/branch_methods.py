@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
+from omnigraph.policy import Action
 
 if TYPE_CHECKING:
     from omnigraph.graph.merging import MergeResult
@@ -31,8 +32,10 @@ class BranchMethods(OpenGraph):
         from omnigraph.graph.branching import create_branch
 
         self._require_writable()
+        name = check_branch_name(name)
+        self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
         self._heal()
-        create_branch(self._environment, check_branch_name(name), base, actor)
+        create_branch(self._environment, name, base, actor)
 
     def delete_branch(self, name: str, actor: str | None = None) -> None:
         """Delete a branch; what it did and nobody merged is gone.
@@ -44,8 +47,10 @@ class BranchMethods(OpenGraph):
         from omnigraph.graph.branching import delete_branch
 
         self._require_writable()
+        name = check_branch_name(name)
+        self._authorize(Action.BRANCH_DELETE, actor, target=name)
         self._heal()
-        delete_branch(self._environment, check_branch_name(name), actor)
+        delete_branch(self._environment, name, actor)
 
     def merge(
         self,
@@ -87,7 +92,11 @@ class BranchMethods(OpenGraph):
             engine=engine,
             spark=spark,
             progress=progress or Silent(),
+            authorize_delete=lambda: self._authorize(
+                Action.BRANCH_DELETE, actor, target=call.source
+            ),
         )
+        self._authorize(Action.BRANCH_MERGE, actor, branch=call.source, target=call.target)
         self._heal()
         merger = GraphMerger(self._environment, self._schema_of, self._writer.open_in)
         result = merger.merge(call)

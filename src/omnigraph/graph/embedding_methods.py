@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
+from omnigraph.policy import Action
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +74,7 @@ class EmbeddingMethods(OpenGraph):
             dry_run=dry_run,
             progress=progress or Silent(),
         )
+        self._authorize(Action.CHANGE, actor, branch=call.branch)
         self._heal()
         writing = self._writer.open_for_writing
         with self._reading():

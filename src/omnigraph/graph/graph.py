@@ -21,6 +21,7 @@ from omnigraph.manifest import (
     check_branch_name,
     resolve_target,
 )
+from omnigraph.policy import Action, PolicyGate
 from omnigraph.recovery import open_environment
 from omnigraph.schema import compile_schema, compile_schema_file
 from omnigraph.storage import parse_location
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.results import LoadResult, MutationResult
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.policy import Policy
     from omnigraph.syntax import SourceText
 
 
@@ -71,18 +73,21 @@ class Graph(
         actor: str | None = None,
         force: bool = False,
         external_blobs: Sequence[str] | None = None,
+        policy: Policy | PolicyGate | str | PathLike[str] | None = None,
     ) -> Graph:
-        """Create a graph; `schema` is the path of a `.pg` file, or schema text. `external_blobs` as in `open`.
+        """Create a graph; `schema` is the path of a `.pg` file, or schema text. The rest is as in `open`.
 
         Raises:
             CompilerError: the schema is wrong.
+            PolicyDeniedError: the actor may not apply a schema to main. Nothing happened.
             AlreadyInitializedError: the root is in use.
         """
         from omnigraph.graph.initialize import initialize
 
         is_path = isinstance(schema, Path) or "{" not in schema
         compiled = compile_schema_file(schema) if is_path else compile_schema(str(schema))
-        graph = cls._at(uri, read_only=False, external_blobs=external_blobs)
+        graph = cls._at(uri, read_only=False, external_blobs=external_blobs, policy=policy)
+        graph._authorize(Action.SCHEMA_APPLY, actor, target=MAIN)
         created = initialize(graph._environment, compiled, actor=actor, force=force)
         graph._schemas[created.hash] = created
         return graph
@@ -94,18 +99,24 @@ class Graph(
         read_only: bool = False,
         *,
         external_blobs: Sequence[str] | None = None,
+        policy: Policy | PolicyGate | str | PathLike[str] | None = None,
     ) -> Graph:
         """Open a graph. A writable open first settles what dead writers left.
 
         Writes may bring blobs from below the bases in `external_blobs` (`file:///scans`, `s3://bucket/prefix`,
         `https://host/path`); without it from those in `OMNIGRAPH_EXTERNAL_BLOB_BASES`, and by default from nowhere.
 
+        With a `policy`, or the path of a policy file, every write names its actor and has to be allowed; a
+        `PolicyDeniedError` says that nothing happened. Reads are free: whoever opens the storage can read it. A
+        `PolicyGate` can be given another policy while the graph is open.
+
         Raises:
-            BadRequestError: a base is malformed.
+            BadRequestError: a base is malformed, or the policy is about a server.
+            ConfigurationError: the policy is wrong.
             NotFoundError: there is no graph.
             StorageFormatError: another release wrote it.
         """
-        graph = cls._at(uri, read_only=read_only, external_blobs=external_blobs)
+        graph = cls._at(uri, read_only=read_only, external_blobs=external_blobs, policy=policy)
         graph._state()
         if not read_only:
             graph._heal()
@@ -115,19 +126,25 @@ class Graph(
     @classmethod
     def examine(cls, uri: str | PathLike[str]) -> DoctorReport:
         """As `doctor`, also for a graph that is too broken to be opened."""
-        return cls._at(uri, read_only=True, external_blobs=None).doctor()
+        return cls._at(uri, read_only=True).doctor()
 
     @classmethod
     def _at(
-        cls, uri: str | PathLike[str], *, read_only: bool, external_blobs: Sequence[str] | None
+        cls,
+        uri: str | PathLike[str],
+        *,
+        read_only: bool,
+        external_blobs: Sequence[str] | None = None,
+        policy: Policy | PolicyGate | str | PathLike[str] | None = None,
     ) -> Graph:
+        gate = None if policy is None else PolicyGate.for_graph(policy)
         settings = GraphSettings.from_environment()
         if external_blobs is not None:
             settings = replace(settings, external_blobs=policy_of(external_blobs))
         environment = open_environment(
             parse_location(uri), durable=settings.durable, lock_timeout_s=settings.lock_timeout_s
         )
-        return cls(environment, read_only=read_only, settings=settings)
+        return cls(environment, read_only=read_only, settings=settings, gate=gate)
 
     def close(self) -> None:
         """Release what the graph holds in memory."""
@@ -275,6 +292,7 @@ class Graph(
         """
         self._require_writable()
         branch = check_branch_name(branch)
+        self._authorize(Action.CHANGE, actor, branch=branch)
         self._heal()
         with self._reading():
             return self._writer.mutate(
@@ -324,6 +342,10 @@ class Graph(
         from omnigraph.pipeline.progress import Silent
 
         self._require_writable()
+
+        def authorize_fork() -> None:
+            self._authorize(Action.BRANCH_CREATE, actor, branch=call.base, target=call.branch)
+
         call = load_call(
             mode,
             grammar,
@@ -337,8 +359,12 @@ class Graph(
             spark=spark,
             dry_run=dry_run,
             progress=progress or Silent(),
+            authorize_fork=authorize_fork,
             external_blobs=self._settings.external_blobs,
         )
+        self._authorize(Action.CHANGE, actor, branch=call.branch)
+        if call.base is not None and call.branch not in self._state().heads:
+            authorize_fork()
         self._heal()
         loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
         with self._reading():

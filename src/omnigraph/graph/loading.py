@@ -69,6 +69,8 @@ class LoadCall:
     dry_run: bool
     grammar: Grammar
     progress: Progress
+    #: Raises when the actor may not create the branch.
+    authorize_fork: Callable[[], None]
     external_blobs: ExternalPolicy = DENY_ALL
 
 
@@ -142,6 +144,8 @@ class _Run:
         if call.base is None:
             hint = "give the branch that it should begin at (`--from`, base=) to create it"
             raise BranchNotFoundError(call.branch, hint)
+        # Again, and here it counts: the branch may have been deleted since the call began.
+        call.authorize_fork()
         check_new_branch(state, call.branch)
         new = NewBranch(name=call.branch, fork_name=free_fork_name(state, call.branch))
         return state.head(call.base), new

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
+from omnigraph.policy import Action
 
 if TYPE_CHECKING:
     from omnigraph.graph.optimizing import OptimizeReport
@@ -29,6 +30,7 @@ class MaintenanceMethods(OpenGraph):
         """
         self._require_writable()
         branch = check_branch_name(branch)
+        self._authorize(Action.ADMIN, actor)
         self._heal()
         report = self._writer.ensure_indices(branch, actor)
         self._reader.prepare_traversals(branch)
@@ -67,6 +69,7 @@ class MaintenanceMethods(OpenGraph):
         from omnigraph.pipeline.progress import Silent
 
         self._require_writable()
+        self._authorize(Action.ADMIN, actor)
         self._heal()
         call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent())
         report = optimize_graph(self._environment, self._schema_of, call)
@@ -93,6 +96,7 @@ class MaintenanceMethods(OpenGraph):
         from omnigraph.graph.repairing import repair_graph
 
         self._require_writable()
+        self._authorize(Action.ADMIN, actor)
         return repair_graph(self._environment, confirm=confirm, force=force, actor=actor)
 
     def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:

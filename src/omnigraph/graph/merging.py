@@ -111,6 +111,8 @@ class MergeCall:
     engine: str
     spark: Session | None
     progress: Progress
+    #: Raises when the actor may not delete the source.
+    authorize_delete: Callable[[], None]
 
     def __post_init__(self) -> None:
         if self.source == self.target:
@@ -301,6 +303,7 @@ class GraphMerger:
     def _delete_source(self, call: MergeCall, result: MergeResult, source: Head) -> MergeResult:
         """Delete what was merged, and nothing that came later."""
         try:
+            call.authorize_delete()
             delete_branch(self._environment, call.source, call.actor, source)
         except ReadSetConflictError:
             reason = f"branch {call.source} has changed since it was merged: merge it again"

@@ -9,6 +9,7 @@ from omnigraph.errors import BadRequestError, NotFoundError, StorageError, Stora
 from omnigraph.graph.reading import GraphReader
 from omnigraph.graph.schemas import find_schema
 from omnigraph.manifest import MAIN, Snapshot, check_branch_name, open_pin, snapshot_of
+from omnigraph.policy import PolicyRequest
 from omnigraph.query import QueryCompiler
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.settings import GraphSettings
     from omnigraph.graph.writing import GraphWriter
     from omnigraph.manifest import ManifestState, TablePin
+    from omnigraph.policy import Action, PolicyGate
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.storage import Table
 
@@ -27,10 +29,16 @@ class OpenGraph:
     """The inside of an open graph. Thread-safe."""
 
     def __init__(
-        self, environment: GraphEnvironment, *, read_only: bool, settings: GraphSettings
+        self,
+        environment: GraphEnvironment,
+        *,
+        read_only: bool,
+        settings: GraphSettings,
+        gate: PolicyGate | None = None,
     ) -> None:
         self._environment = environment
         self._settings = settings
+        self._gate = gate
         self._compiler = QueryCompiler()
         self._schemas: dict[str, GraphSchema] = {}
         self._reader = GraphReader(
@@ -83,6 +91,22 @@ class OpenGraph:
     def _require_writable(self) -> None:
         if self.read_only:
             raise BadRequestError("the graph is open for reading only")
+
+    def _authorize(
+        self,
+        action: Action,
+        actor: str | None,
+        *,
+        branch: str | None = None,
+        target: str | None = None,
+    ) -> None:
+        """Ask the policy, where the graph has one. Before healing: a refused write touches nothing at all.
+
+        Raises:
+            PolicyDeniedError: it does not allow it, or nobody is named.
+        """
+        if self._gate is not None:
+            self._gate.authorize(PolicyRequest(actor, action, branch, target))
 
     def _schema_of(self, schema_hash: str) -> GraphSchema:
         known = self._schemas.get(schema_hash)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN
+from omnigraph.policy import Action
 from omnigraph.schema import compile_schema, compile_schema_file
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class SchemaMethods(OpenGraph):
             engine=ElasticEngine(engine, spark, progress or Silent()),
             validate=validate,
         )
+        self._authorize(Action.SCHEMA_APPLY, actor, target=MAIN)
         self._heal()
         return SchemaEvolution(self._environment, self._schema_of).apply(call)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from omnigraph.policy.reading import CODE, check_version, read_action, unique_id
 from omnigraph.policy.requests import Decision, PolicyRequest
-from omnigraph.yaml_files import YamlDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,6 +58,8 @@ def read_cases(path: str | PathLike[str]) -> tuple[PolicyCase, ...]:
         InputFileError: the file cannot be read.
         ConfigurationError: it is wrong; `diagnostics` holds every finding with its place.
     """
+    from omnigraph.yaml_files import YamlDocument
+
     document = YamlDocument.read(str(path), code=CODE)
     names = ("version", "cases")
     members = document.root.members("a file of cases", known=names, required=names)

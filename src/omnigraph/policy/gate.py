@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import PolicyDeniedError
+from omnigraph.errors import BadRequestError, PolicyDeniedError
+from omnigraph.policy.policy import Policy
 
 if TYPE_CHECKING:
-    from omnigraph.policy.policy import Policy
+    from os import PathLike
+
     from omnigraph.policy.requests import Decision, PolicyRequest
     from omnigraph.policy.rules import Action
 
@@ -25,6 +27,24 @@ class PolicyGate:
     def __init__(self, policy: Policy) -> None:
         # One reference, read once per decision: nobody sees a mixture of two policies.
         self._policy = policy
+
+    @classmethod
+    def for_graph(cls, policy: Policy | PolicyGate | str | PathLike[str]) -> PolicyGate:
+        """The gate of a graph: the one that is given, or a new one with a policy or a policy file.
+
+        Raises:
+            BadRequestError: the policy is about a server.
+            InputFileError: the file cannot be read.
+            ConfigurationError: it is wrong.
+        """
+        gate = policy
+        if not isinstance(gate, PolicyGate):
+            gate = cls(gate if isinstance(gate, Policy) else Policy.from_file(gate))
+        if not gate.policy.is_for_graph:
+            raise BadRequestError(
+                "the policy is about a server, and this is a graph: give it another one"
+            )
+        return gate
 
     @property
     def policy(self) -> Policy:
