@@ -86,3 +86,8 @@ def cache_folder(name: str) -> Path | None:
 def _user_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "omnigraph"
+
+
+def is_on(name: str) -> bool:
+    """Whether a variable says yes: `1`, `true`, `yes` or `on`, in any case."""
+    return os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on")

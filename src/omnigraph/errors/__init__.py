@@ -4,6 +4,7 @@
     ├── CompilerError                    a schema or query does not parse or type-check; carries diagnostics
     ├── BadRequestError                  refused input, nothing happened
     │   ├── ConfigurationError           a configuration file is wrong; carries diagnostics
+    │   ├── BranchExistsError            the name of a new branch is taken
     │   ├── ParameterError               query parameters do not fit their declaration
     │   ├── LoadRejectedError            records of a load are wrong; carries a report
     │   ├── UnsupportedSchemaError       a schema change that no step can carry out; carries the plan
@@ -31,6 +32,7 @@
     ├── PreconditionFailedError          the branch head is not the expected commit
     ├── ResourceLimitError               a configured bound would be crossed
     ├── BlobRangeError                   a range outside the value
+    ├── BlobChangedError                 another value than the caller has seen
     ├── ExternalBlobPolicyError          an external blob is not allowed
     ├── ExternalBlobSourceError          an allowed one cannot be read
     ├── BlobIntegrityError               a stored blob is damaged
@@ -62,6 +64,7 @@ from omnigraph.errors.base import (
     Severity,
 )
 from omnigraph.errors.blobs import (
+    BlobChangedError,
     BlobIntegrityError,
     BlobRangeError,
     ExternalBlobPolicyError,
@@ -104,6 +107,7 @@ from omnigraph.errors.policies import PolicyDeniedError
 from omnigraph.errors.requests import (
     MAX_SHOWN_DIAGNOSTICS,
     BadRequestError,
+    BranchExistsError,
     BranchNotFoundError,
     CompilerError,
     ConfigurationError,
@@ -145,8 +149,10 @@ __all__ = [
     "AlreadyInitializedError",
     "BadRecord",
     "BadRequestError",
+    "BlobChangedError",
     "BlobIntegrityError",
     "BlobRangeError",
+    "BranchExistsError",
     "BranchNotFoundError",
     "BranchesExistError",
     "ChangeCursorRejectedError",

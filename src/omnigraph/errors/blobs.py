@@ -41,6 +41,14 @@ class BlobRangeError(OmniError):
         return {"blob_range": {"start": self.start, "end": self.end, "length": self.length}}
 
 
+class BlobChangedError(OmniError):
+    """A blob is not the value that the caller has seen."""
+
+    kind = "blob_changed"
+    code = "conflict"
+    http_status = 412
+
+
 class ExternalBlobPolicyError(OmniError):
     """An external blob URI is not allowed."""
 

@@ -128,6 +128,22 @@ class BranchNotFoundError(NotFoundError):
         return {"branch": self.branch}
 
 
+class BranchExistsError(BadRequestError):
+    """A branch of that name exists already; nothing happened."""
+
+    kind = "branch_exists"
+    code = "conflict"
+    http_status = 409
+
+    def __init__(self, branch: str) -> None:
+        self.branch = branch
+        super().__init__(f"branch {branch!r} exists already")
+
+    def details(self) -> dict[str, object]:
+        """The name that is taken."""
+        return {"branch": self.branch}
+
+
 class ResourceLimitError(OmniError):
     """A configured bound would be crossed. Nothing was written."""
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
 from omnigraph.graph.reading import GraphReader
 from omnigraph.graph.schemas import find_schema
-from omnigraph.manifest import MAIN, Snapshot, check_branch_name, open_pin, snapshot_of
+from omnigraph.manifest import MAIN, Snapshot, Target, open_pin, resolve_target
 from omnigraph.policy import PolicyRequest
 from omnigraph.query import QueryCompiler
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from omnigraph.graph.history import GraphHistory
     from omnigraph.graph.schemas import GraphSchema
@@ -51,13 +52,22 @@ class OpenGraph:
         """The address of the graph."""
         return self._environment.location.uri
 
-    def snapshot(self, branch: str = MAIN) -> Snapshot:
-        """The dataset versions that are visible together at the head of a branch.
+    def snapshot(
+        self,
+        branch: str = MAIN,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> Snapshot:
+        """The dataset versions that are visible together: at the head of a branch, or at a point of the past.
 
         Raises:
             BranchNotFoundError: there is no such branch.
+            NotFoundError: there is no such commit, version or moment.
         """
-        return snapshot_of(self._state().head(check_branch_name(branch)))
+        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+        return resolve_target(self._environment.manifest, self._state(), target)
 
     # ---- inside
 

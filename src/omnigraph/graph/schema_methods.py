@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
-from omnigraph.schema import compile_schema, compile_schema_file
+from omnigraph.schema import CompiledSchema, compile_schema, compile_schema_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.schema_diffs import SchemaDiff
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.schema import Catalog, CompiledSchema, MigrationPlan
+    from omnigraph.schema import Catalog, MigrationPlan
 
 
 class SchemaMethods(OpenGraph):
@@ -58,7 +58,7 @@ class SchemaMethods(OpenGraph):
 
     def apply_schema(
         self,
-        schema: str | Path,
+        schema: str | Path | CompiledSchema,
         *,
         allow_data_loss: bool = False,
         backfill: Mapping[str, object] | None = None,
@@ -69,6 +69,8 @@ class SchemaMethods(OpenGraph):
         validate: Callable[[Catalog], None] | None = None,
     ) -> SchemaApplyResult:
         """Make another schema the accepted one, with all of its tables, in one commit; or nothing happens.
+
+        `schema` is the path of a `.pg` file, schema text, or a compiled schema.
 
         Data stays: renamed types and properties go on with their rows and history, dropped ones can be read at earlier
         commits, unless `allow_data_loss` destroys them. Rules that are new are held against existing rows first. Large
@@ -121,6 +123,8 @@ class SchemaMethods(OpenGraph):
         return diff_schemas(self._schema_of(old.schema_hash), self._schema_of(new.schema_hash))
 
 
-def _compiled(schema: str | Path) -> CompiledSchema:
+def _compiled(schema: str | Path | CompiledSchema) -> CompiledSchema:
+    if isinstance(schema, CompiledSchema):
+        return schema
     is_path = isinstance(schema, Path) or "{" not in schema
     return compile_schema_file(schema) if is_path else compile_schema(str(schema))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BadRequestError, ReadSetConflictError
+from omnigraph.errors import BadRequestError, BranchExistsError, ReadSetConflictError
 from omnigraph.manifest.rows import MAIN, Head, branch_key
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def check_new_branch(state: ManifestState, name: str) -> None:
         BadRequestError: the name, or a prefix of it, is taken: both would share a directory.
     """
     if name == MAIN or name in state.heads:
-        raise BadRequestError(f"branch {name!r} exists already")
+        raise BranchExistsError(name)
     for other in state.heads:
         if _overlap(name, other):
             raise BadRequestError(f"branch {name!r} cannot stand beside branch {other!r}")
