@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
+from omnigraph.branches.selection import Operation
 from omnigraph.branches.type_deltas import State, matched_tables, operation
 from omnigraph.errors import (
     BadRequestError,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from omnigraph.branches.images import RowImage
-    from omnigraph.branches.selection import ChangeFilter, Operation
+    from omnigraph.branches.selection import ChangeFilter
     from omnigraph.branches.tokens import Position
     from omnigraph.branches.type_deltas import DeltaReader, KnownType, TypeDelta
     from omnigraph.ids import TableKey
@@ -74,6 +75,18 @@ class Cause:
             body["actor_id"] = self.actor_id
         return body | {"authored_at": self.authored_at}
 
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Cause:
+        """The inverse of `to_json`."""
+        return Cause(
+            graph_commit_id=body["graph_commit_id"],
+            parent_commit_id=body["parent_commit_id"],
+            merged_parent_commit_id=body.get("merged_parent_commit_id"),
+            authored_branch=body["authored_branch"],
+            actor_id=body.get("actor_id"),
+            authored_at=body["authored_at"],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -101,6 +114,19 @@ class Change:
             body["after"] = self.after
         return body
 
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Change:
+        """The inverse of `to_json`."""
+        return Change(
+            kind=body["kind"],
+            type_id=body["type"]["id"],
+            type_name=body["type"]["name"],
+            id=body["id"],
+            op=Operation(body["op"]),
+            before=body.get("before"),
+            after=body.get("after"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesPage:
@@ -119,6 +145,15 @@ class ChangesPage:
         if self.next_page_token is not None:
             body["next_page_token"] = self.next_page_token
         return body
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> ChangesPage:
+        """The inverse of `to_json`."""
+        return ChangesPage(
+            cause=Cause.from_json(body["cause"]),
+            changes=tuple(map(Change.from_json, body["changes"])),
+            next_page_token=body.get("next_page_token"),
+        )
 
 
 @dataclass(slots=True)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as _arrow
 
+from omnigraph.branches.selection import Operation
 from omnigraph.branches.type_deltas import operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from omnigraph.branches.selection import Operation
     from omnigraph.branches.type_deltas import TypeDelta
     from omnigraph.manifest import Snapshot
 
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 pa: Any = _arrow
 
 _BATCH_ROWS = 65_536
+
+#: Net changes as an Arrow table.
+NET_CHANGES = pa.schema(
+    [
+        ("kind", pa.utf8()),
+        ("type_name", pa.utf8()),
+        ("id", pa.utf8()),
+        ("op", pa.utf8()),
+        ("published_dataset_version", pa.int64()),
+        ("src", pa.utf8()),
+        ("dst", pa.utf8()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,18 @@ class NetChange:
             body["endpoints"] = self.endpoints
         return body
 
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> NetChange:
+        """The inverse of `to_json`."""
+        return NetChange(
+            kind=body["kind"],
+            type_name=body["type_name"],
+            id=body["id"],
+            op=Operation(body["op"]),
+            published_dataset_version=body["published_dataset_version"],
+            endpoints=body.get("endpoints"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffStats:
@@ -66,6 +91,16 @@ class DiffStats:
             "deletes": self.deletes,
             "types_affected": list(self.types_affected),
         }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> DiffStats:
+        """The inverse of `to_json`."""
+        return DiffStats(
+            inserts=body["inserts"],
+            updates=body["updates"],
+            deletes=body["deletes"],
+            types_affected=tuple(body["types_affected"]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,36 +160,19 @@ class Diff:
         return sum(len(delta.rows) for delta in self.deltas)
 
     def __iter__(self) -> Iterator[NetChange]:
+        return self.between(0, len(self))
+
+    def between(self, begin: int, end: int) -> Iterator[NetChange]:
+        """The changes from one place in the order to another; the cost follows their number."""
         for delta in self.deltas:
-            kind, _, name = delta.table_key.partition(":")
-            codes = delta.codes
-            for begin in range(0, len(delta.rows), _BATCH_ROWS):
-                rows = delta.rows.slice(begin, _BATCH_ROWS)
-                columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
-                some = codes[begin : begin + _BATCH_ROWS].tolist()
-                for code, entity_id, source, target in zip(some, *columns, strict=True):
-                    yield NetChange(
-                        kind=kind,
-                        type_name=name,
-                        id=entity_id,
-                        op=operation(code),
-                        published_dataset_version=_version(delta),
-                        endpoints={"src": source, "dst": target} if delta.is_edge else None,
-                    )
+            count = len(delta.rows)
+            for first in range(max(begin, 0), min(end, count), _BATCH_ROWS):
+                yield from _net_changes(delta, first, min(first + _BATCH_ROWS, end, count))
+            begin, end = begin - count, end - count
 
     def to_arrow(self) -> Any:
         """All changes as one Arrow table."""
-        schema = pa.schema(
-            [
-                ("kind", pa.utf8()),
-                ("type_name", pa.utf8()),
-                ("id", pa.utf8()),
-                ("op", pa.utf8()),
-                ("published_dataset_version", pa.int64()),
-                ("src", pa.utf8()),
-                ("dst", pa.utf8()),
-            ]
-        )
+        schema = NET_CHANGES
         names = pa.array([str(operation(code)) for code in range(3)])
         tables = [schema.empty_table()]
         for delta in self.deltas:
@@ -184,6 +202,23 @@ class Diff:
             body["graph_branch"] = self.graph_branch
         changes = [change.to_json() for change in self]
         return body | {"changes": changes, "stats": self.stats.to_json()}
+
+
+def _net_changes(delta: TypeDelta, begin: int, end: int) -> Iterator[NetChange]:
+    kind, _, name = delta.table_key.partition(":")
+    rows = delta.rows.slice(begin, end - begin)
+    columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
+    for code, entity_id, source, target in zip(
+        delta.codes[begin:end].tolist(), *columns, strict=True
+    ):
+        yield NetChange(
+            kind=kind,
+            type_name=name,
+            id=entity_id,
+            op=operation(code),
+            published_dataset_version=_version(delta),
+            endpoints={"src": source, "dst": target} if delta.is_edge else None,
+        )
 
 
 def _version(delta: TypeDelta) -> int:

@@ -52,6 +52,15 @@ class ChangeBlock:
             "complete": self.is_complete,
         }
 
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> ChangeBlock:
+        """The inverse of `to_json`."""
+        return ChangeBlock(
+            cause=Cause.from_json(body["cause"]),
+            changes=tuple(map(Change.from_json, body["changes"])),
+            is_complete=body.get("complete", True),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedPage:
@@ -71,6 +80,16 @@ class FeedPage:
         if self.next_page_token is not None:
             return body | {"next_page_token": self.next_page_token}
         return body | {"cursor": self.cursor, "caught_up": self.caught_up}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> FeedPage:
+        """The inverse of `to_json`."""
+        return FeedPage(
+            blocks=tuple(map(ChangeBlock.from_json, body["blocks"])),
+            next_page_token=body.get("next_page_token"),
+            cursor=body.get("cursor"),
+            caught_up=body.get("caught_up", False),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.failpoints import Failpoint, reach
+from omnigraph.ids import TableKey
 from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.copying import CopyPlan, stage_copy
 from omnigraph.pipeline.differences import row_shape
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from omnigraph.branches.bases import Base
     from omnigraph.branches.images import RowImage
     from omnigraph.branches.three_way import RowPlan
-    from omnigraph.ids import TableKey
     from omnigraph.manifest import Snapshot, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
@@ -67,6 +67,16 @@ class TypeChanges:
             "updated": self.updated,
             "deleted": self.deleted,
         }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> TypeChanges:
+        """The inverse of `to_json`."""
+        return TypeChanges(
+            type_key=TableKey(f"{body['entity_kind']}:{body['type_name']}"),
+            inserted=body["inserted"],
+            updated=body["updated"],
+            deleted=body["deleted"],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

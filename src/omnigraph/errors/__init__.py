@@ -10,6 +10,7 @@
     │   ├── UnsupportedSchemaError       a schema change that no step can carry out; carries the plan
     │   ├── SchemaViolationsError        existing rows violate a new schema; carries a report
     │   ├── ChangeCursorRejectedError    a cursor or page token does not belong here
+    │   ├── DirectOnlyError              a server was asked for what only works beside the storage
     │   ├── QuerySelectionError          no query, several, or another kind of query than asked for
     │   └── MixedMutationError           one mutation query both writes and deletes
     ├── InputFileError                   a file that the caller named cannot be read
@@ -51,7 +52,9 @@
     │   ├── RequestTimeoutError          a body came too slowly
     │   ├── UnsupportedMediaTypeError    a body of another content type
     │   ├── TooManyRequestsError         the actor has too much in flight
-    │   └── ServerUnreachableError       nobody answered
+    │   ├── ServerUnreachableError       nobody answered
+    │   ├── UnexpectedAnswerError        something else answered, or not to the end
+    │   └── RemoteError                  a refusal that this release does not know
     └── InternalError                    an invariant is broken
 
 `kind` and `code` are stable and meant for programs; the message is meant for people and says what to do next.
@@ -111,6 +114,7 @@ from omnigraph.errors.requests import (
     BranchNotFoundError,
     CompilerError,
     ConfigurationError,
+    DirectOnlyError,
     InputFileError,
     MixedMutationError,
     NotFoundError,
@@ -134,11 +138,13 @@ from omnigraph.errors.storage import (
 from omnigraph.errors.transport import (
     ForbiddenHostError,
     MethodNotAllowedError,
+    RemoteError,
     RequestTimeoutError,
     ServerUnreachableError,
     TooManyRequestsError,
     TransportError,
     UnauthorizedError,
+    UnexpectedAnswerError,
     UnsupportedMediaTypeError,
 )
 
@@ -165,6 +171,7 @@ __all__ = [
     "ConflictError",
     "ConflictKind",
     "Diagnostic",
+    "DirectOnlyError",
     "DriftError",
     "EmbeddingError",
     "ExpectedVersionMismatchError",
@@ -193,6 +200,7 @@ __all__ = [
     "QuerySelectionError",
     "ReadSetConflictError",
     "RecoveryRequiredError",
+    "RemoteError",
     "RequestTimeoutError",
     "ResourceLimitError",
     "RetryableCommitConflictError",
@@ -206,6 +214,7 @@ __all__ = [
     "TooManyRequestsError",
     "TransportError",
     "UnauthorizedError",
+    "UnexpectedAnswerError",
     "UnsupportedMediaTypeError",
     "UnsupportedSchemaError",
     "without_credentials",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Severity(StrEnum):
@@ -58,6 +61,24 @@ class Diagnostic:
         if self.hint:
             body["hint"] = self.hint
         return body
+
+    def document(self) -> dict[str, object]:
+        """The finding as a server sends it: with the excerpt, so that a client renders the same text."""
+        return self.to_json() | ({"excerpt": self.excerpt} if self.excerpt else {})
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Diagnostic:
+        """The inverse of `document`."""
+        return Diagnostic(
+            code=body["code"],
+            message=body["message"],
+            file=body["file"],
+            line=body["line"],
+            column=body["column"],
+            excerpt=body.get("excerpt", ""),
+            hint=body.get("hint"),
+            severity=Severity(body.get("severity", Severity.ERROR)),
+        )
 
 
 class OmniError(Exception):

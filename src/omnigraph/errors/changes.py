@@ -63,6 +63,10 @@ class ChangeCursorRejectedError(BadRequestError):
         self.reason = reason
         super().__init__(f"change cursor rejected: {reason}")
 
+    def details(self) -> dict[str, object]:
+        """`change_cursor_rejected` with the reason."""
+        return {"change_cursor_rejected": {"reason": self.reason}}
+
 
 class ChangeFeedGapError(OmniError):
     """History that a feed has to go through was cleaned up. Trying again cannot help: take a new baseline."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors.base import OmniError
 from omnigraph.errors.commits import KeyConflictError
 from omnigraph.errors.requests import BadRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: How many records of one rule a report spells out; its totals count all of them.
 MAX_EXAMPLES = 100
@@ -46,6 +50,19 @@ class BadRecord:
             "message": self.message,
         }
 
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> BadRecord:
+        """The inverse of `to_json`."""
+        return BadRecord(
+            source=body["source"],
+            line=body["line"],
+            type_key=body["type_key"],
+            field=body["field"],
+            value=body["value"],
+            rule=body["rule"],
+            message=body["message"],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
@@ -83,6 +100,16 @@ class LoadReport:
                 for rule, total in self.totals.items()
             ],
         }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> LoadReport:
+        """The inverse of `to_json`."""
+        return LoadReport(
+            totals={item["rule"]: item["total"] for item in body["rules"]},
+            examples=tuple(
+                BadRecord.from_json(record) for item in body["rules"] for record in item["examples"]
+            ),
+        )
 
 
 class LoadRejectedError(BadRequestError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors.base import OmniError
 
@@ -69,6 +69,19 @@ class MergeConflict:
             body |= {"base": self.base, "ours": self.ours, "theirs": self.theirs}
         return body
 
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> MergeConflict:
+        """The inverse of `to_json`."""
+        return MergeConflict(
+            kind=ConflictKind(body["kind"]),
+            type_key=f"{body['entity_kind']}:{body['type_name']}",
+            message=body["message"],
+            entity_id=body.get("entity_id"),
+            base=body.get("base"),
+            ours=body.get("ours"),
+            theirs=body.get("theirs"),
+        )
+
 
 class MergeConflictsError(OmniError):
     """Two branches cannot be merged as they are. Nothing happened; `conflicts` holds all of them, or the first."""
@@ -97,8 +110,10 @@ class MergeConflictsError(OmniError):
         )
 
     def details(self) -> dict[str, object]:
-        """`merge_conflicts`, and how many there are."""
+        """`merge_conflicts`, how many there are, and the branches."""
         return {
+            "source": self.source,
+            "target": self.target,
             "merge_conflicts": [conflict.to_json() for conflict in self.conflicts],
             "merge_conflict_total": self.total,
         }

@@ -27,8 +27,8 @@ class CompilerError(OmniError):
         return tuple(item.code for item in self.diagnostics)
 
     def details(self) -> dict[str, object]:
-        """The findings, one JSON object each."""
-        return {"diagnostics": [item.to_json() for item in self.diagnostics]}
+        """The findings, one JSON object each, with their excerpts."""
+        return {"diagnostics": [item.document() for item in self.diagnostics]}
 
 
 class BadRequestError(OmniError):
@@ -49,8 +49,8 @@ class ConfigurationError(BadRequestError):
         super().__init__(_listing(diagnostics))
 
     def details(self) -> dict[str, object]:
-        """The findings, one JSON object each."""
-        return {"diagnostics": [item.to_json() for item in self.diagnostics]}
+        """The findings, one JSON object each, with their excerpts."""
+        return {"diagnostics": [item.document() for item in self.diagnostics]}
 
 
 class ParameterError(BadRequestError):
@@ -64,7 +64,7 @@ class ParameterError(BadRequestError):
 
     def details(self) -> dict[str, object]:
         """The sentence of each parameter that does not fit."""
-        return {"parameters": dict(self.problems)}
+        return {"query_name": self.query, "parameters": dict(self.problems)}
 
 
 class QuerySelectionError(BadRequestError):
@@ -89,6 +89,27 @@ class MixedMutationError(BadRequestError):
             "deletes second, or run both on a branch and merge it"
         )
 
+    def details(self) -> dict[str, object]:
+        """The mutation."""
+        return {"mixed_mutation": {"query_name": self.query}}
+
+
+class DirectOnlyError(BadRequestError):
+    """Something that only works beside the storage was asked of a server. Nothing happened."""
+
+    kind = "direct_only"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(
+            f"a server does not offer `{operation}`: open the storage of the graph with Graph.open(uri), or give the "
+            "command --store URI"
+        )
+
+    def details(self) -> dict[str, object]:
+        """The operation."""
+        return {"operation": self.operation}
+
 
 class InputFileError(OmniError):
     """A file that the caller named cannot be read."""
@@ -102,8 +123,8 @@ class InputFileError(OmniError):
         super().__init__(f"cannot read {path}: {reason}")
 
     def details(self) -> dict[str, object]:
-        """The path as the caller gave it."""
-        return {"path": self.path}
+        """The path as the caller gave it, and the reason."""
+        return {"path": self.path, "reason": self.reason}
 
 
 class NotFoundError(OmniError):
@@ -165,6 +186,7 @@ class ResourceLimitError(OmniError):
                 "resource": self.resource,
                 "limit": self.limit,
                 "actual": self.actual,
+                "advice": self.advice,
             }
         }
 

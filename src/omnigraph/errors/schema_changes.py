@@ -26,8 +26,8 @@ class UnsupportedSchemaError(BadRequestError):
         super().__init__(f"{refusals[0]}{more}; the schema was not changed")
 
     def details(self) -> dict[str, object]:
-        """The whole plan."""
-        return {"plan": dict(self.plan)}
+        """The whole plan, and what of it cannot be done."""
+        return {"plan": dict(self.plan), "refusals": list(self.refusals)}
 
 
 class SchemaViolationsError(BadRequestError):
@@ -39,5 +39,5 @@ class SchemaViolationsError(BadRequestError):
         super().__init__(f"the schema was not changed: {count}\n{report.render(_SHOWN)}")
 
     def details(self) -> dict[str, object]:
-        """The report."""
-        return {"report": self.report.to_json()}
+        """The report; the member `refused` tells it from the one of a load."""
+        return {"refused": "schema_change", "report": self.report.to_json()}

@@ -18,6 +18,10 @@ class AlreadyInitializedError(OmniError):
         self.uri = uri
         super().__init__(f"{uri} is in use already: found {found}")
 
+    def details(self) -> dict[str, object]:
+        """The root."""
+        return {"uri": self.uri}
+
 
 class InitializationClaimedError(OmniError):
     """Another process is creating a graph at this root."""
@@ -32,6 +36,10 @@ class InitializationClaimedError(OmniError):
             f"another process is creating a graph at {uri}; if it is dead, remove {claim} and try again"
         )
 
+    def details(self) -> dict[str, object]:
+        """The root."""
+        return {"uri": self.uri}
+
 
 class InitializationCommittedError(OmniError):
     """The graph was created, a later step of init failed. Keep the files and open the graph."""
@@ -43,6 +51,10 @@ class InitializationCommittedError(OmniError):
         super().__init__(
             f"the graph at {uri} was created, but a later step failed: {cause}; open it"
         )
+
+    def details(self) -> dict[str, object]:
+        """The root."""
+        return {"uri": self.uri}
 
 
 class HistoricalVersionReclaimedError(OmniError):
@@ -122,6 +134,11 @@ class StorageFormatError(StorageError):
             StorageFailure.CONFIGURATION,
         )
 
+    def details(self) -> dict[str, object]:
+        """`storage_format` with both formats."""
+        formats = {"found": self.found, "supported": self.supported}
+        return super().details() | {"storage_format": formats}
+
 
 class DriftError(StorageError):
     """A table is not at the version where its writer left it."""
@@ -135,6 +152,11 @@ class DriftError(StorageError):
             "see what with `omnigraph repair`",
             StorageFailure.PRECONDITION,
         )
+
+    def details(self) -> dict[str, object]:
+        """`drift` with the table and both versions."""
+        drift = {"location": self.location, "expected": self.expected, "actual": self.actual}
+        return super().details() | {"drift": drift}
 
 
 class EmbeddingError(OmniError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from omnigraph.errors.base import OmniError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class TransportError(OmniError):
@@ -76,3 +79,28 @@ class ServerUnreachableError(TransportError):
     def details(self) -> dict[str, object]:
         """`server_unreachable` with what is known about the outcome."""
         return {"server_unreachable": {"outcome_unknown": self.outcome_unknown}}
+
+
+class UnexpectedAnswerError(TransportError):
+    """What answered is no OmniGraph server, or the answer is not complete. Of a write, the outcome is unknown."""
+
+    kind = "unexpected_answer"
+    code = None
+    http_status = 502
+
+
+class RemoteError(TransportError):
+    """A server refused for a reason that this release has no class for. `status` and `body` are what it sent."""
+
+    kind = "remote"
+    code = None
+    http_status = 502
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        self.status = status
+        self.body = body
+        super().__init__(str(body.get("error") or f"the server answered with status {status}"))
+
+    def to_json(self) -> dict[str, object]:
+        """The body as it came."""
+        return {"error": self.message, "kind": self.kind} | dict(self.body)

@@ -4,8 +4,7 @@ Owns: the `Graph` object, its settings, creation of a graph, the accepted schema
 rooms below. Start reading at `graph`.
 """
 
-from omnigraph.graph.answer import Result
-from omnigraph.graph.blobs import BLOB_RANGE_BYTES, BlobInfo, BlobKind, BlobReader
+from omnigraph.graph.blobs import BlobReader
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.results import (
@@ -13,14 +12,20 @@ from omnigraph.graph.results import (
     EmbeddedProperty,
     EmbedResult,
     IndexReport,
-    LoadResult,
-    MutationResult,
     PendingIndex,
-    commit_json,
 )
 from omnigraph.graph.settings import REPREPARATION_BUDGET, GraphSettings
 from omnigraph.manifest import Target
 from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
+from omnigraph.wire import (
+    BLOB_RANGE_BYTES,
+    BlobInfo,
+    BlobKind,
+    LoadResult,
+    MutationResult,
+    Result,
+    commit_json,
+)
 
 __all__ = [
     "BLOB_RANGE_BYTES",

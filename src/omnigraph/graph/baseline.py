@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.branches.selection import make_filter
 from omnigraph.branches.type_deltas import definitions_of
 from omnigraph.graph.exporting import ExportCall, export_snapshot
 from omnigraph.manifest import snapshot_of
+from omnigraph.wire import BaselineResult
 
 if TYPE_CHECKING:
-    from omnigraph.graph.exporting import ExportTarget
     from omnigraph.graph.history import Selection
     from omnigraph.manifest import Head
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.schema import Catalog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineResult:
-    """Where a baseline went, and how to go on from it."""
-
-    target: str
-    entities: int
-    snapshot_commit_id: str
-    resume_cursor: str
-
-    def to_json(self) -> dict[str, object]:
-        """The handshake as a JSON object."""
-        return {
-            "target": self.target,
-            "entities": self.entities,
-            "snapshot_commit_id": self.snapshot_commit_id,
-            "resume_cursor": self.resume_cursor,
-        }
+    from omnigraph.wire import ExportTarget
 
 
 def write_baseline(

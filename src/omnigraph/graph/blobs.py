@@ -2,92 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import (
-    BadRequestError,
-    BlobRangeError,
-    NotFoundError,
-    ResourceLimitError,
-)
+from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.types import Scalar, ScalarType
+from omnigraph.wire import (
+    BLOB_RANGE_BYTES,
+    BlobInfo,
+    BlobKind,
+    check_range,
+    clamped,
+    external_blob,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.manifest import Target
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
     from omnigraph.storage import StoredBlob, Table
+    from omnigraph.wire import CellPlace
 
-#: Largest range of a blob that one call reads, and what a stream of one has in memory.
-BLOB_RANGE_BYTES = 4 * 1024 * 1024
-#: Positions are unsigned numbers of 64 bits.
-_LAST_POSITION = 2**64 - 1
 _BLOB = ScalarType(Scalar.BLOB)
-
-
-class BlobKind(StrEnum):
-    """Where the bytes of a blob are: in the graph, or behind an address that the graph only remembers."""
-
-    MANAGED = "managed"
-    EXTERNAL = "external"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobCell:
-    """Which cell: a property of one entity."""
-
-    type_key: str
-    entity_id: str
-    property: str
-
-    def __str__(self) -> str:
-        return f"{self.property} of {self.type_key} {self.entity_id!r}"
-
-    def to_json(self) -> dict[str, object]:
-        """The cell as a selector names it."""
-        kind, _, name = self.type_key.partition(":")
-        return {"entity": kind, "type": name, "id": self.entity_id, "property": self.property}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellPlace:
-    """A cell, the target that was asked for, and the commit that it meant."""
-
-    cell: BlobCell
-    target: Target
-    snapshot_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobInfo:
-    """What is known about a cell without its bytes."""
-
-    cell: BlobCell
-    kind: BlobKind
-    #: How many bytes a managed value has; None for an external one.
-    size: int | None
-    #: Strong tag of a managed value: never equal for different bytes. None for an external one.
-    etag: str | None
-    #: The address of an external value in its normal spelling; None for a managed one.
-    uri: str | None
-    #: What was asked for, and the commit that it meant.
-    target: Target
-    snapshot_id: str
-
-    def to_json(self) -> dict[str, object]:
-        """The document of `blob stat --json`."""
-        body: dict[str, object] = {"selector": self.cell.to_json(), "kind": str(self.kind)}
-        if self.kind is BlobKind.MANAGED:
-            body |= {"size": self.size, "etag": self.etag}
-        else:
-            body["uri"] = self.uri
-        target = self.target.to_json() | {"resolved_snapshot": self.snapshot_id}
-        return body | {"target": target}
 
 
 class BlobReader:
@@ -146,9 +83,7 @@ class BlobReader:
 
     def _managed(self) -> StoredBlob:
         if self._blob.uri is not None:
-            raise BadRequestError(
-                f"{self._place.cell} is only a reference, which is never followed; its bytes are at {self._blob.uri}"
-            )
+            raise external_blob(self._place.cell, self._blob.uri)
         return self._blob
 
     def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
@@ -158,44 +93,6 @@ class BlobReader:
             length = min(BLOB_RANGE_BYTES, end - begin)
             yield read_blob_range(self._table, self._blob, begin, length)
             begin += length
-
-
-# ---- ranges
-
-
-def check_range(offset: int, length: int | None, *, limit: int | None = None) -> None:
-    """Refuse what no value could satisfy, before anything is opened.
-
-    Raises:
-        BlobRangeError: the offset is negative.
-        BadRequestError: the length is not positive, or the end is no position.
-        ResourceLimitError: the length is above the limit.
-    """
-    if offset < 0:
-        raise BlobRangeError(offset, offset + (length or 0), 0)
-    if length is not None and length <= 0:
-        raise BadRequestError(f"a blob range has at least 1 byte, not {length}")
-    if offset + (length or 0) > _LAST_POSITION:
-        raise BadRequestError(f"{offset} + {length or 0} is no position in a blob")
-    if limit is not None and length is not None and length > limit:
-        advice = "read several ranges, or stream the value with `open_blob`"
-        raise ResourceLimitError("Blob read range bytes", limit, length, advice)
-
-
-def clamped(offset: int, length: int | None, size: int) -> tuple[int, int]:
-    """Begin and end of a range inside a value of some size.
-
-    >>> clamped(2, 10, 5)
-    (2, 5)
-
-    Raises:
-        BlobRangeError: the range begins behind a value that is not empty.
-    """
-    if size == 0:
-        return 0, 0
-    if offset >= size:
-        raise BlobRangeError(offset, offset + (length or 0), size)
-    return offset, size if length is None else min(size, offset + length)
 
 
 # ---- finding a cell

@@ -9,9 +9,9 @@ from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.policy import Action
 
 if TYPE_CHECKING:
-    from omnigraph.graph.merging import MergeResult
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.wire import MergeResult
 
 
 class BranchMethods(OpenGraph):

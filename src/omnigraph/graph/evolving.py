@@ -29,6 +29,7 @@ from omnigraph.schema import AcceptedSchema, TypeKind, plan_migration
 from omnigraph.storage import table_location
 from omnigraph.storage.private import close_private, open_private
 from omnigraph.storage.staged import plan_table
+from omnigraph.wire import SchemaApplyResult
 from omnigraph.writes import blob_columns, table_schema
 
 if TYPE_CHECKING:
@@ -54,32 +55,6 @@ class SchemaCall:
     engine: ElasticEngine
     #: May refuse the new catalog before anything happens.
     validate: Callable[[Catalog], None] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaApplyResult:
-    """The receipt of a schema change; `commit` is None when the schemas meant the same already."""
-
-    plan: MigrationPlan
-    graph_version: int
-    commit: GraphCommit | None
-
-    @property
-    def applied(self) -> bool:
-        """Whether anything changed."""
-        return self.commit is not None
-
-    def to_json(self) -> dict[str, object]:
-        """The receipt as a JSON object."""
-        body = self.plan.to_json()
-        return {
-            "supported": body["supported"],
-            "applied": self.applied,
-            "step_count": body["step_count"],
-            "graph_manifest_version": self.graph_version,
-            "graph_commit_id": None if self.commit is None else self.commit.commit_id,
-            "steps": body["steps"],
-        }
 
 
 class SchemaEvolution:

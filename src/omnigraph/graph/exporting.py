@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
 from omnigraph.manifest import open_pin, reading_pins
@@ -18,12 +17,11 @@ from omnigraph.pipeline.worker_choice import check_engine, choose_workers
 from omnigraph.storage.blobs import look_at_blobs
 from omnigraph.storage.fragment_scans import stored_bytes
 from omnigraph.storage.fragments import read_addresses
+from omnigraph.wire import STDOUT, ExportResult, line_writer
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Sequence
 
     from omnigraph.manifest import Snapshot
     from omnigraph.pipeline.export import Exported
@@ -32,45 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
     from omnigraph.storage.blobs import BlobFacts
-
-#: The target that means standard output.
-STDOUT = "-"
-
-
-class TextSink(Protocol):
-    """Something that takes text, as an open file does."""
-
-    def write(self, text: str, /) -> object:
-        """Take a piece of text."""
-        ...
-
-
-ExportTarget = str | os.PathLike[str] | TextSink
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportResult:
-    """What an export wrote. `files` is empty when it went to a stream."""
-
-    target: str
-    format: str
-    files: tuple[str, ...]
-    #: Rows per type, also of types without rows.
-    nodes: Mapping[str, int]
-    edges: Mapping[str, int]
-    commit_id: str
-
-    def to_json(self) -> dict[str, object]:
-        """The result as a JSON object."""
-        return {
-            "target": self.target,
-            "format": self.format,
-            "files": list(self.files),
-            "nodes": dict(self.nodes),
-            "edges": dict(self.edges),
-            "total_entities": sum(self.nodes.values()) + sum(self.edges.values()),
-            "graph_commit_id": self.commit_id,
-        }
+    from omnigraph.wire import ExportTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +89,7 @@ def _export(
     if format_ is ExportFormat.PARQUET or call.parts:
         raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
     sources = _sources(environment, snapshot, definitions, format_)
-    return _result(STDOUT, format_, export_stream(sources, _writer(target), progress), snapshot)
+    return _result(STDOUT, format_, export_stream(sources, line_writer(target), progress), snapshot)
 
 
 def _format(call: ExportCall) -> ExportFormat:
@@ -183,19 +143,6 @@ def _sources(
 def _base64_bytes(facts: BlobFacts) -> int:
     """How long the largest blobs of a row are as text, at least."""
     return -(-facts.largest_bytes // 3) * 4
-
-
-def _writer(target: object) -> Callable[[pa.Buffer | bytes], object]:
-    """How a stream takes the bytes of lines."""
-    if target in (STDOUT, sys.stdout) and hasattr(sys.stdout, "buffer"):
-        # JSON lines are UTF-8 with bare line feeds, whatever the terminal is set to.
-        sys.stdout.flush()
-        binary = sys.stdout.buffer
-        return lambda text: binary.write(memoryview(text))
-    write = getattr(sys.stdout if target == STDOUT else target, "write", None)
-    if write is None:
-        raise BadRequestError(f"{target!r} is neither a path nor a stream of text")
-    return lambda text: write(bytes(text).decode())
 
 
 def _result(

@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from omnigraph.graph.answer import Result
     from omnigraph.graph.diagnosis import DoctorReport
-    from omnigraph.graph.exporting import ExportResult, ExportTarget
-    from omnigraph.graph.results import LoadResult, MutationResult
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.policy import Policy
     from omnigraph.syntax import SourceText
+    from omnigraph.wire import ExportResult, ExportTarget, LoadResult, MutationResult, Result
 
 
 class Graph(

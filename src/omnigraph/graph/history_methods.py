@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
     from omnigraph.branches.images import RowImage
-    from omnigraph.graph.baseline import BaselineResult
-    from omnigraph.graph.exporting import ExportTarget
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.recovery import RecoveryRecord
+    from omnigraph.wire import BaselineResult, ExportTarget
 
 
 class HistoryMethods(OpenGraph):

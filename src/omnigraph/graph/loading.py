@@ -15,7 +15,6 @@ from omnigraph.errors import (
     ExpectedVersionMismatchError,
     ReadSetConflictError,
 )
-from omnigraph.graph.results import LoadResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.graph.writing import NewBranch
@@ -34,6 +33,7 @@ from omnigraph.recovery import (
     run_phases,
 )
 from omnigraph.storage.external_policy import DENY_ALL
+from omnigraph.wire import LoadResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

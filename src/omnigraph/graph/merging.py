@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from omnigraph.branches.bases import find_base
-from omnigraph.branches.merging import MergeInput, MergeJob, TypeChanges
+from omnigraph.branches.merging import MergeInput, MergeJob
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
     ExpectedVersionMismatchError,
-    MergeConflict,
     MergeConflictsError,
     OmniError,
     ReadSetConflictError,
 )
 from omnigraph.graph.branching import delete_branch
-from omnigraph.graph.results import commit_json
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
@@ -30,13 +27,14 @@ from omnigraph.recovery import (
     commit_write,
     discard_staged,
 )
+from omnigraph.wire import MergeOutcome, MergeResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import GraphCommit, Head, Snapshot, TablePin
+    from omnigraph.manifest import Head, Snapshot, TablePin
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.recovery import GraphEnvironment
@@ -45,57 +43,6 @@ if TYPE_CHECKING:
 STRATEGIES = ("ours", "theirs")
 #: Rows up to which a merge may be planned while all writers wait.
 _MAX_ROWS_IN_WINDOW = 100_000
-
-
-class MergeOutcome(StrEnum):
-    """How a merge ended, or in a dry run how it would end."""
-
-    ALREADY_UP_TO_DATE = "already_up_to_date"
-    FAST_FORWARD = "fast_forward"
-    MERGED = "merged"
-    #: Only of a dry run; otherwise conflicts are an error.
-    CONFLICTS = "conflicts"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
-    """The receipt of a merge; `commit` is None when there was nothing to merge, and after a dry run."""
-
-    source: str
-    target: str
-    outcome: MergeOutcome
-    commit: GraphCommit | None = None
-    conflicts: tuple[MergeConflict, ...] = ()
-    conflict_total: int = 0
-    changes: tuple[TypeChanges, ...] = ()
-    strategy: str | None = None
-    #: Whether the source was deleted; None when nobody asked for it.
-    branch_deleted: bool | None = None
-    #: Why it could not be; the merge happened all the same.
-    branch_delete_error: str | None = None
-    actor: str | None = None
-    dry_run: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        """The merge envelope."""
-        body: dict[str, object] = {
-            "source": self.source,
-            "target": self.target,
-            "outcome": str(self.outcome),
-            "commit": None if self.commit is None else commit_json(self.commit),
-            "changes": [change.to_json() for change in self.changes],
-            "strategy": self.strategy,
-            "dry_run": self.dry_run,
-            "actor_id": self.actor,
-        }
-        if self.dry_run:
-            body["merge_conflicts"] = [conflict.to_json() for conflict in self.conflicts]
-            body["merge_conflict_total"] = self.conflict_total
-        if self.branch_deleted is not None:
-            body["branch_deleted"] = self.branch_deleted
-        if self.branch_delete_error is not None:
-            body["branch_delete_error"] = self.branch_delete_error
-        return body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

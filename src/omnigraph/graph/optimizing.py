@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.graph.indexing import plan_indexes, table_indexes
-from omnigraph.graph.results import PendingIndex, commit_json
+from omnigraph.graph.results import PendingIndex
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
 from omnigraph.pipeline.compaction import compact_tables
@@ -37,6 +37,7 @@ from omnigraph.storage import (
 )
 from omnigraph.storage.indexes import plan_builds
 from omnigraph.storage.private import close_private, open_private
+from omnigraph.wire import commit_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -18,11 +18,11 @@ from omnigraph.engine.local import (
     variable_tables,
 )
 from omnigraph.errors import QuerySelectionError
-from omnigraph.graph.answer import Result
 from omnigraph.manifest import Target, reading_pins, resolve_target
 from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
 from omnigraph.storage import DerivedArrays
 from omnigraph.types import VectorType
+from omnigraph.wire import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

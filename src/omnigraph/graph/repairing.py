@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import StorageError
-from omnigraph.graph.results import commit_json
 from omnigraph.ids import new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, TablePin, open_pin
 from omnigraph.recovery import WriterKind, settle_all
 from omnigraph.storage.drift import Movement, has_same_rows, movements
+from omnigraph.wire import commit_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

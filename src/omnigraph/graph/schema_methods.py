@@ -13,11 +13,11 @@ from omnigraph.schema import CompiledSchema, compile_schema, compile_schema_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from omnigraph.graph.evolving import SchemaApplyResult
     from omnigraph.graph.schema_diffs import SchemaDiff
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.schema import Catalog, MigrationPlan
+    from omnigraph.wire import SchemaApplyResult
 
 
 class SchemaMethods(OpenGraph):

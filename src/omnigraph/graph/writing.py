@@ -14,12 +14,13 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.folding import fold_after
 from omnigraph.graph.indexing import commit_indexes, plan_indexes
-from omnigraph.graph.results import BuiltIndexes, IndexReport, MutationResult
+from omnigraph.graph.results import BuiltIndexes, IndexReport
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.manifest import Expectations, open_pin, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
 from omnigraph.storage import create_fork
+from omnigraph.wire import MutationResult
 from omnigraph.writes import ExternalIntake, prepare_mutation, stage_mutation
 
 if TYPE_CHECKING:

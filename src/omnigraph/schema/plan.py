@@ -51,6 +51,7 @@ from omnigraph.types.values import quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from omnigraph.errors import Diagnostic
     from omnigraph.schema.accepted import AcceptedSchema
     from omnigraph.syntax import SourceText
 
@@ -72,6 +73,11 @@ class MigrationPlan:
     def refusals(self) -> tuple[UnsupportedChange, ...]:
         """The differences that cannot be carried out."""
         return tuple(step for step in self.steps if isinstance(step, UnsupportedChange))
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """Rename hints that have no effect."""
+        return self.resolution.warnings
 
     @property
     def supported(self) -> bool:

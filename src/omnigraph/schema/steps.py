@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+from omnigraph.schema.catalog import TypeKind
+from omnigraph.schema.lint import LintCode
 
 if TYPE_CHECKING:
-    from omnigraph.schema.catalog import TypeKind
-    from omnigraph.schema.lint import LintCode
+    from collections.abc import Mapping
 
 
 class DropMode(StrEnum):
@@ -265,3 +267,28 @@ Step = (
     | DropType
     | UnsupportedChange
 )
+
+_BY_KIND: dict[str, type[Step]] = {step.kind: step for step in get_args(Step)}
+#: Members that are not plain JSON values.
+_MEMBERS: dict[str, Any] = {
+    "type_kind": TypeKind,
+    "mode": DropMode,
+    "code": LintCode,
+    "members": tuple,
+    "added_values": tuple,
+}
+
+
+def step_from_json(body: Mapping[str, Any]) -> Step:
+    """The inverse of `to_json`.
+
+    >>> step = AddType(type_kind=TypeKind.NODE, type_name="Paper")
+    >>> step_from_json(step.to_json()) == step
+    True
+    """
+    members = {
+        name: _MEMBERS[name](value) if name in _MEMBERS and value is not None else value
+        for name, value in body.items()
+        if name != "kind"
+    }
+    return _BY_KIND[body["kind"]](**members)

@@ -26,7 +26,7 @@ from omnigraph.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph.blobs import BlobInfo
+    from omnigraph.wire import BlobInfo
 
 app = typer.Typer(no_args_is_help=True, help="Read single blob cells.")
 
@@ -56,7 +56,7 @@ def get(
     ] = None,
 ) -> None:
     """Write the raw bytes of a blob, or a range of them. An external blob is not followed: its address is shown."""
-    from omnigraph.graph.blobs import check_range
+    from omnigraph.wire import check_range
 
     _check_target(branch, snapshot)
     check_range(offset, length)

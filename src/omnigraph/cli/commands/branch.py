@@ -25,7 +25,7 @@ from omnigraph.errors import MergeConflictsError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph.merging import MergeResult
+    from omnigraph.wire import MergeResult
 
 app = typer.Typer(
     help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None

@@ -25,7 +25,7 @@ from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import open_graph
 
 if TYPE_CHECKING:
-    from omnigraph.graph.exporting import ExportResult
+    from omnigraph.wire import ExportResult
 
 
 class FileFormat(StrEnum):

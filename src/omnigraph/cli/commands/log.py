@@ -36,7 +36,7 @@ def log(
     json: AsJson = False,
 ) -> None:
     """Show the commits of a graph, newest first."""
-    from omnigraph.graph import commit_json
+    from omnigraph.wire import commit_json, is_of_deleted_branch
 
     with open_graph(uri, store, read_only=True) as opened:
         if graph:
@@ -52,7 +52,7 @@ def log(
         return
     if json:
         bodies = [
-            commit_json(commit) | {"branch_deleted": _is_deleted(commit, heads)}
+            commit_json(commit) | {"branch_deleted": is_of_deleted_branch(commit, heads)}
             for commit in commits
         ]
         positions = {name: head.commit_id for name, head in heads.items()}
@@ -72,9 +72,11 @@ def branch_heads(graph: Graph) -> dict[str, Snapshot]:
 
 def drawn_history(commits: Sequence[GraphCommit], heads: Mapping[str, Snapshot]) -> Iterator[str]:
     """Commits as lines with lanes between them; branches are named at their heads."""
+    from omnigraph.wire import is_of_deleted_branch
+
     branches = {
         commit.commit_id: f"{commit.branch} (deleted)"
-        if _is_deleted(commit, heads)
+        if is_of_deleted_branch(commit, heads)
         else commit.branch
         for commit in commits
     }
@@ -94,9 +96,3 @@ def head_labels(heads: Mapping[str, Snapshot]) -> dict[str, list[str]]:
     for name, head in heads.items():
         labels.setdefault(head.commit_id, []).append(name)
     return labels
-
-
-def _is_deleted(commit: GraphCommit, heads: Mapping[str, Snapshot]) -> bool:
-    """Whether a commit was made on a branch that is gone; one of the same name may have been created since."""
-    head = heads.get(commit.branch)
-    return head is None or commit.graph_version < head.incarnation

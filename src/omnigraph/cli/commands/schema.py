@@ -124,7 +124,7 @@ def apply(
             engine=engine.value,
             progress=terminal_progress(quiet=quiet),
         )
-    for warning in result.plan.resolution.warnings:
+    for warning in result.plan.warnings:
         print_warning(warning.render())
     if json:
         print_json({"uri": address, **result.to_json()})

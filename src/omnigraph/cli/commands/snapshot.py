@@ -11,35 +11,14 @@ def snapshot(
     uri: GraphUri = None, store: Store = None, branch: Branch = "main", json: AsJson = False
 ) -> None:
     """Show which version of every dataset a branch reads, and how many entities it holds."""
-    from omnigraph import INTERNAL_SCHEMA_VERSION
+    from omnigraph.wire import snapshot_json
 
     with open_graph(uri, store, read_only=True) as graph:
         found = graph.snapshot(branch)
-    pins = [found.pins[key] for key in sorted(found.pins)]
     if json:
-        datasets = []
-        for pin in pins:
-            kind, _, name = pin.table_key.partition(":")
-            datasets.append(
-                {
-                    "entity_kind": kind,
-                    "type_name": name,
-                    "dataset_path": pin.location,
-                    "published_dataset_version": pin.version,
-                    "native_dataset_branch": pin.branch,
-                    "entity_count": pin.row_count,
-                }
-            )
-        print_json(
-            {
-                "graph_branch": found.branch,
-                "graph_manifest_version": found.graph_version,
-                "graph_commit_id": found.commit_id,
-                "internal_schema_version": INTERNAL_SCHEMA_VERSION,
-                "datasets": datasets,
-            }
-        )
+        print_json(snapshot_json(found))
         return
+    pins = [found.pins[key] for key in sorted(found.pins)]
     width = max((len(pin.table_key) for pin in pins), default=0)
     lines = [
         f"branch {found.branch} at commit {found.commit_id}, graph version {found.graph_version}"

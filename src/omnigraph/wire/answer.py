@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from omnigraph.graph.rendering import html_table
 from omnigraph.types.json_values import json_column
+from omnigraph.wire.rendering import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
 
-    from omnigraph.engine.local import ResultStream
     from omnigraph.manifest import Target
     from omnigraph.types import PropertyType
 
 _SHOWN_ROWS = 20
+
+
+class BatchStream(Protocol):
+    """The columns of a result, and its rows as they are made or as they arrive."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        ...
+
+    @property
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows; taken once."""
+        ...
 
 
 class Result:
@@ -30,7 +43,7 @@ class Result:
 
     def __init__(
         self,
-        stream: ResultStream,
+        stream: BatchStream,
         *,
         query_name: str,
         target: Target,
@@ -42,7 +55,8 @@ class Result:
         #: The commit whose snapshot was read; usable as `if_commit` of a later write.
         self.commit_id = commit_id
         self.schema: pa.Schema = stream.schema
-        self._types = types
+        #: The type of each column in the languages of the graph.
+        self.types = types
         self._batches: Iterator[pa.RecordBatch] | None = stream.batches
         self._table: pa.Table | None = None
         # The first batch is made now, so that a failure belongs to the call of `query`.
@@ -89,7 +103,7 @@ class Result:
         for batch in self:
             columns = [
                 json_column(column, type_.base)
-                for column, type_ in zip(batch.columns, self._types, strict=True)
+                for column, type_ in zip(batch.columns, self.types, strict=True)
             ]
             for values in zip(*columns, strict=True):
                 yield dict(zip(names, values, strict=True))
@@ -118,7 +132,7 @@ class Result:
         shown = table.slice(0, _SHOWN_ROWS)
         columns: list[list[object]] = [
             json_column(column.combine_chunks(), type_.base)
-            for column, type_ in zip(shown.columns, self._types, strict=True)
+            for column, type_ in zip(shown.columns, self.types, strict=True)
         ]
         return html_table(self.columns, columns, total=table.num_rows)
 
