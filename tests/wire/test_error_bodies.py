@@ -114,6 +114,7 @@ SAMPLES: list[OmniError] = [
     errors.EmbeddingError("no answer", StorageFailure.TRANSIENT),
     errors.SparkError("no Java"),
     errors.InternalError("broken"),
+    errors.PolicyDeniedError("no", action="change", actor=None, branch="main"),
     errors.TransportError("odd"),
     errors.UnauthorizedError("no token"),
     errors.ForbiddenHostError("not here"),

@@ -135,6 +135,16 @@ def _feed_gap(body: Body) -> dict[str, object]:
     return {"commit_id": gap["first_unreadable_commit_id"], "cursor": gap.get("cursor")}
 
 
+def _policy_denial(body: Body) -> dict[str, object]:
+    denial = body["policy_denial"]
+    return {
+        "action": denial["action"],
+        "actor": denial["actor_id"],
+        "branch": denial.get("branch"),
+        "target_branch": denial.get("target_branch"),
+    }
+
+
 def _history_reclaimed(body: Body) -> dict[str, object]:
     return {"first_commit_id": body["history_reclaimed"]["first_known_commit_id"]}
 
@@ -214,6 +224,7 @@ _ROWS = (
     _Form(errors.StorageError, None, _failure),
     _Form(errors.EmbeddingError, None, _failure),
     _Form(errors.SparkError, None, _nothing),
+    _Form(errors.PolicyDeniedError, None, _policy_denial),
     # beside the graph
     _Form(errors.TransportError, None, _nothing),
     _Form(errors.UnauthorizedError, None, _nothing),
