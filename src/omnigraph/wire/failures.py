@@ -169,6 +169,7 @@ _ROWS = (
     _Form(errors.InputFileError, None, _plain("path", "reason")),
     _Form(errors.NotFoundError, None, _nothing),
     _Form(errors.BranchNotFoundError, None, _plain("branch")),
+    _Form(errors.BranchExistsError, None, _plain("branch")),
     _Form(
         errors.ResourceLimitError,
         None,
@@ -206,6 +207,7 @@ _ROWS = (
         _inside("recovery_required", "operation_id", "reason"),
     ),
     _Form(errors.BlobRangeError, None, _inside("blob_range", "start", "end", "length")),
+    _Form(errors.BlobChangedError, None, _nothing),
     _Form(errors.ExternalBlobPolicyError, None, _inside("external_blob_policy", "uri", "reason")),
     _Form(errors.ExternalBlobSourceError, None, _inside("external_blob_source", "uri", "reason")),
     _Form(errors.BlobIntegrityError, None, _inside("blob_integrity", "reason")),
