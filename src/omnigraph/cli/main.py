@@ -27,7 +27,6 @@ from omnigraph.cli.commands import (
     log,
     mutate,
     optimize,
-    policy,
     queries,
     query,
     recovery,
@@ -76,7 +75,6 @@ app.add_typer(commit.app, name="commit")
 app.add_typer(changes.app, name="changes")
 app.add_typer(recovery.app, name="recovery")
 app.add_typer(queries.app, name="queries")
-app.add_typer(policy.app, name="policy")
 
 #: Old spellings of commands, rewritten before parsing.
 _RENAMED = {

@@ -1,0 +1,60 @@
+"""How much unfinished work one actor may have: requests, and the bytes that they hold."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import TooManyRequestsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RETRY_AFTER_S = 60
+#: What an operation on branches is taken to hold.
+BRANCH_OPERATION_BYTES = 256
+
+
+class Admission:
+    """Counts per actor. Thread-safe."""
+
+    def __init__(self, *, inflight_max: int, bytes_max: int) -> None:
+        self._inflight_max = inflight_max
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._inflight: Counter[str | None] = Counter()
+        self._bytes: Counter[str | None] = Counter()
+
+    @contextmanager
+    def admitted(self, actor: str | None, size: int) -> Iterator[None]:
+        """Hold a place for one request of so many bytes.
+
+        Raises:
+            TooManyRequestsError: the actor has too many requests or bytes in flight.
+        """
+        with self._lock:
+            if self._inflight[actor] >= self._inflight_max:
+                raise TooManyRequestsError(
+                    f"{self._inflight_max} writes of this actor are in flight: try again when one is done"
+                )
+            held = self._bytes[actor]
+            if held + size > self._bytes_max:
+                raise TooManyRequestsError(
+                    f"this request holds about {size:,} bytes, the others of this actor {held:,}, and "
+                    f"{self._bytes_max:,} is the limit: send less, or try again when one is done"
+                )
+            self._inflight[actor] += 1
+            self._bytes[actor] += size
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._release(actor, size)
+
+    def _release(self, actor: str | None, size: int) -> None:
+        self._inflight[actor] -= 1
+        self._bytes[actor] -= size
+        if not self._inflight[actor]:
+            del self._inflight[actor], self._bytes[actor]

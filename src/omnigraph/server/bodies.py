@@ -1,0 +1,189 @@
+"""Bodies and query strings of requests: bounded in size and time, and exactly of the shape that a route takes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+
+from omnigraph.errors import (
+    BadRequestError,
+    RequestTimeoutError,
+    ResourceLimitError,
+    TransportError,
+    UnsupportedMediaTypeError,
+)
+from omnigraph.wire.protocol import JSON, NDJSON
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+    from omnigraph.server.settings import ServerSettings
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_RESOURCE = "http_request_bytes"
+_ADVICE = "send less at once"
+_MAX_DEPTH = 100
+
+
+async def read_json(
+    request: Request,
+    model: type[_Model],
+    settings: ServerSettings,
+    *,
+    limit: int | None = None,
+    optional: bool = False,
+) -> tuple[_Model, int]:
+    """The JSON body of a request as a model, and its size.
+
+    Raises:
+        UnsupportedMediaTypeError: it is announced as something else.
+        ResourceLimitError: it is larger than the limit.
+        BadRequestError: it is no JSON, or JSON of another shape.
+    """
+    limit = limit or settings.body_max_bytes
+    if optional and not _has_body(request):
+        return _validated(model, {}), 0
+    # A page of another origin may send forms and plain text without asking, but not JSON.
+    _check_content_type(request, JSON)
+    body = b"".join([chunk async for chunk in _chunks(request, settings, limit)])
+    if optional and not body.strip():
+        return _validated(model, {}), 0
+    return _validated(model, parse_json(body)), len(body)
+
+
+@asynccontextmanager
+async def spooled_ndjson(request: Request, settings: ServerSettings) -> AsyncIterator[str]:
+    """The body of a load in a file of this process, which is gone afterwards."""
+    _check_content_type(request, NDJSON)
+    with NamedTemporaryFile(prefix="omnigraph-load-", suffix=".jsonl") as file:
+        async for chunk in _chunks(request, settings, settings.load_body_max_bytes):
+            file.write(chunk)
+        file.flush()
+        yield file.name
+
+
+def announced_size(request: Request, limit: int) -> int:
+    """How large a body says it is; the limit when it does not say."""
+    text = request.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else limit
+
+
+def parse_json(body: bytes) -> Any:
+    """JSON as it is written down: no NaN, no lone surrogates, no towers of brackets.
+
+    Raises:
+        BadRequestError: it is something else.
+    """
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise BadRequestError("the body is not UTF-8") from error
+    except RecursionError as error:
+        raise BadRequestError("the body is nested too deeply") from error
+    except ValueError as error:
+        raise BadRequestError(f"the body is not JSON: {error}") from error
+    _check_values(value, 0)
+    return value
+
+
+def parse_query(request: Request, model: type[_Model]) -> _Model:
+    """The query string of a request as a model; lists are parameters that may be repeated.
+
+    Raises:
+        BadRequestError: a parameter is unknown, repeated or malformed.
+    """
+    repeatable = {
+        name for name, field in model.model_fields.items() if "list" in str(field.annotation)
+    }
+    names = {field.alias or name: name for name, field in model.model_fields.items()}
+    values: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in names:
+            raise BadRequestError(
+                f"there is no parameter {name!r}: this route takes {', '.join(names) or 'none'}"
+            )
+        if names[name] in repeatable:
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise BadRequestError(f"the parameter {name!r} is given twice")
+        else:
+            values[name] = value
+    _check_values(values, 0)
+    return _validated(model, values, strict=False)
+
+
+def _validated(model: type[_Model], values: Any, *, strict: bool = True) -> _Model:
+    try:
+        return model.model_validate(values, strict=strict)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(str(part) for part in item['loc']) or 'body'}: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        raise BadRequestError(f"the request has another shape: {'; '.join(problems)}") from error
+
+
+def _check_content_type(request: Request, wanted: str) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != wanted:
+        shown = given[:100] or "none"
+        raise UnsupportedMediaTypeError(f"the content type is {shown}: send {wanted}")
+
+
+def _has_body(request: Request) -> bool:
+    return (
+        request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    )
+
+
+async def _chunks(request: Request, settings: ServerSettings, limit: int) -> AsyncIterator[bytes]:
+    announced = announced_size(request, 0)
+    if announced > limit:
+        raise ResourceLimitError(_RESOURCE, limit, announced, _ADVICE)
+    received = 0
+    stream = request.stream()
+    deadline = anyio.current_time() + settings.body_total_s
+    while True:
+        wait = min(settings.body_idle_s, deadline - anyio.current_time())
+        try:
+            with anyio.fail_after(wait):
+                chunk = await anext(stream, None)
+        except TimeoutError as error:
+            raise RequestTimeoutError("the body came too slowly") from error
+        except ClientDisconnect as error:
+            raise TransportError("the client went away before its body was complete") from error
+        if chunk is None:
+            return
+        received += len(chunk)
+        if received > limit:
+            raise ResourceLimitError(_RESOURCE, limit, received, _ADVICE)
+        yield chunk
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _check_values(value: Any, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise BadRequestError("the body is nested too deeply")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise BadRequestError("a text holds half of a character (a lone surrogate)") from error
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _check_values(name, depth + 1)
+            _check_values(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _check_values(item, depth + 1)

@@ -1,0 +1,259 @@
+"""One request as the routes see it: who asks, which graph, what is allowed, and where the work runs."""
+
+from __future__ import annotations
+
+import ipaddress
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import structlog
+
+from omnigraph.errors import (
+    ForbiddenHostError,
+    NotFoundError,
+    PolicyDeniedError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from omnigraph.policy import Action, Decision, PolicyRequest
+from omnigraph.server.logs import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.requests import Request
+
+    from omnigraph.graph import Graph
+    from omnigraph.manifest import GraphCommit, Target
+    from omnigraph.policy import PolicyGate
+    from omnigraph.server.service import OpenGraph, Service
+    from omnigraph.server.settings import ServerSettings
+
+_Outcome = TypeVar("_Outcome")
+_log = logger(__name__)
+_MAX_TOKEN_CHARACTERS = 4096
+_NO_GATE = Decision(allowed=True, rule=None, message="the server is open")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request whose caller is known."""
+
+    request: Request
+    service: Service
+    #: Whose token came with the request; None in the open state.
+    actor: str | None
+
+    @property
+    def settings(self) -> ServerSettings:
+        """The limits of the server."""
+        return self.service.settings
+
+    async def read(self, work: Callable[[], _Outcome]) -> _Outcome:
+        """Run work that only reads, in a thread of the readers."""
+        return await anyio.to_thread.run_sync(work, limiter=self.service.reads)
+
+    async def write(self, work: Callable[[], _Outcome]) -> _Outcome:
+        """Run work that writes, in a thread of the writers; it is finished even when the client goes away."""
+        with anyio.CancelScope(shield=True):
+            outcome = await anyio.to_thread.run_sync(work, limiter=self.service.writes)
+        return outcome  # noqa: RET504  # a scope may swallow a cancellation, so nothing returns from inside it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphCall(Call):
+    """A request about one graph."""
+
+    served: OpenGraph
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self.served.graph
+
+    def decide(
+        self, action: Action, *, branch: str | None = None, target: str | None = None
+    ) -> Decision:
+        """What the policy says; every decision is counted here and logged by the gate."""
+        request = PolicyRequest(self.actor, action, branch=branch, target_branch=target)
+        return _decide(self, self.served.gate, self.served.graph_id, request)
+
+    def authorize(
+        self, action: Action, *, branch: str | None = None, target: str | None = None
+    ) -> None:
+        """Refuse what the policy does not allow.
+
+        Raises:
+            PolicyDeniedError: it does not.
+        """
+        decision = self.decide(action, branch=branch, target=target)
+        if not decision.allowed:
+            request = PolicyRequest(self.actor, action, branch=branch, target_branch=target)
+            raise _denied(request, decision)
+
+    def authorize_some(self, action: Action) -> None:
+        """Refuse early what the policy allows on no branch, before a body is read.
+
+        Raises:
+            PolicyDeniedError: it is allowed nowhere.
+        """
+        gate = self.served.gate
+        if gate is not None and not gate.could(self.actor, action):
+            self.authorize(action)
+
+    async def authorize_target(self, target: Target, action: Action = Action.READ) -> None:
+        """Refuse to read what the policy does not allow: the branch, or the one that the commit landed on.
+
+        Raises:
+            PolicyDeniedError: the branch must not be read.
+            NotFoundError: there is no such commit, or it must not be seen.
+        """
+        if target.snapshot is None:
+            self.authorize(action, branch=target.branch)
+        else:
+            commit_id = target.snapshot
+            await self.read(lambda: self.visible_commit(commit_id, action))
+
+    def visible_commit(self, commit_id: str, action: Action = Action.READ) -> GraphCommit:
+        """A commit that the caller may read.
+
+        Raises:
+            NotFoundError: there is none, or its branch must not be read; nobody can tell which.
+        """
+        try:
+            commit = self.graph.commit(commit_id)
+        except NotFoundError:
+            if self.served.gate is None:
+                raise
+            raise NotFoundError(unknown_commit_text(commit_id)) from None
+        if not self.decide(action, branch=commit.branch).allowed:
+            raise NotFoundError(unknown_commit_text(commit_id))
+        return commit
+
+    @contextmanager
+    def admitted(self, size: int) -> Iterator[None]:
+        """Hold a place among the writes of the actor.
+
+        Raises:
+            TooManyRequestsError: it has too much in flight.
+        """
+        try:
+            with self.service.admission.admitted(self.actor, size):
+                yield
+        except TooManyRequestsError:
+            self.service.metrics.refused.labels(self.served.graph_id).inc()
+            raise
+
+    def count_commit(self, commit: GraphCommit | None) -> None:
+        """Remember that a commit was published."""
+        if commit is not None:
+            self.service.metrics.commits.labels(self.served.graph_id).inc()
+
+
+def unknown_commit_text(commit_id: str) -> str:
+    """What is said about a commit that does not exist."""
+    return f"there is no commit {commit_id}"
+
+
+def enter(request: Request) -> Call:
+    """Find out who asks.
+
+    Raises:
+        UnauthorizedError: the token is missing or unknown.
+        ForbiddenHostError: the server is open, and was addressed by a name that is not its own.
+    """
+    service: Service = request.app.state.service
+    tokens = service.authority.tokens
+    if tokens is None:
+        _check_host(request, service.settings)
+        return Call(request=request, service=service, actor=None)
+    actor = tokens.actor_of(_token(request))
+    if actor is None:
+        raise UnauthorizedError("the token is not known here")
+    structlog.contextvars.bind_contextvars(actor=actor)
+    return Call(request=request, service=service, actor=actor)
+
+
+def enter_graph(request: Request) -> GraphCall:
+    """Find out who asks, and about which graph.
+
+    Raises:
+        UnauthorizedError: the token is missing or unknown.
+        NotFoundError: no graph of that id is served.
+    """
+    call = enter(request)
+    graph_id = request.path_params["graph_id"]
+    served = call.service.graphs.get(graph_id)
+    if served is None:
+        raise NotFoundError("no graph of that id is served here")
+    structlog.contextvars.bind_contextvars(graph=graph_id)
+    return GraphCall(request=request, service=call.service, actor=call.actor, served=served)
+
+
+def authorize_server(call: Call, action: Action) -> None:
+    """Refuse what the policy of the server does not allow; without one it allows nothing.
+
+    Raises:
+        PolicyDeniedError: it does not.
+    """
+    gate = call.service.authority.server_gate
+    request = PolicyRequest(call.actor, action)
+    if gate is not None:
+        decision = _decide(call, gate, "", request)
+    else:
+        decision = Decision(
+            allowed=False, rule=None, message=f"no policy of the server grants {action}"
+        )
+        call.service.metrics.decisions.labels("", str(action), decision.word).inc()
+        _log.info("policy decision", action=str(action), decision=decision.word, rule=None)
+    if not decision.allowed:
+        raise _denied(request, decision)
+
+
+def _decide(call: Call, gate: PolicyGate | None, graph_id: str, request: PolicyRequest) -> Decision:
+    if gate is None:
+        return _NO_GATE
+    decision = gate.decide(request)
+    call.service.metrics.decisions.labels(graph_id, str(request.action), decision.word).inc()
+    return decision
+
+
+def _denied(request: PolicyRequest, decision: Decision) -> PolicyDeniedError:
+    return PolicyDeniedError(
+        decision.message,
+        action=str(request.action),
+        actor=request.actor,
+        branch=request.branch,
+        target_branch=request.target_branch,
+    )
+
+
+def _token(request: Request) -> str:
+    """The one bearer token of a request.
+
+    Raises:
+        UnauthorizedError: there is none, or several.
+    """
+    given = request.headers.getlist("authorization")
+    if len(given) != 1:
+        raise UnauthorizedError("send one header `Authorization: Bearer <token>`")
+    scheme, _, token = given[0].partition(" ")
+    if scheme.lower() != "bearer" or not token.strip() or len(token) > _MAX_TOKEN_CHARACTERS:
+        raise UnauthorizedError("send one header `Authorization: Bearer <token>`")
+    return token.strip()
+
+
+def _check_host(request: Request, settings: ServerSettings) -> None:
+    """Refuse names that somebody else may have pointed at this machine, to let a browser reach an open server."""
+    host = request.headers.get("host", "").lower()
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if name in ("", "localhost") or name in settings.allowed_hosts:
+        return
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        raise ForbiddenHostError(
+            "this server is open and answers to addresses and `localhost` only: set OMNIGRAPH_ALLOWED_HOSTS, or tokens"
+        ) from None

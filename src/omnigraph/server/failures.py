@@ -1,0 +1,73 @@
+"""Failures as responses: one envelope for everything that can go wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from starlette.exceptions import HTTPException
+
+from omnigraph.errors import (
+    BlobRangeError,
+    MethodNotAllowedError,
+    NotFoundError,
+    OmniError,
+    TooManyRequestsError,
+    TransportError,
+    UnauthorizedError,
+)
+from omnigraph.server.admission import RETRY_AFTER_S
+from omnigraph.server.logs import logger
+from omnigraph.server.responses import json_response
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_log = logger(__name__)
+_INTERNAL = "the server failed; its log tells more under the id of this request"
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Answer every failure with the envelope."""
+    app.add_exception_handler(OmniError, _on_omni_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+def failure_response(error: OmniError) -> Response:
+    """The response of a typed failure."""
+    headers = {}
+    if isinstance(error, UnauthorizedError):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooManyRequestsError):
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, BlobRangeError):
+        headers["Content-Range"] = f"bytes */{error.length}"
+    return json_response(error.to_json(), status=error.http_status, headers=headers)
+
+
+def internal_response() -> Response:
+    """The response of a failure that nobody foresaw; it tells nothing about the inside."""
+    return json_response({"error": _INTERNAL, "kind": "internal", "code": "internal"}, status=500)
+
+
+async def _on_omni_error(_: Request, error: Exception) -> Response:
+    failure = cast("OmniError", error)
+    if failure.http_status >= 500:
+        _log.error("request failed", kind=failure.kind, message=failure.message)
+    return failure_response(failure)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    """Paths and methods that the router does not know."""
+    found = cast("HTTPException", error)
+    if found.status_code == 404:
+        return failure_response(NotFoundError("there is nothing at this path"))
+    if found.status_code == 405:
+        response = failure_response(
+            MethodNotAllowedError(f"{request.method} is not a method of this path")
+        )
+        if found.headers and (allowed := found.headers.get("Allow")):
+            response.headers["Allow"] = allowed
+        return response
+    return failure_response(TransportError("the request is malformed"))

@@ -1,0 +1,155 @@
+"""The `omnigraph-server` executable: flags, and one process until a signal stops it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import uvicorn
+
+from omnigraph.environ import is_on
+from omnigraph.errors import BadRequestError, OmniError
+from omnigraph.server.app import make_app
+from omnigraph.server.boot import open_service
+from omnigraph.server.logs import configure_logs, logger
+from omnigraph.server.settings import ServerSettings
+from omnigraph.serving import read_config, single_graph
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from omnigraph.server.service import Service
+    from omnigraph.serving import ServerConfig
+
+_log = logger(__name__)
+_DEFAULT_BIND = "127.0.0.1:8080"
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def serve(
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URI", help="serve one graph")
+    ] = None,
+    graph_id: Annotated[
+        str, typer.Option("--graph-id", metavar="ID", help="with --store: the id of the graph")
+    ] = "default",
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            "--queries", metavar="PATH", help="with --store: stored queries, a file or directory"
+        ),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="with --store: its policy")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="serve several graphs (YAML)")
+    ] = None,
+    bind: Annotated[
+        str | None,
+        typer.Option("--bind", metavar="HOST:PORT", help=f"{_DEFAULT_BIND} is the default"),
+    ] = None,
+    unauthenticated: Annotated[
+        bool, typer.Option("--unauthenticated", help="serve everybody, without tokens")
+    ] = False,
+    require_all_graphs: Annotated[
+        bool, typer.Option("--require-all-graphs", help="fail when a graph cannot be opened")
+    ] = False,
+) -> None:
+    """Serve graphs over HTTP until a signal stops it; SIGHUP reads tokens and policies again."""
+    configure_logs()
+    chosen = _config(store, graph_id, queries, policy, config)
+    host, port = parse_bind(bind or os.environ.get("OMNIGRAPH_BIND") or _DEFAULT_BIND)
+    settings = ServerSettings.from_environment()
+    if require_all_graphs:
+        settings = replace(settings, require_all_graphs=True)
+    is_open = unauthenticated or is_on("OMNIGRAPH_UNAUTHENTICATED")
+    with open_service(chosen, settings, unauthenticated=is_open) as service:
+        _run(service, host, port)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the server and end the process with its exit code."""
+    try:
+        app(
+            args=list(sys.argv[1:] if arguments is None else arguments),
+            prog_name="omnigraph-server",
+        )
+    except OmniError as error:
+        sys.stderr.write(f"{error.message}\n")
+        sys.exit(error.exit_code)
+
+
+def parse_bind(text: str) -> tuple[str, int]:
+    """Host and port of an address to listen at.
+
+    >>> parse_bind("[::1]:0")
+    ('::1', 0)
+
+    Raises:
+        BadRequestError: it is no such address.
+    """
+    host, colon, port = text.strip().rpartition(":")
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    if not colon or not host or not is_number or int(port) > 65_535:
+        raise BadRequestError(f"{text!r} is not an address to listen at: give HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _config(
+    store: str | None,
+    graph_id: str,
+    queries: Path | None,
+    policy: Path | None,
+    config: Path | None,
+) -> ServerConfig:
+    if (store is None) == (config is None):
+        raise typer.BadParameter("give one of --store URI and --config FILE")
+    if store is not None:
+        return single_graph(store, graph_id, queries=queries, policy=policy)
+    if queries is not None or policy is not None:
+        raise typer.BadParameter("--queries and --policy stand in the file that --config names")
+    assert config is not None, "one of the two is given"
+    return read_config(config)
+
+
+class _AnnouncedServer(uvicorn.Server):
+    """Says where it listens as soon as it does."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.should_exit or not sockets:
+            return
+        host, port = sockets[0].getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        sys.stdout.write(f"OMNIGRAPH_LISTEN_ADDR={shown}:{port}\n")
+        sys.stdout.flush()
+
+
+def _run(service: Service, host: str, port: int) -> None:
+    server = _AnnouncedServer(
+        uvicorn.Config(
+            make_app(service),
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            timeout_graceful_shutdown=service.settings.shutdown_s,
+        )
+    )
+    _log.info(
+        "serving",
+        graphs=list(service.graphs),
+        quarantined=list(service.quarantined),
+        state="open" if service.is_open else "tokens",
+    )
+    server.run(sockets=[server.config.bind_socket()])

@@ -1,0 +1,97 @@
+"""Around every request: an id, one log line, counts, headers that browsers need, and the last line of defence."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from omnigraph.ids import new_ulid
+from omnigraph.server.failures import internal_response
+from omnigraph.server.logs import logger
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from omnigraph.server.service import Service
+
+_log = logger(__name__)
+_UNKNOWN_ROUTE = "unknown"
+_STANDARD_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_NO_STORE = (b"cache-control", b"no-store")
+
+
+class RequestEdge:
+    """The outermost application."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = new_ulid()
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        answer = _Answer(send, request_id)
+        metrics = self._service.metrics
+        begun = time.perf_counter()
+        metrics.in_flight.inc()
+        try:
+            await self._app(scope, receive, answer.send)
+        except (
+            Exception
+        ):  # the edge of the server: whatever happens becomes a response and a log entry
+            _log.exception("unexpected failure")
+            if answer.status is None:
+                await internal_response()(scope, receive, answer.send)
+            else:
+                # The response has begun and cannot be taken back: only a broken connection says that it is not whole.
+                raise
+        finally:
+            metrics.in_flight.dec()
+            seconds = time.perf_counter() - begun
+            route = _route_of(scope)
+            status = str(answer.status or "none")
+            metrics.requests.labels(scope["method"][:10], route, status).inc()
+            metrics.seconds.labels(scope["method"][:10], route).observe(seconds)
+            _log.info(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=answer.status,
+                ms=round(seconds * 1000, 1),
+            )
+
+
+class _Answer:
+    """Sends a response on, with the headers that all have."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id.encode()
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = list(message.get("headers", ()))
+            headers += _STANDARD_HEADERS
+            headers.append((b"omnigraph-request-id", self._request_id))
+            if not any(name.lower() == b"cache-control" for name, _ in headers):
+                headers.append(_NO_STORE)
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _route_of(scope: Scope) -> str:
+    """The pattern of the route, which has few values, instead of the path, which may have any."""
+    path: str = getattr(scope.get("route"), "path", _UNKNOWN_ROUTE)
+    return path

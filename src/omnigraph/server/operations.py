@@ -1,0 +1,169 @@
+"""How routes are declared: one place that gives FastAPI the endpoint and OpenAPI its description.
+
+Endpoints read bodies and query strings themselves, because who asks is decided before anything is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from fastapi import APIRouter
+    from pydantic import BaseModel
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+GRAPH = "/graphs/{graph_id}"
+#: Operation ids of routes below a graph begin with it.
+PREFIX = "cluster_"
+#: Models that the document refers to, by name; filled as routes are declared.
+MODELS: dict[str, type[BaseModel]] = {}
+
+_ERROR_TEXTS = {
+    400: "the request is wrong, nothing happened",
+    401: "no token, or an unknown one",
+    403: "the policy does not allow it",
+    404: "there is no such thing",
+    405: "the path has other methods",
+    408: "the body came too slowly",
+    409: "a conflict, nothing happened",
+    410: "history was cleaned up",
+    412: "the precondition does not hold, nothing happened",
+    413: "a limit would be crossed, nothing happened",
+    415: "another content type is needed",
+    416: "the range is outside the value",
+    424: "an external blob cannot be read",
+    429: "the actor has too much in flight",
+    500: "the server failed",
+    503: "a write is unsettled; look before you retry",
+}
+_READ_ERRORS = (400, 401, 403, 404, 410, 500)
+_BODY_ERRORS = (408, 413, 415)
+_WRITE_ERRORS = (409, 412, 424, 429, 503)
+
+
+def operation(
+    router: APIRouter,
+    method: str,
+    path: str,
+    *,
+    id: str,
+    tag: str,
+    returns: type[BaseModel] | str | None,
+    query: type[BaseModel] | None = None,
+    body: type[BaseModel] | str | None = None,
+    body_required: bool = True,
+    headers: Sequence[dict[str, Any]] = (),
+    errors: Sequence[int] = (),
+    writes: bool = False,
+    deprecated: bool = False,
+) -> Callable[[Endpoint], Endpoint]:
+    """Declare a route; `returns` and `body` are models, or media types."""
+    statuses = {*_READ_ERRORS, *errors}
+    if body is not None:
+        statuses |= {*_BODY_ERRORS}
+    if writes:
+        statuses |= {*_WRITE_ERRORS}
+    extra: dict[str, Any] = {
+        "parameters": [*_path_parameters(path), *_query_parameters(query), *headers],
+        "responses": {
+            "200": _ok(returns),
+            **{str(status): _failure(status) for status in sorted(statuses)},
+        },
+    }
+    if body is not None:
+        extra["requestBody"] = {"required": body_required, "content": _content(body)}
+
+    def declare(endpoint: Endpoint) -> Endpoint:
+        router.add_api_route(
+            path,
+            endpoint,
+            methods=[method],
+            operation_id=f"{PREFIX if path.startswith(GRAPH) else ''}{id}",
+            tags=[tag],
+            summary=(endpoint.__doc__ or "").strip().splitlines()[0].rstrip("."),
+            description=" ".join((endpoint.__doc__ or "").split()),
+            deprecated=deprecated or None,
+            response_model=None,
+            openapi_extra=extra,
+        )
+        return endpoint
+
+    return declare
+
+
+def header(name: str, text: str, *, required: bool) -> dict[str, Any]:
+    """The description of a header that a route reads."""
+    schema = {"type": "string"}
+    return {
+        "name": name,
+        "in": "header",
+        "required": required,
+        "description": text,
+        "schema": schema,
+    }
+
+
+def _ok(returns: type[BaseModel] | str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": "done"}
+    if returns is not None:
+        found["content"] = _content(returns)
+    return found
+
+
+def _failure(status: int) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Failure"}
+    return {
+        "description": _ERROR_TEXTS[status],
+        "content": {"application/json": {"schema": schema}},
+    }
+
+
+def _content(form: type[BaseModel] | str) -> dict[str, Any]:
+    if isinstance(form, str):
+        binary = form not in ("application/x-ndjson", "text/plain", "text/html")
+        return {form: {"schema": {"type": "string", **({"format": "binary"} if binary else {})}}}
+    MODELS[form.__name__] = form
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{form.__name__}"}}}
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    names = [part.strip("{}").partition(":")[0] for part in path.split("/") if part.startswith("{")]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
+
+
+def _query_parameters(model: type[BaseModel] | None) -> list[dict[str, Any]]:
+    if model is None:
+        return []
+    document = model.model_json_schema(by_alias=True)
+    required = document.get("required", ())
+    found = []
+    for name, schema in document["properties"].items():
+        parameter: dict[str, Any] = {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": _plain(schema),
+        }
+        if text := schema.get("description"):
+            parameter["description"] = text
+        found.append(parameter)
+    return found
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a value in a query string, where nothing is null."""
+    options = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
+    kept = options[0] if options else schema
+    hidden = ("title", "description", "default", "anyOf")
+    found = {name: item for name, item in {**schema, **kept}.items() if name not in hidden}
+    if schema.get("default") is not None:
+        found["default"] = schema["default"]
+    return found

@@ -1,0 +1,223 @@
+"""What requests hold: bodies and query strings, as models that refuse everything else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+MAX_PAGE_CHANGES = 8_192
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+# ---- targets of reads
+
+
+class TargetParams(_Strict):
+    """Which state is read: the head of a branch, or a state of the past."""
+
+    branch: Annotated[str | None, Field(description="branch; `main` is the default")] = None
+    snapshot: Annotated[str | None, Field(description="commit id; excludes the others")] = None
+    version: Annotated[int | None, Field(description="graph version of the branch")] = None
+    as_of: Annotated[str | None, Field(description="moment, such as 2026-05-01T12:00:00Z")] = None
+
+
+class BranchParam(_Strict):
+    """A branch."""
+
+    branch: Annotated[str | None, Field(description="branch; `main` is the default")] = None
+
+
+class CommitsParams(BranchParam):
+    """A branch, and whose commits."""
+
+    actor: Annotated[str | None, Field(description="only commits of this actor")] = None
+
+
+class LogParams(_Strict):
+    """One branch, or all."""
+
+    branch: Annotated[str | None, Field(description="branch; all that may be read by default")] = (
+        None
+    )
+
+
+class EntityParams(TargetParams):
+    """One entity."""
+
+    type: Annotated[str, Field(description="table key, such as `node:Paper`")]
+    id: str
+
+
+class BlobParams(TargetParams):
+    """One Blob cell."""
+
+    entity: Annotated[str, Field(description="`node` or `edge`", pattern="^(node|edge)$")]
+    type: str
+    id: str
+    property: str
+
+
+# ---- changes
+
+
+class _ChangeParams(_Strict):
+    kind: Annotated[list[str] | None, Field(description="`node` or `edge`; repeatable")] = None
+    type: Annotated[list[str] | None, Field(description="only this type; repeatable")] = None
+    op: Annotated[
+        list[str] | None, Field(description="`insert`, `update` or `delete`; repeatable")
+    ] = None
+
+
+class PageParams(_ChangeParams):
+    """A page of changes."""
+
+    limit: Annotated[int, Field(description=f"changes per page, at most {MAX_PAGE_CHANGES:,}")] = (
+        1_000
+    )
+    page_token: str | None = None
+
+
+class FeedParams(PageParams):
+    """A page of the change feed of a branch."""
+
+    branch: str | None = None
+    cursor: Annotated[str | None, Field(description="go on from an earlier poll")] = None
+    start: Annotated[str | None, Field(description="`now`, `beginning` or `after:<commit id>`")] = (
+        None
+    )
+
+
+class DiffParams(PageParams):
+    """A page of the differences of two states."""
+
+    from_: Annotated[str, Field(alias="from", description="branch or commit id")]
+    to: Annotated[str, Field(description="branch or commit id")]
+
+
+class BaselineBody(_Strict):
+    """Which branch, and which of its entities."""
+
+    branch: str | None = None
+    kind: list[str] | None = None
+    type: list[str] | None = None
+    op: list[str] | None = None
+
+
+# ---- queries
+
+
+class QueryBody(_Strict):
+    """A read in `.gq`, and the state that it reads."""
+
+    query: str
+    name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    as_of: str | None = None
+
+
+class ReadBody(_Strict):
+    """The older form of `QueryBody`."""
+
+    query_source: str
+    query_name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+
+
+class ExplainBody(_Strict):
+    """A query whose plan is wanted."""
+
+    query: str
+    name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    analyze: bool = False
+
+
+class MutateBody(_Strict):
+    """A mutation in `.gq`."""
+
+    query: Annotated[str, Field(validation_alias=AliasChoices("query", "query_source"))]
+    name: Annotated[str | None, Field(validation_alias=AliasChoices("name", "query_name"))] = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+
+
+class StoredQueryBody(_Strict):
+    """How a stored query is run."""
+
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    expect_mutation: bool | None = None
+
+
+# ---- writes
+
+
+class LoadBody(_Strict):
+    """Graph records as text, one JSON object per line."""
+
+    data: str
+    branch: str | None = None
+    from_: Annotated[str | None, Field(alias="from")] = None
+    mode: str = "merge"
+    grammar: str | None = None
+
+
+class LoadParams(_Strict):
+    """How the records of the body are loaded."""
+
+    branch: str | None = None
+    from_: Annotated[
+        str | None, Field(alias="from", description="create a missing branch from this one")
+    ] = None
+    mode: Annotated[str, Field(description="`merge`, `append` or `overwrite`")] = "merge"
+    grammar: Annotated[str, Field(description="`strict` or `compatible`")] = "strict"
+    dry_run: Annotated[bool, Field(description="do everything but the commit")] = False
+    source: Annotated[
+        str | None, Field(description="what reports call the body", max_length=500)
+    ] = None
+
+
+class ExportBody(_Strict):
+    """Which entities."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    as_of: str | None = None
+    type_names: list[str] | None = None
+
+
+class SchemaApplyBody(_Strict):
+    """The schema that is wanted."""
+
+    schema_source: str
+    allow_data_loss: bool = False
+    backfill: dict[str, Any] | None = None
+
+
+class BranchBody(_Strict):
+    """A branch to create."""
+
+    name: str
+    from_: Annotated[str | None, Field(alias="from", description="branch or commit id")] = None
+
+
+class MergeBody(_Strict):
+    """A merge."""
+
+    source: str
+    target: str | None = None
+    delete_branch: bool = False
+    strategy: str | None = None
+    dry_run: bool = False

@@ -1,0 +1,175 @@
+"""Loads: the records of a body, as one commit."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph.environ import whole_number
+from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
+from omnigraph.manifest import MAIN
+from omnigraph.policy import Action
+from omnigraph.server.answers import Load
+from omnigraph.server.bodies import announced_size, parse_query, read_json, spooled_ndjson
+from omnigraph.server.calls import enter_graph
+from omnigraph.server.load_reports import named
+from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.requests import LoadBody, LoadParams
+from omnigraph.server.responses import json_response
+from omnigraph.server.routes.reading import successor
+from omnigraph.wire import receipt_document
+from omnigraph.wire.protocol import NDJSON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.server.calls import GraphCall
+    from omnigraph.wire import LoadResult
+
+router = APIRouter()
+_BODY = "body"
+_LOCAL_MAX_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LoadRequest:
+    branch: str
+    base: str | None
+    mode: str
+    grammar: str
+    dry_run: bool = False
+    source: str = _BODY
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/load",
+    id="load",
+    tag="mutations",
+    body=LoadBody,
+    returns=Load,
+    writes=True,
+)
+async def load(request: Request) -> Response:
+    """Load the records of a JSON member in one commit."""
+    return await _load_text(request, grammar="strict")
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/ingest",
+    id="ingest",
+    tag="mutations",
+    body=LoadBody,
+    returns=Load,
+    writes=True,
+    deprecated=True,
+)
+async def ingest(request: Request) -> Response:
+    """Load records with the compatible grammar; the older form of `/load`."""
+    response = await _load_text(request, grammar="compatible")
+    response.headers.update(successor(request, "load"))
+    return response
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/load/ndjson",
+    id="load_ndjson",
+    tag="mutations",
+    query=LoadParams,
+    body=NDJSON,
+    returns=Load,
+    writes=True,
+)
+async def load_ndjson(request: Request) -> Response:
+    """Load the records of the body, one JSON object per line, in one commit."""
+    call = enter_graph(request)
+    params = parse_query(request, LoadParams)
+    wanted = _LoadRequest(
+        branch=MAIN if params.branch is None else params.branch,
+        base=params.from_,
+        mode=params.mode,
+        grammar=params.grammar,
+        dry_run=params.dry_run,
+        source=params.source or _BODY,
+    )
+    await _authorize(call, wanted)
+    with call.admitted(announced_size(request, call.settings.load_body_max_bytes)):
+        async with spooled_ndjson(request, call.settings) as path:
+            result = await call.write(lambda: _load(call, wanted, path))
+    call.count_commit(result.commit)
+    body = receipt_document(result)
+    del body["uri"]
+    return json_response(body)
+
+
+async def _load_text(request: Request, *, grammar: str) -> Response:
+    call = enter_graph(request)
+    # Which branch is meant stands in the body; whether any could be is known before.
+    call.authorize_some(Action.CHANGE)
+    limit = call.settings.load_body_max_bytes
+    body, size = await read_json(request, LoadBody, call.settings, limit=limit)
+    wanted = _LoadRequest(
+        branch=MAIN if body.branch is None else body.branch,
+        base=body.from_,
+        mode=body.mode,
+        grammar=body.grammar or grammar,
+    )
+    await _authorize(call, wanted)
+
+    def work() -> LoadResult:
+        with _written(body.data) as path:
+            return _load(call, wanted, path)
+
+    with call.admitted(size):
+        result = await call.write(work)
+    call.count_commit(result.commit)
+    return json_response(receipt_document(result))
+
+
+async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
+    """A load that creates its branch needs the right to do that as well."""
+    if wanted.base is not None:
+        branches = await call.read(call.graph.branches)
+        if wanted.branch.strip() not in branches:
+            call.authorize(Action.BRANCH_CREATE, branch=wanted.base, target=wanted.branch)
+    call.authorize(Action.CHANGE, branch=wanted.branch)
+
+
+def _load(call: GraphCall, wanted: _LoadRequest, path: str) -> LoadResult:
+    limit = whole_number("OMNIGRAPH_LOCAL_LOAD_MAX_BYTES", _LOCAL_MAX_BYTES)
+    is_small = call.settings.load_body_max_bytes <= limit
+    try:
+        return call.graph.load(
+            path,
+            mode=wanted.mode,
+            branch=wanted.branch,
+            base=wanted.base,
+            actor=call.actor,
+            engine="local" if is_small else "spark",
+            dry_run=wanted.dry_run,
+            grammar=wanted.grammar,
+        )
+    except (LoadRejectedError, LoadKeyConflictError, InputFileError) as refused:
+        # Reports name the file that the body was kept in, which means nothing to whoever sent it.
+        raise named(refused, path, wanted.source) from None
+
+
+@contextmanager
+def _written(text: str) -> Iterator[str]:
+    with NamedTemporaryFile(
+        "w", prefix="omnigraph-load-", suffix=".jsonl", encoding="utf-8", newline=""
+    ) as file:
+        file.write(text)
+        file.flush()
+        yield file.name

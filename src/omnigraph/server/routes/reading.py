@@ -1,0 +1,220 @@
+"""Reads: queries, plans, single entities, snapshots."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph.manifest import MAIN
+from omnigraph.policy import Action
+from omnigraph.query import compile_query
+from omnigraph.schema import compile_schema
+from omnigraph.server import answers
+from omnigraph.server.bodies import parse_query, read_json
+from omnigraph.server.calls import enter_graph
+from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.requests import (
+    BranchParam,
+    EntityParams,
+    ExplainBody,
+    QueryBody,
+    ReadBody,
+)
+from omnigraph.server.responses import json_bytes, json_response
+from omnigraph.server.streams import produced
+from omnigraph.server.targets import arguments_of, target_of
+from omnigraph.wire import encode_result, snapshot_document
+from omnigraph.wire.protocol import ARROW_STREAM, JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from omnigraph.manifest import Target
+    from omnigraph.server.calls import GraphCall
+    from omnigraph.server.streams import Sink
+    from omnigraph.syntax import SourceText
+    from omnigraph.wire import Result
+
+router = APIRouter()
+#: Results up to this size are sent in one piece.
+_SMALL_BYTES = 1024 * 1024
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/query",
+    id="query",
+    tag="queries",
+    body=QueryBody,
+    returns=answers.Rows,
+)
+async def query(request: Request) -> Response:
+    """Run one read on one snapshot. With `Accept: application/vnd.apache.arrow.stream` the rows come as Arrow."""
+    call = enter_graph(request)
+    call.authorize_some(Action.READ)
+    body, _ = await read_json(request, QueryBody, call.settings)
+    target = target_of(body)
+    return await answer_query(call, body.query, body.params, body.name, target)
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/read",
+    id="read",
+    tag="queries",
+    body=ReadBody,
+    returns=answers.Rows,
+    deprecated=True,
+)
+async def read(request: Request) -> Response:
+    """Run one read; the older form of `/query`."""
+    call = enter_graph(request)
+    call.authorize_some(Action.READ)
+    body, _ = await read_json(request, ReadBody, call.settings)
+    target = target_of(body)
+    await call.authorize_target(target)
+
+    def work() -> bytes:
+        result = call.graph.query(
+            body.query_source, body.params, name=body.query_name, **arguments_of(target)
+        )
+        envelope = result.to_json()
+        del envelope["graph_commit_id"]
+        return json_bytes(envelope)
+
+    return Response(await call.read(work), media_type=JSON, headers=successor(request, "query"))
+
+
+async def answer_query(
+    call: GraphCall,
+    source: str | SourceText,
+    params: Mapping[str, object] | None,
+    name: str | None,
+    target: Target,
+) -> Response:
+    """The rows of a read that the caller may make, as JSON or as Arrow."""
+    await call.authorize_target(target)
+
+    if ARROW_STREAM in call.request.headers.get("accept", ""):
+        return await _arrow_answer(
+            call,
+            lambda: call.graph.query(source, params, name=name, **arguments_of(target)),
+        )
+
+    def work() -> bytes:
+        result = call.graph.query(source, params, name=name, **arguments_of(target))
+        return json_bytes(result.to_json())
+
+    return Response(await call.read(work), media_type=JSON)
+
+
+async def _arrow_answer(call: GraphCall, run: Callable[[], Result]) -> Response:
+    """Rows as Arrow: at once when they are few, otherwise as they are made."""
+
+    def begin() -> tuple[list[bytes], Iterator[bytes] | None]:
+        pieces, size = [], 0
+        rest = encode_result(run())
+        for piece in rest:
+            pieces.append(piece)
+            size += len(piece)
+            if size > _SMALL_BYTES:
+                return pieces, rest
+        return pieces, None
+
+    pieces, rest = await call.read(begin)
+    if rest is None:
+        return Response(b"".join(pieces), media_type=ARROW_STREAM)
+    remaining = chain(pieces, rest)
+
+    def produce(sink: Sink) -> None:
+        for piece in remaining:
+            sink.write(piece)
+
+    return await produced(produce, call.service.reads, media_type=ARROW_STREAM)
+
+
+def successor(request: Request, name: str) -> dict[str, str]:
+    """The headers of a route that has a successor."""
+    graph_id = request.path_params["graph_id"]
+    link = f'</graphs/{graph_id}/{name}>; rel="successor-version"'
+    return {"Deprecation": "true", "Link": link}
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/explain",
+    id="explain",
+    tag="queries",
+    body=ExplainBody,
+    returns=answers.Plan,
+)
+async def explain(request: Request) -> Response:
+    """What a query means and how it would run; `analyze` runs it."""
+    call = enter_graph(request)
+    call.authorize_some(Action.READ)
+    body, _ = await read_json(request, ExplainBody, call.settings)
+    branch = body.branch or MAIN
+    call.authorize(Action.READ, branch=branch)
+
+    def work() -> bytes:
+        text = call.graph.explain(
+            body.query, body.params, name=body.name, branch=branch, analyze=body.analyze
+        )
+        compiled = compile_query(body.query, compile_schema(call.graph.schema).catalog, body.name)
+        return json_bytes(
+            {
+                "query_name": compiled.name,
+                "kind": "mutation" if compiled.is_mutation else "read",
+                "plan": text.splitlines(),
+                "operation": compiled.operation.to_json(),
+                "text": text,
+            }
+        )
+
+    return Response(await call.read(work), media_type=JSON)
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/entity",
+    id="get_entity",
+    tag="queries",
+    query=EntityParams,
+    returns=answers.EntityAnswer,
+)
+async def entity(request: Request) -> Response:
+    """One entity at the head of a branch, at a commit, a graph version or a moment; null if it is not there."""
+    call = enter_graph(request)
+    params = parse_query(request, EntityParams)
+    target = target_of(params)
+    await call.authorize_target(target)
+    found = await call.read(
+        lambda: call.graph.entity_at(params.type, params.id, **arguments_of(target))
+    )
+    return json_response({"entity": found})
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/snapshot",
+    id="get_snapshot",
+    tag="snapshots",
+    query=BranchParam,
+    returns=answers.SnapshotAnswer,
+)
+async def snapshot(request: Request) -> Response:
+    """The dataset versions that are visible together at the head of a branch."""
+    call = enter_graph(request)
+    branch = parse_query(request, BranchParam).branch or MAIN
+    call.authorize(Action.READ, branch=branch)
+    found = await call.read(lambda: call.graph.snapshot(branch))
+    return json_response(snapshot_document(found))

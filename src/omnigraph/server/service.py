@@ -1,0 +1,90 @@
+"""What one process serves: its graphs, who may do what with them, and the bounds that all requests share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import anyio
+
+from omnigraph.server.admission import Admission
+from omnigraph.server.metrics import Metrics
+from omnigraph.server.stream_slots import StreamSlots
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from omnigraph.graph import Graph
+    from omnigraph.policy import PolicyGate
+    from omnigraph.server.settings import ServerSettings
+    from omnigraph.server.tokens import Tokens
+    from omnigraph.serving import ServedGraph, ServerConfig, StoredQueries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGraph:
+    """One graph that is served."""
+
+    graph_id: str
+    graph: Graph
+    queries: StoredQueries
+    #: Who may do what; None in the open state, where everybody may do everything.
+    gate: PolicyGate | None
+    origin: ServedGraph
+    slots: StreamSlots = field(default_factory=lambda: StreamSlots(1))
+
+
+@dataclass(slots=True)
+class Authority:
+    """Tokens, replaced as a whole by a reload; policies live in the gates of the graphs."""
+
+    #: None in the open state.
+    tokens: Tokens | None
+    #: Who may list graphs; nobody without one.
+    server_gate: PolicyGate | None = None
+
+
+class Service:
+    """Everything that requests share. Made at boot, used by every route."""
+
+    def __init__(
+        self,
+        *,
+        graphs: Mapping[str, OpenGraph],
+        quarantined: Mapping[str, str],
+        config: ServerConfig,
+        authority: Authority,
+        settings: ServerSettings,
+    ) -> None:
+        self.graphs = graphs
+        #: Graphs that could not be opened, with the reason; they answer as if they did not exist.
+        self.quarantined = quarantined
+        self.config = config
+        self.authority = authority
+        self.settings = settings
+        self.admission = Admission(
+            inflight_max=settings.actor_inflight_max, bytes_max=settings.actor_bytes_max
+        )
+        self.metrics = Metrics(served=len(graphs), quarantined=len(quarantined))
+        #: Responses that stream at the same time, over all graphs.
+        self.streams = StreamSlots(8)
+        self.reads = anyio.CapacityLimiter(settings.read_threads)
+        self.writes = anyio.CapacityLimiter(settings.write_threads)
+        self.producers = anyio.CapacityLimiter(8)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody is asked who they are."""
+        return self.authority.tokens is None
+
+    def close(self) -> None:
+        """Close all graphs."""
+        for served in self.graphs.values():
+            served.graph.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

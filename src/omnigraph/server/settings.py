@@ -1,0 +1,78 @@
+"""What can be configured about a running server, from the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.environ import is_on, whole_number
+
+MEBIBYTE = 1024 * 1024
+_LOWEST_BYTES = 64 * MEBIBYTE
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Limits and choices of one process."""
+
+    #: Mutating requests that one actor may have in flight, and the bytes they may hold together.
+    actor_inflight_max: int = 16
+    actor_bytes_max: int = 1024 * MEBIBYTE
+    body_max_bytes: int = MEBIBYTE
+    load_body_max_bytes: int = 32 * MEBIBYTE
+    #: How long a body may take without a byte arriving, and altogether.
+    body_idle_s: float = 10.0
+    body_total_s: float = 300.0
+    #: Reads and writes that run at the same time; each has its own threads, so that neither waits for the other.
+    read_threads: int = 32
+    write_threads: int = 16
+    #: A start without all graphs is a failure.
+    require_all_graphs: bool = False
+    #: Names that an open server answers to, beside addresses and `localhost`.
+    allowed_hosts: frozenset[str] = frozenset()
+    #: How long requests in flight may take after the signal to stop.
+    shutdown_s: int = 30
+
+    @staticmethod
+    def from_environment() -> ServerSettings:
+        """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default."""
+        defaults = ServerSettings()
+        hosts = os.environ.get("OMNIGRAPH_ALLOWED_HOSTS", "").lower().split(",")
+        return ServerSettings(
+            actor_inflight_max=whole_number(
+                "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX", defaults.actor_inflight_max, lowest=1
+            ),
+            actor_bytes_max=whole_number(
+                "OMNIGRAPH_PER_ACTOR_BYTES_MAX", max(_memory() // 4, _LOWEST_BYTES), lowest=1
+            ),
+            body_max_bytes=whole_number(
+                "OMNIGRAPH_BODY_MAX_BYTES", defaults.body_max_bytes, lowest=1
+            ),
+            load_body_max_bytes=whole_number(
+                "OMNIGRAPH_LOAD_BODY_MAX_BYTES", defaults.load_body_max_bytes, lowest=1
+            ),
+            read_threads=whole_number(
+                "OMNIGRAPH_SERVER_READ_THREADS", defaults.read_threads, lowest=1, highest=1024
+            ),
+            write_threads=whole_number(
+                "OMNIGRAPH_SERVER_WRITE_THREADS", defaults.write_threads, lowest=1, highest=1024
+            ),
+            require_all_graphs=is_on("OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
+            allowed_hosts=frozenset(host.strip() for host in hosts if host.strip()),
+            shutdown_s=whole_number("OMNIGRAPH_SHUTDOWN_S", defaults.shutdown_s),
+        )
+
+
+def _memory() -> int:
+    """The bytes of memory that this process may use: of the machine, or of the container that it is in."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name in _CGROUP_LIMITS:
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return total

@@ -1,0 +1,205 @@
+"""Responses that a thread produces while they are sent: bounded in memory, as fast as their reader.
+
+The producer writes text or bytes; pieces of at most 64 KiB wait for the reader, two at a time. A reader that goes away
+stops the producer. A failure after the first byte breaks the connection, so that nobody takes a part for the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.from_thread import run as run_in_loop
+from starlette.responses import Response
+
+from omnigraph.errors import ResourceLimitError
+from omnigraph.server.logs import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from anyio.streams.memory import MemoryObjectSendStream
+    from starlette.types import Receive, Scope, Send
+
+    from omnigraph.server.service import Service
+    from omnigraph.server.stream_slots import StreamSlots
+
+    Release = Callable[[], None]
+
+_log = logger(__name__)
+CHUNK_BYTES = 64 * 1024
+QUEUED_CHUNKS = 2
+RESERVED_BYTES = 256 * 1024
+_WAIT_S = 0.25
+_POLL_S = 0.01
+
+
+class ReaderGoneError(Exception):
+    """The reader of a stream went away; only the producer sees it."""
+
+
+class Sink:
+    """Takes what the producer writes, in a thread, and hands it over in pieces."""
+
+    def __init__(self, send: MemoryObjectSendStream[bytes]) -> None:
+        self._send = send
+        self._buffer = bytearray()
+
+    def write(self, piece: str | bytes, /) -> None:
+        """Take a piece of text or bytes; waits while two pieces are on their way.
+
+        Raises:
+            ReaderGoneError: nobody reads any more.
+        """
+        self._buffer += piece.encode() if isinstance(piece, str) else piece
+        while len(self._buffer) >= CHUNK_BYTES:
+            self._hand_over(CHUNK_BYTES)
+
+    def finish(self) -> None:
+        """Hand over what is left."""
+        if self._buffer:
+            self._hand_over(len(self._buffer))
+
+    def _hand_over(self, size: int) -> None:
+        chunk = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        try:
+            run_in_loop(self._send.send, chunk)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise ReaderGoneError from error
+
+
+class _Production:
+    """A producer at work in a thread, and the pieces that it made."""
+
+    def __init__(
+        self, produce: Callable[[Sink], None], limiter: anyio.CapacityLimiter, release: Release
+    ) -> None:
+        self._sending, self._receiving = anyio.create_memory_object_stream[bytes](QUEUED_CHUNKS)
+        self._release = release
+        self._task = asyncio.create_task(self._run(produce, limiter))
+
+    async def _run(self, produce: Callable[[Sink], None], limiter: anyio.CapacityLimiter) -> None:
+        def work() -> None:
+            sink = Sink(self._sending)
+            produce(sink)
+            sink.finish()
+
+        with self._sending:
+            await anyio.to_thread.run_sync(work, limiter=limiter)
+
+    async def next(self) -> bytes | None:
+        """The next piece; None after the last one. The failure of the producer is raised here."""
+        try:
+            return await self._receiving.receive()
+        except anyio.EndOfStream:
+            await self._task
+            return None
+
+    async def stop(self) -> None:
+        """Stop the producer if it still works, and give back what the stream held."""
+        self._receiving.close()
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._task
+            except ReaderGoneError:
+                pass
+            except Exception:  # noqa: BLE001  # it was told where pieces were taken, or nobody is left to be told
+                _log.info("a stream ended early", exc_info=True)
+            finally:
+                self._release()
+
+
+class ProducedResponse(Response):
+    """A response whose body is still being produced."""
+
+    def __init__(
+        self,
+        production: _Production,
+        first: bytes | None,
+        *,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+        status: int = 200,
+    ) -> None:
+        super().__init__(None, headers=headers, media_type=media_type, status_code=status)
+        if headers is None or "Content-Length" not in headers:
+            del self.headers["content-length"]
+        self._production = production
+        self._first = first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the pieces until there are no more, or nobody listens."""
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_until_gone, receive, group.cancel_scope)
+                await self._send_all(send)
+                group.cancel_scope.cancel()
+        finally:
+            await self._production.stop()
+
+    async def _send_all(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        piece = self._first
+        while piece is not None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            piece = await self._production.next()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def produced(
+    produce: Callable[[Sink], None],
+    limiter: anyio.CapacityLimiter,
+    *,
+    media_type: str,
+    headers: Mapping[str, str] | None = None,
+    status: int = 200,
+    release: Release = lambda: None,
+) -> ProducedResponse:
+    """A response of what a producer writes. Whatever fails before its first piece is a failure of the request."""
+    production = _Production(produce, limiter, release)
+    try:
+        first = await production.next()
+    except BaseException:
+        await production.stop()
+        raise
+    return ProducedResponse(
+        production, first, media_type=media_type, headers=headers, status=status
+    )
+
+
+async def reserve(service: Service, slots: StreamSlots) -> Release:
+    """A place for one large stream; what is returned gives it back.
+
+    Raises:
+        ResourceLimitError: too many streams of the graph, or of the server, are open.
+    """
+    if not slots.take():
+        advice = "another one of this graph is running: try again when it is done"
+        raise ResourceLimitError("stream_export_slots", slots.count, slots.count + 1, advice)
+    deadline = anyio.current_time() + _WAIT_S
+    while not service.streams.take():
+        if anyio.current_time() >= deadline:
+            slots.give_back()
+            limit = service.streams.count * RESERVED_BYTES
+            advice = "other streams of this server are running: try again when one is done"
+            raise ResourceLimitError(
+                "stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice
+            )
+        await anyio.sleep(_POLL_S)
+    service.metrics.streams.inc()
+
+    def release() -> None:
+        service.metrics.streams.dec()
+        service.streams.give_back()
+        slots.give_back()
+
+    return release
+
+
+async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()

@@ -1,0 +1,123 @@
+"""Servers for tests: in process, or on a port of this machine."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.testclient import TestClient
+
+from omnigraph import Graph
+from omnigraph.server import ServerSettings, make_app, open_service
+from omnigraph.serving import single_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from omnigraph.server.service import Service
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  bio: String? @index  photo: Blob? }
+node Paper { doi: String @key  title: String  year: I32? }
+edge Wrote: Person -> Paper { role: String? }
+edge Knows: Person -> Person
+"""
+ROWS = [
+    {"type": "Person", "data": {"name": "ada", "age": 36, "bio": "wrote the first program"}},
+    {"type": "Person", "data": {"name": "grace", "age": 85, "photo": "base64:SGVsbG8="}},
+    {"type": "Person", "data": {"name": "alan", "age": 41}},
+    {"type": "Paper", "data": {"doi": "10.1", "title": "Notes", "year": 1843}},
+    {"type": "Paper", "data": {"doi": "10.2", "title": "Compilers", "year": 1952}},
+    {"edge": "Wrote", "from": "ada", "to": "10.1", "data": {"role": "author"}},
+    {"edge": "Wrote", "from": "grace", "to": "10.2", "data": {}},
+    {"edge": "Knows", "from": "ada", "to": "alan", "data": {}},
+]
+QUERIES = """
+query people() @description("Everybody, by name") {
+  match { $p: Person } return { $p.name as name, $p.age as age } order { $p.name } }
+query older_than($age: I32) { match { $p: Person  $p.age > $age } return { $p.name as name } order { $p.name } }
+query add_person($name: String, $age: I32?) { insert Person { name: $name, age: $age } }
+"""
+POLICY = """
+version: 1
+groups: { curators: [act-nadia], readers: [act-bot, act-nadia], callers: [act-bot] }
+protected_branches: [main]
+rules:
+  - id: everyone-reads
+    allow: { actors: { group: readers }, actions: [read, export], branch_scope: any }
+  - id: curators-edit-drafts
+    allow: { actors: { group: curators }, actions: [change], branch_scope: unprotected }
+  - id: curators-branch
+    allow: { actors: { group: curators }, actions: [branch_create, branch_delete], target_branch_scope: unprotected }
+  - id: curators-publish
+    allow: { actors: { group: curators }, actions: [branch_merge], target_branch_scope: protected }
+  - id: callers
+    allow: { actors: { group: callers }, actions: [invoke_query] }
+"""
+SERVER_POLICY = """
+version: 1
+groups: { operators: [act-nadia] }
+rules:
+  - id: operators-list
+    allow: { actors: { group: operators }, actions: [graph_list] }
+"""
+TOKENS = {"act-nadia": "nadia-token", "act-bot": "bot-token", "act-stranger": "stranger-token"}
+
+
+def make_graph(root: Path) -> str:
+    """A small graph; gives its address."""
+    lines = root / "rows.jsonl"
+    lines.write_text("\n".join(json.dumps(row) for row in ROWS), encoding="utf-8")
+    uri = str(root / "people.omni")
+    with Graph.init(uri, SCHEMA) as graph:
+        graph.load(lines, mode="append", engine="local")
+    return uri
+
+
+def open_server(uri: str, *, settings: ServerSettings | None = None, **options: object) -> Service:
+    """A service of one graph in the open state."""
+    config = single_graph(uri, **options)
+    return open_service(config, settings or ServerSettings(), unauthenticated=True, environment={})
+
+
+def guarded_server(uri: str, root: Path, *, settings: ServerSettings | None = None) -> Service:
+    """A service of one graph with tokens, a policy and stored queries."""
+    (root / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    (root / "queries.gq").write_text(QUERIES, encoding="utf-8")
+    config = single_graph(uri, policy=root / "policy.yaml", queries=root / "queries.gq")
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
+    return open_service(config, settings or ServerSettings(), environment=environment)
+
+
+@contextmanager
+def client_of(service: Service, actor: str | None = None) -> Iterator[TestClient]:
+    """A client inside this process, as one of the actors."""
+    headers = {} if actor is None else {"Authorization": f"Bearer {TOKENS[actor]}"}
+    app = make_app(service)
+    with TestClient(
+        app, base_url="http://127.0.0.1", headers=headers, raise_server_exceptions=False
+    ) as client:
+        yield client
+
+
+@contextmanager
+def listening(service: Service) -> Iterator[str]:
+    """A server on a free port of this machine; gives its address."""
+    config = uvicorn.Config(make_app(service), host="127.0.0.1", port=0, log_config=None)
+    server = uvicorn.Server(config)
+    socket = config.bind_socket()
+    socket.listen(128)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    try:
+        # The socket listens already: whoever connects before the start is complete waits in its queue.
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=60)
+        socket.close()
+        service.close()
