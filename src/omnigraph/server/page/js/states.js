@@ -1,0 +1,54 @@
+/** What stands where nothing can be shown (yet): waiting, nothing there, something wrong. */
+
+import { button, el } from "./dom.js";
+import { session } from "./session.js";
+
+/** Something is on its way. */
+export function loading(text = "Loading…") {
+  return el("div", { class: "state", role: "status" }, el("span", { class: "spinner" }), el("p", { text }));
+}
+
+/** There is nothing, and what to do about it. */
+export function empty(title, hint = "") {
+  return el(
+    "div",
+    { class: "state" },
+    el("p", { class: "state-title", text: title }),
+    hint ? el("p", { class: "hint", text: hint }) : null,
+  );
+}
+
+/** A request failed: what, and what helps. `retry` is called by its button. */
+export function failure(error, retry = null) {
+  const actions = [];
+  if (error.status === 401) {
+    actions.push(button("Enter a token", () => session.askForToken(), { class: "primary" }));
+  }
+  if (retry) actions.push(button("Try again", retry));
+  return el(
+    "div",
+    { class: "state error", role: "alert" },
+    el("p", { class: "state-title", text: title(error) }),
+    el("p", { class: "state-detail", text: error.message }),
+    el("div", { class: "row center" }, actions),
+  );
+}
+
+function title(error) {
+  switch (error.status) {
+    case 0:
+      return "The server does not answer";
+    case 401:
+      return "This server wants a token";
+    case 403:
+      return "Your token does not allow this";
+    case 404:
+      return "Not found";
+    case 410:
+      return "This part of the history was cleaned up";
+    case 429:
+      return "Too many requests at once: wait a moment";
+    default:
+      return error.status >= 500 ? "The server failed" : "The request was refused";
+  }
+}
