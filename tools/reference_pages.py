@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from omnigraph.cli.main import app
 from omnigraph.query.codes import QUERY_CODES
 from omnigraph.schema.codes import SCHEMA_CODES
 from omnigraph.schema.lint import RULES
+from omnigraph.server import describe_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +26,11 @@ NOTICE = "<!-- Written by tools/reference_pages.py from the code; run `make docs
 
 
 def main() -> None:
-    pages = {"reference/cli.md": cli_page(), "reference/errors.md": errors_page()}
+    pages = {
+        "reference/cli.md": cli_page(),
+        "reference/errors.md": errors_page(),
+        "reference/openapi.json": openapi_page(),
+    }
     stale = [name for name, text in pages.items() if _read(DOCS / name) != text]
     if "--check" in sys.argv:
         if stale:
@@ -32,6 +38,11 @@ def main() -> None:
         return
     for name, text in pages.items():
         (DOCS / name).write_text(text, encoding="utf-8")
+
+
+def openapi_page() -> str:
+    """Every route of the server."""
+    return json.dumps(describe_routes(), indent=2, ensure_ascii=False) + "\n"
 
 
 def cli_page() -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
-from omnigraph import __version__
 from omnigraph.server.failures import install_handlers
 from omnigraph.server.middleware import RequestEdge
-from omnigraph.server.openapi import install_document
+from omnigraph.server.openapi import openapi_document
 from omnigraph.server.reload import install_reload
 from omnigraph.server.routes import all_routers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from omnigraph.server.service import Service
 
@@ -28,19 +29,25 @@ def make_app(service: Service) -> FastAPI:
         with install_reload(service):
             yield
 
-    app = FastAPI(
-        title="OmniGraph",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
-        lifespan=lifespan,
-    )
+    app = _routed(lifespan)
     app.state.service = service
+    install_handlers(app)
+    app.openapi = cache(lambda: openapi_document(app, is_open=service.is_open))  # type: ignore[method-assign]  # FastAPI documents this as the way to replace it
+    app.add_middleware(RequestEdge, service=service)
+    return app
+
+
+def describe_routes() -> dict[str, Any]:
+    """The OpenAPI document of a server with tokens; it needs no graph."""
+    return openapi_document(_routed(), is_open=False)
+
+
+def _routed(
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
+) -> FastAPI:
+    app = FastAPI(
+        docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan
+    )
     for router in all_routers():
         app.include_router(router)
-    install_handlers(app)
-    install_document(app, service)
-    app.add_middleware(RequestEdge, service=service)
     return app

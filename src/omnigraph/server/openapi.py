@@ -9,13 +9,11 @@ from pydantic.json_schema import models_json_schema
 
 from omnigraph import __version__
 from omnigraph.server.answers import Failure
-from omnigraph.server.operations import MODELS
+from omnigraph.server.operations import MODELS, failure_components
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from pydantic import BaseModel
-
-    from omnigraph.server.service import Service
 
 _TAGS = {
     "health": "whether the server lives, and how it is",
@@ -38,17 +36,6 @@ _DESCRIPTION = (
 )
 
 
-def install_document(app: FastAPI, service: Service) -> None:
-    """Make the document of the application, with security unless the server is open."""
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = openapi_document(app, is_open=service.is_open)
-        return app.openapi_schema
-
-    app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this as the way to replace it
-
-
 def openapi_document(app: FastAPI, *, is_open: bool) -> dict[str, Any]:
     """The whole document."""
     document = get_openapi(
@@ -64,7 +51,10 @@ def openapi_document(app: FastAPI, *, is_open: bool) -> dict[str, Any]:
         [(models[name], "validation") for name in sorted(models)],
         ref_template="#/components/schemas/{model}",
     )
-    components: dict[str, Any] = {"schemas": definitions["$defs"]}
+    components: dict[str, Any] = {
+        "schemas": definitions["$defs"],
+        "responses": failure_components(),
+    }
     for path, operations in document["paths"].items():
         for described in operations.values():
             # FastAPI answers 422 nowhere here: every refusal of a shape is a 400 with the one envelope.

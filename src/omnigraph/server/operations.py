@@ -5,10 +5,11 @@ Endpoints read bodies and query strings themselves, because who asks is decided 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from fastapi import APIRouter
     from pydantic import BaseModel
@@ -42,6 +43,7 @@ _ERROR_TEXTS = {
     503: "a write is unsettled; look before you retry",
 }
 _READ_ERRORS = (400, 401, 403, 404, 410, 500)
+_FLAT_ERRORS = (401, 403, 500)
 _BODY_ERRORS = (408, 413, 415)
 _WRITE_ERRORS = (409, 412, 424, 429, 503)
 
@@ -59,11 +61,12 @@ def operation(
     body_required: bool = True,
     headers: Sequence[dict[str, Any]] = (),
     errors: Sequence[int] = (),
+    also: Mapping[int, str] = MappingProxyType({}),
     writes: bool = False,
     deprecated: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Declare a route; `returns` and `body` are models, or media types."""
-    statuses = {*_READ_ERRORS, *errors}
+    """Declare a route; `returns` and `body` are models, or media types, `also` other answers that are no failures."""
+    statuses = {*(_READ_ERRORS if path.startswith(GRAPH) else _FLAT_ERRORS), *errors}
     if body is not None:
         statuses |= {*_BODY_ERRORS}
     if writes:
@@ -72,6 +75,7 @@ def operation(
         "parameters": [*_path_parameters(path), *_query_parameters(query), *headers],
         "responses": {
             "200": _ok(returns),
+            **{str(status): {"description": text} for status, text in also.items()},
             **{str(status): _failure(status) for status in sorted(statuses)},
         },
     }
@@ -116,10 +120,15 @@ def _ok(returns: type[BaseModel] | str | None) -> dict[str, Any]:
 
 
 def _failure(status: int) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Failure"}
+    return {"$ref": f"#/components/responses/{status}"}
+
+
+def failure_components() -> dict[str, Any]:
+    """What the failures of all routes refer to."""
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
     return {
-        "description": _ERROR_TEXTS[status],
-        "content": {"application/json": {"schema": schema}},
+        str(status): {"description": text, "content": content}
+        for status, text in _ERROR_TEXTS.items()
     }
 
 

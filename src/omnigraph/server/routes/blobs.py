@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 _PATH = f"{GRAPH}/blob"
+_ALSO = {302: "it is external, and this is its address", 304: "the caller has it already"}
 
 
 @operation(
@@ -41,6 +42,7 @@ _PATH = f"{GRAPH}/blob"
     tag="blobs",
     query=BlobParams,
     returns=OCTETS,
+    also=_ALSO | {206: "a range of it"},
     errors=(412, 416),
 )
 async def get_blob(request: Request) -> Response:
@@ -56,6 +58,7 @@ async def get_blob(request: Request) -> Response:
     tag="blobs",
     query=BlobParams,
     returns=None,
+    also=_ALSO,
     errors=(412,),
 )
 async def head_blob(request: Request) -> Response:
