@@ -1,4 +1,4 @@
-"""Names and ids of things in a graph: ULIDs, table keys, directory names, ids derived from key values.
+"""Names and ids of things in a graph: ULIDs, table keys, branches, directories, ids derived from key values.
 
 Pure functions over text. How one value is spelled inside an id belongs to `omnigraph.types`.
 """
@@ -6,9 +6,12 @@ Pure functions over text. How one value is spelled inside an id belongs to `omni
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, NewType
 
 from ulid import ULID
+
+from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +22,7 @@ TableKey = NewType("TableKey", str)
 _FNV_OFFSET = 14695981039346656037
 _FNV_PRIME = 1099511628211
 _U64_MASK = (1 << 64) - 1
+_BRANCH_SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
 def new_ulid() -> str:
@@ -114,3 +118,27 @@ def split_id(entity_id: str, member_count: int) -> tuple[str, ...]:
     ):
         raise ValueError(f"{entity_id!r} is not an id of a key with {member_count} members")
     return tuple(parts)
+
+
+def check_branch_name(name: str) -> str:
+    """The name without surrounding spaces.
+
+    Raises:
+        BadRequestError: it is empty, reserved, or not a path of plain segments.
+    """
+    name = name.strip()
+    segments = name.split("/")
+    is_plain = all(
+        _BRANCH_SEGMENT.fullmatch(segment)
+        and segment != "."
+        and ".." not in segment
+        and not segment.endswith(".lock")
+        for segment in segments
+    )
+    if not is_plain:
+        raise BadRequestError(
+            f"{name!r} is not a branch name: use letters, digits, `.`, `-`, `_`, joined by `/`"
+        )
+    if name.startswith("__"):
+        raise BadRequestError(f"branch names that begin with `__` are reserved: {name!r}")
+    return name

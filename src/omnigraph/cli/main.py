@@ -27,6 +27,7 @@ from omnigraph.cli.commands import (
     log,
     mutate,
     optimize,
+    policy,
     queries,
     query,
     recovery,
@@ -75,6 +76,7 @@ app.add_typer(commit.app, name="commit")
 app.add_typer(changes.app, name="changes")
 app.add_typer(recovery.app, name="recovery")
 app.add_typer(queries.app, name="queries")
+app.add_typer(policy.app, name="policy")
 
 #: Old spellings of commands, rewritten before parsing.
 _RENAMED = {

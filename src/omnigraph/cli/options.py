@@ -105,3 +105,11 @@ Operations = Annotated[
     typer.Option("--op", help="only this operation; may be given again", show_default=False),
 ]
 PageLimit = Annotated[int, typer.Option("--limit", metavar="N", help="changes per page")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="configuration of a server", show_default=False),
+]
+ConfiguredGraph = Annotated[
+    str | None,
+    typer.Option("--graph", metavar="ID", help="graph of the configuration, when it has several"),
+]

@@ -4,7 +4,7 @@ Owns: catalog rows, pure reconstruction of snapshots, the publisher (the one doo
 storage-format stamp. Never touches the data of a table. Start reading at `rows`, then `snapshot` and `publisher`.
 """
 
-from omnigraph.manifest.branch_names import check_branch_name
+from omnigraph.ids import check_branch_name
 from omnigraph.manifest.branching import (
     branch_at,
     check_new_branch,

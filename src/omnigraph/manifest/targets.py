@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, HistoryReclaimedError, NotFoundError
-from omnigraph.manifest.branch_names import check_branch_name
+from omnigraph.ids import check_branch_name
 from omnigraph.manifest.lineage import first_parents
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, branch_of, snapshot_at, snapshot_of

@@ -39,12 +39,17 @@ class CaseResult:
         """Whether it said what was expected."""
         return self.decision.allowed == self.case.is_allowed
 
+    @property
+    def expected(self) -> str:
+        """`allow` or `deny`."""
+        return _ANSWERS[not self.case.is_allowed]
+
     def to_json(self) -> dict[str, object]:
         """The result as a JSON object."""
         return {
             "id": self.case.id,
             "passed": self.passed,
-            "expect": _ANSWERS[not self.case.is_allowed],
+            "expect": self.expected,
             "decision": self.decision.word,
             "rule": self.decision.rule,
             "message": self.decision.message,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.errors import BadRequestError
-from omnigraph.manifest import check_branch_name
+from omnigraph.ids import check_branch_name
 from omnigraph.policy.rules import Action, PolicyRules, Rule, Scope, ScopeKey
 from omnigraph.syntax import did_you_mean
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, OptionalSchemaFile, Store
+from omnigraph.cli.options import (
+    AsJson,
+    ConfigFile,
+    ConfiguredGraph,
+    OptionalSchemaFile,
+    Store,
+)
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.tables import visible
 
@@ -24,14 +30,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="configuration of a server", show_default=False),
-]
-GraphId = Annotated[
-    str | None,
-    typer.Option("--graph", metavar="ID", help="graph of the configuration, when it has several"),
-]
 QueryPath = Annotated[
     Path | None,
     typer.Option(
@@ -43,7 +41,7 @@ QueryPath = Annotated[
 @app.command("list")
 def list_queries(
     config: ConfigFile = None,
-    graph: GraphId = None,
+    graph: ConfiguredGraph = None,
     queries: QueryPath = None,
     json: AsJson = False,
 ) -> None:
@@ -61,7 +59,7 @@ def list_queries(
 @app.command("validate")
 def validate_queries(
     config: ConfigFile = None,
-    graph: GraphId = None,
+    graph: ConfiguredGraph = None,
     queries: QueryPath = None,
     store: Store = None,
     schema: OptionalSchemaFile = None,
