@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph.diagnosis import DoctorReport
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
@@ -120,6 +121,29 @@ class Graph(
             graph._heal()
         graph._schema_of(graph._state().head(MAIN).schema_hash)
         return graph
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        token: str | None = None,
+        graph: str | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> RemoteGraph:
+        """A graph behind a server, with the same methods, results and errors.
+
+        The address may name the graph (`https://host/graphs/papers`), or `graph` does; otherwise the only graph of the
+        server is meant. The token is that of `OMNIGRAPH_BEARER_TOKEN` unless one is given.
+
+        Raises:
+            BadRequestError: the address or the token is malformed, or the server has several graphs.
+            UnauthorizedError: the server does not know the token.
+            ServerUnreachableError: nobody answered.
+        """
+        from omnigraph.client import RemoteGraph
+
+        return RemoteGraph.connect(url, token, graph, timeout_s=timeout_s)
 
     @classmethod
     def examine(cls, uri: str | PathLike[str]) -> DoctorReport:

@@ -85,12 +85,7 @@ def cut_graph_files(source: str, parallelism: int, *, is_strict: bool) -> list[P
         BadRequestError: the files are tables, which need a mapping.
     """
     files = find_files(source, GRAPH_ENDINGS)
-    for file in files:
-        if file.ending in _TABLE_ENDINGS:
-            raise BadRequestError(
-                f"{file.path} is a table, not graph records: write a mapping that says which type it feeds, "
-                "and load it with `--mapping FILE` (mapping=)"
-            )
+    refuse_tables(files)
     cutter = _Cutter(parallelism)
     size = _part_bytes(sum(file.size for file in files), parallelism)
     for file in files:
@@ -101,6 +96,20 @@ def cut_graph_files(source: str, parallelism: int, *, is_strict: bool) -> list[P
         else:
             cutter.add_lines(PartKind.GRAPH_LINES, file, size)
     return _checked(cutter.parts)
+
+
+def refuse_tables(files: Sequence[InputFile]) -> None:
+    """Make sure that files hold graph records.
+
+    Raises:
+        BadRequestError: one is a table, which needs a mapping.
+    """
+    for file in files:
+        if file.ending in _TABLE_ENDINGS:
+            raise BadRequestError(
+                f"{file.path} is a table, not graph records: write a mapping that says which type it feeds, "
+                "and load it with `--mapping FILE` (mapping=)"
+            )
 
 
 def cut_mapped_files(types: Sequence[MappedType], parallelism: int) -> list[Part]:

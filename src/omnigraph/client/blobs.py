@@ -1,0 +1,244 @@
+"""Blob cells of a remote graph: whole, in ranges, or what they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.client.connection import understood
+from omnigraph.client.opened import OpenRemoteGraph, target_members, target_of
+from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerError
+from omnigraph.manifest import MAIN
+from omnigraph.wire import (
+    BLOB_RANGE_BYTES,
+    BlobCell,
+    BlobInfo,
+    BlobKind,
+    check_range,
+    clamped,
+    external_blob,
+)
+from omnigraph.wire.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    import httpx
+
+    from omnigraph.client.connection import Connection
+    from omnigraph.manifest import Target
+
+_FOUND = 302
+_PARTIAL = 206
+
+
+class RemoteBlobs(OpenRemoteGraph):
+    """What a remote graph does with blobs."""
+
+    def read_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+        offset: int = 0,
+        length: int | None = None,
+    ) -> bytes:
+        """The bytes of one blob cell, or a range of them; only these are sent.
+
+        Raises:
+            NotFoundError: no such type, entity or property, or the cell is null.
+            BlobRangeError: the range begins behind the value.
+            BadRequestError: the range is malformed, the property is no Blob, or the value is external.
+            ResourceLimitError: the range is larger than one call reads.
+        """
+        check_range(offset, length, limit=BLOB_RANGE_BYTES)
+        target = target_of(branch, snapshot, version, as_of)
+        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
+        pieces = _Cell(self._connection, f"{self._path}/blob", cell).stream(
+            target_members(target), offset, length
+        )
+        return b"".join(pieces)
+
+    def stat_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> BlobInfo:
+        """What one blob cell is: its size and strong tag, or the address of an external value.
+
+        Raises:
+            NotFoundError: no such type, entity or property, or the cell is null.
+            BadRequestError: the property is no Blob.
+        """
+        target = target_of(branch, snapshot, version, as_of)
+        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
+        return _Cell(self._connection, f"{self._path}/blob", cell).info(target)
+
+    def open_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> RemoteBlob:
+        """One blob cell for several reads: `info`, `size`, `read(offset, length)`, and `chunks()` in bounded memory.
+
+        Raises:
+            NotFoundError: no such type, entity or property, or the cell is null.
+            BadRequestError: the property is no Blob.
+        """
+        target = target_of(branch, snapshot, version, as_of)
+        cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
+        found = _Cell(self._connection, f"{self._path}/blob", cell)
+        return RemoteBlob(found, found.info(target))
+
+
+class RemoteBlob:
+    """One cell of one snapshot. Nothing that is written later changes what it reads."""
+
+    def __init__(self, cell: _Cell, info: BlobInfo) -> None:
+        self._cell = cell
+        #: What the cell is.
+        self.info = info
+
+    @property
+    def size(self) -> int:
+        """How many bytes a managed value has.
+
+        Raises:
+            BadRequestError: the value is external.
+        """
+        if self.info.size is None:
+            raise external_blob(self.info.cell, self.info.uri)
+        return self.info.size
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes from an offset on, to the end or so many; an end behind the value is moved to it.
+
+        Raises:
+            BlobRangeError: the range begins behind the value.
+            BadRequestError: the range is malformed, or the value is external.
+            ResourceLimitError: the range is larger than `BLOB_RANGE_BYTES`.
+        """
+        check_range(offset, length, limit=BLOB_RANGE_BYTES)
+        return b"".join(self.chunks(offset, length))
+
+    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The same bytes of any length as pieces of at most `BLOB_RANGE_BYTES`; one is in memory at a time.
+
+        Raises:
+            BlobRangeError: the range begins behind the value; before the first piece.
+            BadRequestError: the range is malformed, or the value is external.
+        """
+        check_range(offset, length)
+        begin, end = clamped(offset, length, self.size)
+        if begin == end:
+            return iter(())
+        return self._cell.stream({"snapshot": self.info.snapshot_id}, begin, end - begin)
+
+
+class _Cell:
+    """Requests about one cell."""
+
+    def __init__(self, connection: Connection, path: str, cell: BlobCell) -> None:
+        kind, _, name = cell.type_key.partition(":")
+        if kind not in ("node", "edge") or not name:
+            raise BadRequestError(f"{cell.type_key!r} names no type: write node:Name or edge:Name")
+        self._connection = connection
+        self._path = path
+        self._cell = cell
+        self._selector = {
+            "entity": kind,
+            "type": name,
+            "id": cell.entity_id,
+            "property": cell.property,
+        }
+
+    def info(self, target: Target) -> BlobInfo:
+        members = target_members(target)
+        try:
+            response = self._open("HEAD", members, {})
+        except UnexpectedAnswerError:
+            # A refusal of HEAD has no body that could tell the reason: the same question with one does.
+            response = self._open("GET", members, {"Range": "bytes=0-0"})
+        response.close()
+        with understood("a blob"):
+            headers = response.headers
+            is_external = response.status_code == _FOUND
+            return BlobInfo(
+                cell=self._named(response),
+                kind=BlobKind.EXTERNAL if is_external else BlobKind.MANAGED,
+                size=None if is_external else _size(response),
+                etag=None if is_external else headers["etag"],
+                uri=headers["location"] if is_external else None,
+                target=target,
+                snapshot_id=headers[SNAPSHOT_ID],
+            )
+
+    def stream(
+        self, members: dict[str, str | int | None], offset: int, length: int | None
+    ) -> Iterator[bytes]:
+        """A range; what can be wrong about it is told before the first piece."""
+        headers = {}
+        if offset or length is not None:
+            end = "" if length is None else str(offset + length - 1)
+            headers["Range"] = f"bytes={offset}-{end}"
+        try:
+            response = self._open("GET", members, headers)
+        except BlobRangeError as error:
+            if error.length == 0:
+                return iter(())
+            raise BlobRangeError(offset, offset + (length or 0), error.length) from None
+        if response.status_code == _FOUND:
+            response.close()
+            raise external_blob(self._named(response), response.headers.get("location"))
+        if headers and response.status_code != _PARTIAL:
+            response.close()
+            raise UnexpectedAnswerError("the server sent another range than it was asked for")
+        return self._pieces(response)
+
+    def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
+        try:
+            yield from self._connection.pieces(response)
+        finally:
+            response.close()
+
+    def _open(
+        self, method: str, members: dict[str, str | int | None], headers: dict[str, str]
+    ) -> httpx.Response:
+        return self._connection.open(
+            method,
+            self._path,
+            params={**self._selector, **members},
+            headers={"Accept": OCTETS, "Accept-Encoding": "identity", **headers},
+            accepts_redirect=True,
+        )
+
+    def _named(self, response: httpx.Response) -> BlobCell:
+        """The cell under the name that the schema has for its type."""
+        return BlobCell(
+            type_key=response.headers.get(TYPE_KEY, self._cell.type_key),
+            entity_id=self._cell.entity_id,
+            property=self._cell.property,
+        )
+
+
+def _size(response: httpx.Response) -> int:
+    if response.status_code == _PARTIAL:
+        return int(response.headers["content-range"].rpartition("/")[2])
+    return int(response.headers["content-length"])

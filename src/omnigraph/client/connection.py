@@ -1,0 +1,339 @@
+"""The way to one server: requests, answers, and every way in which they fail, as typed errors.
+
+A read is asked again once when its connection broke before the answer began. A write never is: whoever sent it cannot
+know whether it happened, and is told so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from omnigraph.errors import (
+    BadRequestError,
+    OmniError,
+    ServerUnreachableError,
+    UnexpectedAnswerError,
+    without_credentials,
+)
+from omnigraph.wire import error_from_body
+from omnigraph.wire.protocol import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnigraph.client.addresses import ServerAddress
+
+    Body = Mapping[str, object] | Iterator[bytes] | None
+    Params = Mapping[str, str | int | bool | Sequence[str] | None]
+
+#: How long an answer may take to begin, or a piece of it to come. Loads and merges take their time.
+ANSWER_TIMEOUT_S = 600.0
+_CONNECT_TIMEOUT_S = 10.0
+_SEND_TIMEOUT_S = 60.0
+#: Shorter than servers keep idle connections, so that a write does not meet one that is being closed.
+_IDLE_S = 2.0
+#: The connection was not made, so the server knows nothing of the request.
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_MAX_ERROR_BYTES = 64 * 1024 * 1024
+
+
+class Connection:
+    """Connections to one server under one token. Thread-safe. The token is in no text that it gives out."""
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        token: str | None,
+        *,
+        timeout_s: float | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._address = address
+        headers = {"User-Agent": "omnigraph"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        self._client = httpx.Client(
+            headers=headers,
+            timeout=httpx.Timeout(
+                timeout_s or ANSWER_TIMEOUT_S,
+                connect=_CONNECT_TIMEOUT_S,
+                write=_SEND_TIMEOUT_S,
+                pool=None,
+            ),
+            # A result that is being read holds its connection: their number has no limit.
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=20, keepalive_expiry=_IDLE_S
+            ),
+            follow_redirects=False,
+            trust_env=not address.is_loopback,
+            transport=transport,
+        )
+
+    @property
+    def base(self) -> str:
+        """The address of the server."""
+        return self._address.base
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._client.close()
+
+    # ---- requests
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
+        """The JSON answer to a read.
+
+        Raises:
+            OmniError: what the server refused it with.
+            ServerUnreachableError: nobody answered.
+            UnexpectedAnswerError: the answer is none of an OmniGraph server.
+        """
+        return self._json(method, path, params=params, body=body, is_write=False)
+
+    def write(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Body = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The JSON answer to a write; sent once.
+
+        Raises:
+            OmniError: what the server refused it with.
+            ServerUnreachableError: nobody answered; `outcome_unknown` says whether it may have happened.
+            UnexpectedAnswerError: the answer is none of an OmniGraph server.
+        """
+        return self._json(method, path, params=params, body=body, headers=headers, is_write=True)
+
+    @contextmanager
+    def streaming(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """The answer to a read before its body has come; read it with `pieces`."""
+        response = self.open(method, path, params=params, body=body, headers=headers)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        is_write: bool = False,
+        accepts_redirect: bool = False,
+    ) -> httpx.Response:
+        """The same; whoever opens it closes it."""
+        response = self._send(method, path, params, body, headers, is_write=is_write)
+        if response.is_success or (accepts_redirect and response.is_redirect):
+            return response
+        raise self._failure(response, is_write=is_write)
+
+    def pieces(self, response: httpx.Response) -> Iterator[bytes]:
+        """The body of an answer as it comes.
+
+        Raises:
+            ServerUnreachableError: the connection broke; what has come is not the whole.
+        """
+        try:
+            yield from response.iter_bytes()
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise self._broken("the answer is not complete, discard it", error) from error
+
+    def body_of(self, response: httpx.Response, *, is_write: bool = False) -> dict[str, Any]:
+        """The JSON object of an answer."""
+        text = self._read(response, is_write=is_write)
+        try:
+            body = json.loads(text)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise self._odd(response, is_write=is_write)
+        return body
+
+    # ---- inside
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None,
+        body: Body,
+        is_write: bool,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        response = self._send(method, path, params, body, headers, is_write=is_write)
+        if not response.is_success:
+            raise self._failure(response, is_write=is_write)
+        return self.body_of(response, is_write=is_write)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: Body,
+        headers: Mapping[str, str] | None,
+        *,
+        is_write: bool,
+    ) -> httpx.Response:
+        sent = {"Accept": JSON, **(headers or {})}
+        content: bytes | Iterator[bytes] | None = None
+        if isinstance(body, Mapping):
+            content, sent["Content-Type"] = json_bytes(body), JSON
+        else:
+            content = body
+        request = self._client.build_request(
+            method,
+            f"{self.base}{path}",
+            params=httpx.QueryParams(tuple(_present(params or {}))),
+            content=content,
+            headers=sent,
+        )
+        for is_last in (is_write, True):
+            try:
+                return self._client.send(request, stream=True)
+            except _NOT_SENT as error:
+                raise self._unreachable(error) from error
+            except httpx.TimeoutException as error:
+                raise self._silent(error, is_write=is_write) from error
+            except httpx.HTTPError as error:
+                if is_last:
+                    raise self._lost(error, is_write=is_write) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _read(self, response: httpx.Response, *, is_write: bool) -> bytes:
+        try:
+            return response.read()
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise self._lost(error, is_write=is_write) from error
+        finally:
+            response.close()
+
+    def _failure(self, response: httpx.Response, *, is_write: bool) -> OmniError:
+        """The failure that an answer tells."""
+        if response.is_redirect:
+            response.close()
+            place = without_credentials(response.headers.get("location", ""))
+            return UnexpectedAnswerError(
+                f"{self.base} sends requests on to {place}, and a token is only sent where it belongs: "
+                "connect to the address of the server itself"
+            )
+        text = self._read(response, is_write=is_write)
+        try:
+            body = json.loads(text[:_MAX_ERROR_BYTES])
+        except ValueError:
+            body = None
+        if not isinstance(body, dict) or "error" not in body:
+            return self._odd(response, is_write=is_write)
+        return error_from_body(response.status_code, body)
+
+    # ---- failures of the way
+
+    def _unreachable(self, error: Exception) -> ServerUnreachableError:
+        return ServerUnreachableError(
+            f"no server answers at {self.base}: {_reason(error)}; check the address, and that it runs"
+        )
+
+    def _silent(self, error: Exception, *, is_write: bool) -> ServerUnreachableError:
+        if is_write:
+            return self._unknown("did not answer in time", error)
+        return self._broken("the server did not answer in time", error)
+
+    def _lost(self, error: Exception, *, is_write: bool) -> ServerUnreachableError:
+        if is_write:
+            return self._unknown("broke off before its answer was complete", error)
+        return self._broken("no complete answer came", error)
+
+    def _unknown(self, what: str, error: Exception) -> ServerUnreachableError:
+        return ServerUnreachableError(
+            f"{self.base} {what} ({_reason(error)}): whether the write happened is unknown; look at the commits before "
+            "you send it again",
+            outcome_unknown=True,
+        )
+
+    def _broken(self, what: str, error: Exception) -> ServerUnreachableError:
+        return ServerUnreachableError(
+            f"the connection to {self.base} failed: {what} ({_reason(error)}); try again"
+        )
+
+    def _odd(self, response: httpx.Response, *, is_write: bool) -> UnexpectedAnswerError:
+        kind = response.headers.get("content-type", "no content type")[:100]
+        outcome = "; whether the write happened is unknown" if is_write else ""
+        return UnexpectedAnswerError(
+            f"{self.base} answered with status {response.status_code} and {kind}, which is no answer of an OmniGraph "
+            f"server: check the address{outcome}"
+        )
+
+
+def json_bytes(body: Mapping[str, object]) -> bytes:
+    """A body as it is sent.
+
+    Raises:
+        BadRequestError: a value of it is none of JSON.
+    """
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        # Also half of a character, which UTF-8 does not have.
+        raise BadRequestError(
+            f"the request holds a value that JSON does not have: {error}; dates and times are texts"
+        ) from error
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Answers of another shape than expected are a failure of the server, not of this program."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnexpectedAnswerError(
+            f"the server answered {what} in another shape than this release knows: it may be of another release"
+        ) from error
+
+
+def _present(params: Params) -> list[tuple[str, str]]:
+    """Parameters as they stand in a query string; what is None is left out, lists are repeated."""
+    found: list[tuple[str, str]] = []
+    for name, value in params.items():
+        match value:
+            case None:
+                continue
+            case bool():
+                found.append((name, "true" if value else "false"))
+            case str() | int():
+                found.append((name, str(value)))
+            case _:
+                found += [(name, item) for item in value]
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,215 @@
+"""The past of a remote graph: commits, differences, changes and their feed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from omnigraph.branches import ChangesPage, FeedPage
+from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_CHANGES
+from omnigraph.branches.feed import DEFAULT_POLL_COMMITS
+from omnigraph.client.connection import understood
+from omnigraph.client.lines import LineCount, held_back, opened_target
+from omnigraph.client.opened import OpenRemoteGraph, refuse_session
+from omnigraph.errors import NotFoundError
+from omnigraph.ids import is_ulid
+from omnigraph.manifest import MAIN
+from omnigraph.wire import BaselineResult, ReportedDiff, commit_from_json
+from omnigraph.wire.protocol import NDJSON
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from omnigraph.manifest import GraphCommit
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.wire import ExportTarget
+
+
+class RemoteHistory(OpenRemoteGraph):
+    """What a remote graph knows about its past."""
+
+    def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
+        """The history of a branch, newest first: its own commits and those it inherited."""
+        params = {"branch": branch, "actor": actor}
+        return _commits(self._connection.ask("GET", f"{self._path}/commits", params=params))
+
+    def commit(self, commit_id: str) -> GraphCommit:
+        """One commit, of any branch.
+
+        Raises:
+            NotFoundError: there is no such commit, its branch was deleted, or it may not be read.
+        """
+        body = self._connection.ask("GET", self._commit_path(commit_id))
+        with understood("a commit"):
+            return commit_from_json(body)
+
+    def log(self, branch: str | None = None) -> list[GraphCommit]:
+        """Everything that one branch, or all that may be read, build on over both parents; newest first."""
+        params = {"branch": branch}
+        return _commits(self._connection.ask("GET", f"{self._path}/log", params=params))
+
+    def refresh(self) -> None:
+        """Make sure that the server answers for this graph. Every call sees the current state anyway."""
+        self._connection.ask("GET", f"{self._path}/snapshot")
+
+    # ---- differences and changes
+
+    def diff(
+        self,
+        one: str,
+        other: str,
+        *,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+    ) -> ReportedDiff:
+        """What differs between two branches or commits: what turns the first into the second.
+
+        Raises:
+            NotFoundError: there is no such branch or commit.
+            BadRequestError: a filter names something that does not exist.
+            HistoricalVersionReclaimedError: a version was cleaned up.
+        """
+        refuse_session(spark)
+        filters = _filters(kinds, types, ops)
+        pages: list[dict[str, Any]] = []
+        states = {"from": one, "to": other}
+        token = None
+        while not pages or token is not None:
+            params = {**states, **filters, "limit": MAX_PAGE_CHANGES, "page_token": token}
+            page = self._connection.ask("GET", f"{self._path}/diff", params=params)
+            pages.append(page)
+            with understood("a diff"):
+                token = page.get("next_page_token")
+                # The other pages belong to the same two commits, also when a branch moves meanwhile.
+                states = {"from": page["from_graph_commit_id"], "to": page["to_graph_commit_id"]}
+        with understood("a diff"):
+            return ReportedDiff.from_pages(pages)
+
+    def changes(
+        self,
+        commit_id: str,
+        *,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int = 1_000,
+        max_bytes: int = DEFAULT_PAGE_BYTES,
+        page_token: str | None = None,
+    ) -> ChangesPage:
+        """One page of what a commit did, against its first parent, with every entity before and after.
+
+        Raises:
+            NotFoundError: there is no such commit, its branch was deleted, or it may not be read.
+            CommitHasNoParentError: it is the first commit of the graph.
+            ChangeSchemaBoundaryError: it changed the schema of a type with data.
+            ChangeCursorRejectedError: the page token belongs to something else.
+            HistoricalVersionReclaimedError: a version was cleaned up.
+        """
+        params = {
+            **_filters(kinds, types, ops),
+            "limit": limit,
+            "max_bytes": _unless(max_bytes, DEFAULT_PAGE_BYTES),
+            "page_token": page_token,
+        }
+        body = self._connection.ask("GET", f"{self._commit_path(commit_id)}/changes", params=params)
+        with understood("changes"):
+            return ChangesPage.from_json(body)
+
+    def feed(
+        self,
+        branch: str = MAIN,
+        cursor: str | None = None,
+        start: str | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int = 1_000,
+        max_bytes: int = DEFAULT_PAGE_BYTES,
+        max_commits: int = DEFAULT_POLL_COMMITS,
+        page_token: str | None = None,
+    ) -> FeedPage:
+        """One page of the commits of a branch, oldest first, each with its changes.
+
+        Begin with `start` (`now`, the default, `beginning` or `after:<commit id>`), go on with the `page_token` of a
+        page until one has a `cursor`, keep that with your data, and poll with it later.
+
+        Raises:
+            ChangeCursorRejectedError: the cursor belongs to another graph, branch or filter.
+            ChangeFeedGapError: history behind the cursor was cleaned up; take a new baseline.
+        """
+        params = {
+            "branch": branch,
+            "cursor": cursor,
+            "start": start,
+            **_filters(kinds, types, ops),
+            "limit": limit,
+            "max_bytes": _unless(max_bytes, DEFAULT_PAGE_BYTES),
+            "max_commits": _unless(max_commits, DEFAULT_POLL_COMMITS),
+            "page_token": page_token,
+        }
+        body = self._connection.ask("GET", f"{self._path}/changes", params=params)
+        with understood("changes"):
+            return FeedPage.from_json(body)
+
+    def baseline(
+        self,
+        branch: str = MAIN,
+        *,
+        out: ExportTarget,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+    ) -> BaselineResult:
+        """Write every entity of a branch as `export` does, and return the cursor from which its feed goes on.
+
+        Raises:
+            BadRequestError: the target exists, or a filter names something that does not exist.
+            UnexpectedAnswerError: the stream ended before its handshake; a path was not written.
+        """
+        body = {"branch": branch, **_filters(kinds, types, ops)}
+        count, last = LineCount(), [b""]
+        connection = self._connection
+        with opened_target(out, self.uri) as (name, write):
+            with connection.streaming(
+                "POST", f"{self._path}/changes/baseline", body=body, headers={"Accept": NDJSON}
+            ) as response:
+                lines = count.whole_lines(connection.pieces(response))
+                for block in held_back(lines, last):
+                    write(block)
+            with understood("a baseline"):
+                handshake = json.loads(last[-1])["baseline"]
+                return BaselineResult(
+                    target=name,
+                    entities=count.entities.total(),
+                    snapshot_commit_id=handshake["snapshot_commit_id"],
+                    resume_cursor=handshake["resume_cursor"],
+                )
+
+    def _commit_path(self, commit_id: str) -> str:
+        if not is_ulid(commit_id):
+            raise NotFoundError(f"there is no commit {commit_id}")
+        return f"{self._path}/commits/{commit_id}"
+
+
+def _commits(body: dict[str, Any]) -> list[GraphCommit]:
+    with understood("commits"):
+        return [commit_from_json(commit) for commit in body["commits"]]
+
+
+def _filters(
+    kinds: Sequence[str] | None, types: Sequence[str] | None, ops: Sequence[str] | None
+) -> dict[str, list[str] | None]:
+    named = {"kind": kinds, "type": types, "op": ops}
+    return {name: None if some is None else list(some) for name, some in named.items()}
+
+
+def _unless(value: int, default: int) -> int | None:
+    """A value that is worth sending."""
+    return None if value == default else value

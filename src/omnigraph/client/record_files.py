@@ -1,0 +1,126 @@
+"""Files of graph records as one body, and the way back from its lines to theirs."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from dataclasses import replace
+from json import JSONDecoder
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import (
+    BadRequestError,
+    InputFileError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    LoadReport,
+    OmniError,
+)
+from omnigraph.pipeline.inputs import find_files, open_text, readable
+from omnigraph.pipeline.objects import read_objects
+from omnigraph.pipeline.parts import GRAPH_ENDINGS, refuse_tables
+from omnigraph.pipeline.records import BadRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.errors import BadRecord
+    from omnigraph.pipeline.inputs import InputFile
+
+#: What the server calls the body in its reports.
+BODY_NAME = "<records>"
+_LINE_OF_BODY = re.compile(re.escape(BODY_NAME) + r":(\d+)")
+_BLOCK_BYTES = 256 * 1024
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class RecordFiles:
+    """The files that a path, a directory or a pattern names. Read once, from the first to the last."""
+
+    def __init__(self, source: str | os.PathLike[str], *, are_lines: bool) -> None:
+        self._files = find_files(os.fspath(source), GRAPH_ENDINGS)
+        refuse_tables(self._files)
+        #: Whether records are lines; in old files they are objects between any white space.
+        self._are_lines = are_lines
+        #: How many lines of the body come before each file.
+        self._before: list[int] = []
+
+    def body(self) -> Iterator[bytes]:
+        """All files, unpacked, one after the other.
+
+        Raises:
+            InputFileError: a file is gone or damaged.
+        """
+        lines = 0
+        for file in self._files:
+            self._before.append(lines)
+            end = b"\n"
+            for block in _blocks(file):
+                lines += block.count(b"\n")
+                end = block
+                yield block
+            if not end.endswith(b"\n"):
+                lines += 1
+                yield b"\n"
+
+    def renamed(self, error: OmniError) -> OmniError:
+        """A failure about the body, in terms of the files."""
+        if isinstance(error, InputFileError) and error.path == BODY_NAME:
+            return InputFileError(self._files[0].path, error.reason)
+        if not isinstance(error, LoadRejectedError | LoadKeyConflictError):
+            return error
+        if not self._are_lines:
+            self._before = _objects_before(self._files)
+        report = LoadReport(
+            totals=error.report.totals, examples=tuple(map(self._placed, error.report.examples))
+        )
+        if isinstance(error, LoadRejectedError):
+            return LoadRejectedError(report)
+        return LoadKeyConflictError(
+            error.entity_kind, error.type_name, error.entity_id or "", report
+        )
+
+    def _placed(self, record: BadRecord) -> BadRecord:
+        message = _LINE_OF_BODY.sub(self._place_in_text, record.message)
+        if record.source != BODY_NAME or record.line is None:
+            return replace(record, message=message)
+        path, line = self._place(record.line)
+        return replace(record, source=path, line=line, message=message)
+
+    def _place_in_text(self, found: re.Match[str]) -> str:
+        path, line = self._place(int(found[1]))
+        return f"{path}:{line}"
+
+    def _place(self, line: int) -> tuple[str, int]:
+        number = max(bisect_right(self._before, line - 1) - 1, 0)
+        return self._files[number].path, line - self._before[number]
+
+
+def _blocks(file: InputFile) -> Iterator[bytes]:
+    with readable(file), open_text(file) as stream:
+        block = stream.read(_BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
+        while block:
+            yield block
+            block = stream.read(_BLOCK_BYTES)
+
+
+def _objects_before(files: list[InputFile]) -> list[int]:
+    """How many records come before each file; only a report needs to know."""
+    before, count = [], 0
+    for file in files:
+        before.append(count)
+        with readable(file):
+            found = read_objects(file, JSONDecoder())
+            count += sum(not isinstance(item, BadRecordError) for item in found)
+    return before
+
+
+def check_one_input(source: object, mapping: object, frames: object) -> None:
+    """Make sure that a load has one input.
+
+    Raises:
+        BadRequestError: it has none or several.
+    """
+    if sum(item is not None for item in (source, mapping, frames)) != 1:
+        raise BadRequestError("give one input: files of graph records, a mapping, or frames")
