@@ -1,0 +1,73 @@
+"""Addresses and tokens are judged before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
+from omnigraph.errors import BadRequestError
+
+
+@pytest.mark.parametrize(
+    ("url", "base", "graph", "is_loopback"),
+    [
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080", None, True),
+        ("http://[::1]:8080/", "http://[::1]:8080", None, True),
+        ("http://localhost/graphs", "http://localhost", None, True),
+        ("https://example.org/graphs/papers", "https://example.org", "papers", False),
+        ("https://example.org/a/b/graphs/papers/", "https://example.org/a/b", "papers", False),
+        ("https://example.org/graphs/graphs/papers", "https://example.org/graphs", "papers", False),
+        (" https://example.org/omni ", "https://example.org/omni", None, False),
+    ],
+)
+def test_an_address_has_a_base_and_may_name_a_graph(
+    url: str, base: str, graph: str | None, is_loopback: bool
+) -> None:
+    assert parse_address(url) == ServerAddress(base=base, graph=graph, is_loopback=is_loopback)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "papers.omni",
+        "s3://bucket/papers.omni",
+        "http://",
+        "http://host:port/",
+        "http://[::1",
+        "http://me:secret@host/",
+        "http://host/graphs/pa%2Fpers",
+        "http://host/graphs/..",
+        "http://host/graphs/papers/query",
+        "http://host/?graph=papers",
+        "http://host/#papers",
+    ],
+)
+def test_other_addresses_are_refused_without_showing_a_password(url: str) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        parse_address(url)
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ü", "x" * 65, ".."])
+def test_an_id_of_a_graph_is_plain(name: str) -> None:
+    with pytest.raises(BadRequestError, match="is no id of a graph"):
+        check_graph_id(name)
+
+
+def test_a_token_is_the_one_given_or_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMNIGRAPH_BEARER_TOKEN", raising=False)
+    assert find_token(None) is None
+    monkeypatch.setenv("OMNIGRAPH_BEARER_TOKEN", "from-environment\n")
+    assert find_token(None) == "from-environment"
+    assert find_token("given") == "given"
+    assert find_token("") is None
+
+
+@pytest.mark.parametrize("token", ["two words", "line\nbreak", "grün", "nul\0"])
+def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(BadRequestError, match="the token holds characters") as caught:
+        find_token(token)
+    assert token not in caught.value.message
