@@ -12,6 +12,10 @@ from omnigraph.schema import Catalog, compile_schema_file
 
 # Recording a class-data archive takes longer than all starts of a run save.
 os.environ.setdefault("OMNIGRAPH_SPARK_ARCHIVE", "off")
+# Whoever runs the tests may have a configuration, and the tests have none unless they make one.
+os.environ["OMNIGRAPH_HOME"] = str(Path(__file__).parent / "no-operator")
+for _name in ("OMNIGRAPH_PROFILE", "OMNIGRAPH_BEARER_TOKEN"):
+    os.environ.pop(_name, None)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Processes that tests start are not measured: starting them, and Spark's tasks in them, would take far longer.

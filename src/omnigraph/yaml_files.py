@@ -15,7 +15,9 @@ from omnigraph.errors import (
     BadRequestError,
     CompilerError,
     ConfigurationError,
+    Diagnostic,
     InputFileError,
+    Severity,
 )
 from omnigraph.syntax import Findings, SourceText, Span, did_you_mean, read_source
 
@@ -27,6 +29,8 @@ _STRING = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
+#: Scalars that JSON has too, beside texts.
+_PLAIN = {_INTEGER, _NULL, "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"}
 #: How much of a wrong value a message repeats.
 _SHOWN = 60
 
@@ -80,6 +84,11 @@ class YamlDocument:
         except CompilerError as error:
             raise ConfigurationError(error.diagnostics) from error
 
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What is no mistake, but will not do what it seems to."""
+        return tuple(item for item in self.findings.items if item.severity is Severity.WARNING)
+
     def raise_errors(self) -> None:
         """Raise one `ConfigurationError` with everything that was found, if anything was."""
         if errors := self.findings.errors:
@@ -126,6 +135,13 @@ class YamlValue:
         place = self.key_span or self.span
         self.document.findings.error(self.document.code, place, message, hint)
 
+    def key_warning(self, message: str, known: Collection[str] = ()) -> None:
+        """Record that its key is passed over; `known` are the keys that may have been meant."""
+        place = self.key_span or self.span
+        name = self.document.source.text[place.start : place.end]
+        hint = did_you_mean(name, known)
+        self.document.findings.warning(self.document.code, place, message, hint)
+
     def members(
         self, what: str, *, known: Collection[str] | None = None, required: Collection[str] = ()
     ) -> dict[str, YamlValue]:
@@ -171,6 +187,20 @@ class YamlValue:
             self.error(f"{what} is blank")
             return None
         return str(self._node.value)
+
+    def plain(self) -> Any:
+        """The value as JSON has it; a date and whatever else JSON does not have is the text that stands here."""
+        if isinstance(self._node, yaml.MappingNode):
+            return {name: item.plain() for name, item in self.members("a value").items()}
+        if isinstance(self._node, yaml.SequenceNode):
+            return [item.plain() for item in self.items("a value")]
+        if self._node.tag not in _PLAIN:
+            return self._node.value
+        try:
+            return yaml.SafeLoader("").construct_object(self._node)
+        except (yaml.YAMLError, ValueError) as error:
+            self.error(f"the value cannot be read: {error}")
+            return None
 
     def integer(self, what: str) -> int | None:
         """A whole number."""

@@ -13,7 +13,9 @@ import typer
 
 from cli.test_lazy_imports import HEAVY, probe
 from omnigraph.cli.conflict_tables import MAX_SHOWN, conflict_lines
-from omnigraph.cli.scope import require_consent
+from omnigraph.cli.capabilities import RULES
+from omnigraph.cli.resolution import ScopeFlags
+from omnigraph.cli.scope import Address
 from omnigraph.cli.values import VALUE_WIDTH, compared
 from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph import Graph
@@ -177,6 +179,10 @@ class _Typing(io.StringIO):
         return True
 
 
+def _address(store: str) -> Address:
+    return Address(ScopeFlags(store=store), RULES["branch delete"])
+
+
 @pytest.mark.parametrize(("answer", "is_consent"), [("yes", True), (" Y ", True), ("no", False)])
 def test_a_person_at_a_terminal_is_asked_on_stderr(
     monkeypatch: pytest.MonkeyPatch,
@@ -187,7 +193,7 @@ def test_a_person_at_a_terminal_is_asked_on_stderr(
     monkeypatch.setattr(sys, "stdin", _Typing(f"{answer}\n"))
     expected = nullcontext() if is_consent else pytest.raises(typer.Exit)
     with expected:
-        require_consent("deletes branch a of", "s3://bucket/graph", yes=False, json=False)
+        _address("s3://bucket/graph").require_consent("deletes branch a of", yes=False, json=False)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "this deletes branch a of s3://bucket/graph. Go on?" in printed.err
@@ -195,7 +201,7 @@ def test_a_person_at_a_terminal_is_asked_on_stderr(
 
 @pytest.mark.parametrize("address", ["graph.omni", "file:///graph.omni"])
 def test_a_local_graph_needs_no_consent(address: str) -> None:
-    require_consent("deletes branch a of", address, yes=False, json=True)
+    _address(address).require_consent("deletes branch a of", yes=False, json=True)
 
 
 # ---- merge

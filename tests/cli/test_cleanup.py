@@ -61,7 +61,7 @@ def test_a_policy_that_makes_no_sense_is_a_failure(root: str, capsys, words: tup
 
 def test_a_remote_graph_needs_a_word_before_anything_is_touched(capsys):
     assert run("s3://nowhere/g.omni", "--keep", "3", "--confirm", "--json") == 2
-    assert "--yes" in capsys.readouterr().err
+    assert "--yes" in capsys.readouterr().out
 
 
 def test_a_dataset_with_a_problem_is_told():

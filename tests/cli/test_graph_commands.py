@@ -158,7 +158,7 @@ def test_a_lost_precondition_exits_with_4(store: str, run) -> None:
     [
         ("snapshot",),
         ("snapshot", "a", "--store", "b"),
-        ("snapshot", "http://127.0.0.1:1"),
+        ("doctor", "http://127.0.0.1:1"),
         ("commit", "list", "x", "--filter", "branch=y"),
     ],
     ids=" ".join,

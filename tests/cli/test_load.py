@@ -122,4 +122,4 @@ def test_a_wrong_call_is_a_usage_error(store: str, words: list[str], message: st
 def test_overwriting_a_remote_graph_needs_consent(load) -> None:
     result = load("s3://bucket/graph", "--data", MORE, "--mode", "overwrite", "--json")
     assert result.code == 2
-    assert "give --yes" in result.err
+    assert "give --yes" in result.json()["error"]

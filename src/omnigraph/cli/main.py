@@ -8,8 +8,11 @@ import traceback
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.exceptions import TyperException
 
+from omnigraph.cli.capabilities import legend
 from omnigraph.cli.commands import (
+    alias,
     blob,
     branch,
     changes,
@@ -25,9 +28,11 @@ from omnigraph.cli.commands import (
     lint,
     load,
     log,
+    login,
     mutate,
     optimize,
     policy,
+    profile,
     queries,
     query,
     recovery,
@@ -36,7 +41,8 @@ from omnigraph.cli.commands import (
     snapshot,
     version,
 )
-from omnigraph.cli.output import print_error, print_warning
+from omnigraph.cli.output import print_error, print_json, print_warning
+from omnigraph.cli.words import arranged, wants_json
 from omnigraph.errors import OmniError
 
 if TYPE_CHECKING:
@@ -49,6 +55,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    epilog=legend(),
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command("init")(init.init)
@@ -65,10 +72,13 @@ app.command("optimize")(optimize.optimize)
 app.command("cleanup")(cleanup.cleanup)
 app.command("repair")(repair.repair)
 app.command("doctor")(doctor.doctor)
-app.command("version")(version.show_version)
+app.command("version")(version.version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)
 app.command("demo")(demo.demo)
+app.command("alias")(alias.alias)
+app.command("login")(login.login)
+app.command("logout")(login.logout)
 app.add_typer(schema.app, name="schema")
 app.add_typer(blob.app, name="blob")
 app.add_typer(branch.app, name="branch")
@@ -77,18 +87,10 @@ app.add_typer(changes.app, name="changes")
 app.add_typer(recovery.app, name="recovery")
 app.add_typer(queries.app, name="queries")
 app.add_typer(policy.app, name="policy")
+app.add_typer(profile.app, name="profile")
 
-#: Old spellings of commands, rewritten before parsing.
-_RENAMED = {
-    ("check",): ("lint",),
-    ("query", "lint"): ("lint",),
-    ("query", "check"): ("lint",),
-    ("change",): ("mutate",),
-    ("read",): ("query",),
-}
-
-#: Flags that may stand before the command as well; with the number of words they take.
-_GLOBAL = {"--as": 2, "--store": 2, "--json": 1, "--yes": 1, "--quiet": 1}
+#: Commands that have commands below them.
+_GROUPS = frozenset(group.name for group in app.registered_groups if isinstance(group.name, str))
 
 
 def _print_version(requested: bool) -> None:
@@ -111,11 +113,18 @@ def _global_options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
-    words = _rewrite(list(sys.argv[1:] if arguments is None else arguments))
+    words = arranged(list(sys.argv[1:] if arguments is None else arguments), _GROUPS)
+    as_json = wants_json(words)
     try:
-        app(args=words, prog_name="omnigraph")
+        # Standing alone, it prints wrong command lines itself, for people.
+        code = app(args=words, prog_name="omnigraph", standalone_mode=not as_json)
+        sys.exit(code or 0)
+    except TyperException as error:
+        message = error.format_message().removeprefix("Invalid value: ")
+        print_json({"error": message, "kind": "usage", "code": "bad_request"})
+        sys.exit(error.exit_code)
     except OmniError as error:
-        print_error(error, as_json="--json" in words)
+        print_error(error, as_json=as_json)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001  # the outermost edge: a person never sees a stack trace unasked
         if os.environ.get("OMNIGRAPH_DEBUG"):
@@ -123,22 +132,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             print_warning(f"internal error: {error!r} (set OMNIGRAPH_DEBUG=1 for the stack trace)")
         sys.exit(1)
-
-
-def _rewrite(words: list[str]) -> list[str]:
-    words = _behind_command(words)
-    for old, new in _RENAMED.items():
-        if tuple(words[: len(old)]) == old:
-            print_warning(f"`{' '.join(old)}` is deprecated: use `{' '.join(new)}`")
-            return [*new, *words[len(old) :]]
-    return words
-
-
-def _behind_command(words: list[str]) -> list[str]:
-    """Global flags before the command, moved behind it."""
-    moved: list[str] = []
-    while words and (name := words[0].partition("=")[0]) in _GLOBAL:
-        count = _GLOBAL[name] if name == words[0] else 1
-        moved += words[:count]
-        words = words[count:]
-    return words + moved if words else moved

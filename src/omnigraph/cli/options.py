@@ -9,6 +9,10 @@ from typing import Annotated
 import typer
 
 
+#: Spelling of `--graph` where that word is a switch of the command, and of a `--graph` before any command.
+GRAPH_ID = "--graph-id"
+
+
 class Kind(StrEnum):
     """What an entity is."""
 
@@ -45,22 +49,17 @@ QueryText = Annotated[
 ]
 QueryName = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="query inside the source, when it holds several"),
+    typer.Argument(metavar="NAME", help="query inside the source; without one, stored on a server"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 
-GraphUri = Annotated[
-    str | None, typer.Argument(metavar="URI", help="the graph: a local path, file:// or s3://")
-]
 Store = Annotated[
     str | None,
-    typer.Option("--store", "--uri", metavar="URI", help="the graph", show_default=False),
+    typer.Option(
+        "--store", metavar="URI", help="the storage of the graph", show_default=False
+    ),
 ]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="branch")]
-Actor = Annotated[
-    str | None,
-    typer.Option("--as", metavar="ACTOR", help="actor recorded on the write", show_default=False),
-]
 ReadBranch = Annotated[
     str | None,
     typer.Option("--branch", metavar="NAME", help="branch; main is the default"),
@@ -111,5 +110,10 @@ ConfigFile = Annotated[
 ]
 ConfiguredGraph = Annotated[
     str | None,
-    typer.Option("--graph", metavar="ID", help="graph of the configuration, when it has several"),
+    typer.Option(
+        "--graph",
+        GRAPH_ID,
+        metavar="ID",
+        help="graph of the configuration, when it has several",
+    ),
 ]

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from omnigraph.syntax import SourceText
 
 
+#: Why a name alone needs a server.
+STORED = "a query by its name alone is stored on a server"
+
+
+def source_or_name(path: Path | None, text: str | None, name: str | None) -> SourceText | str:
+    """The source that the flags name; without one the name of a query that a server has stored."""
+    if path is None and text is None and name is not None:
+        return name
+    return query_source(path, text)
+
+
 def query_source(path: Path | None, text: str | None) -> SourceText:
     """The one source that the flags name."""
     from omnigraph.query import read_queries

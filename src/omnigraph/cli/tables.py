@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,12 +38,29 @@ class RowFormat(StrEnum):
     JSON = "json"
 
 
-def render_rows(result: Result, format_: RowFormat) -> Iterator[str]:
-    """The lines of a result in a format."""
+class CellLayout(StrEnum):
+    """What happens to cells that are wider than their column may be."""
+
+    TRUNCATE = "truncate"
+    WRAP = "wrap"
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """How the rows of a table are fitted."""
+
+    max_column_width: int = MAX_COLUMN_WIDTH
+    cells: CellLayout = CellLayout.TRUNCATE
+
+
+def render_rows(
+    result: Result, format_: RowFormat, layout: TableLayout | None = None
+) -> Iterator[str]:
+    """The lines of a result in a format; `layout` is about tables."""
     match format_:
         case RowFormat.TABLE:
             yield header_line(result)
-            yield from text_table(result.columns, [_cells(row) for row in result.json_rows()])
+            yield from _fitted_table(result, layout or TableLayout())
         case RowFormat.KV:
             yield header_line(result)
             yield from _pairs(result)
@@ -67,8 +86,24 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _cells(row: dict[str, object]) -> list[str]:
-    return [fit(_text(value)) for value in row.values()]
+def _fitted_table(result: Result, layout: TableLayout) -> Iterator[str]:
+    width = layout.max_column_width
+    rows: list[list[str]] = []
+    for row in result.json_rows():
+        texts = [_text(value) for value in row.values()]
+        if layout.cells is CellLayout.WRAP:
+            rows += _wrapped_row(texts, width)
+        else:
+            rows.append([fit(text, width) for text in texts])
+    return text_table([fit(name, width) for name in result.columns], rows)
+
+
+def _wrapped_row(texts: Sequence[str], width: int) -> Iterator[list[str]]:
+    """A row as the lines of a table that it takes: what does not fit goes on below."""
+    from rich.cells import chop_cells
+
+    cells = [chop_cells(visible(text), width) or [""] for text in texts]
+    yield from (list(line) for line in zip_longest(*cells, fillvalue=""))
 
 
 def visible(text: str) -> str:

@@ -17,10 +17,10 @@ from omnigraph.cli.options import (
     Kind,
     ReadBranch,
     SnapshotId,
-    Store,
 )
 from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -37,12 +37,13 @@ Property = Annotated[str, typer.Argument(metavar="PROPERTY", help="a Blob proper
 
 
 @app.command("get")
+@scoped("blob get")
 def get(
     entity: Entity,
     type: TypeName,
     id: EntityId,
     property: Property,
-    store: Store = None,
+    address: Address,
     branch: ReadBranch = None,
     snapshot: SnapshotId = None,
     graph_version: GraphVersion = None,
@@ -60,7 +61,7 @@ def get(
 
     _check_target(branch, snapshot)
     check_range(offset, length)
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         blob = graph.open_blob(
             f"{entity}:{type}",
             id,
@@ -78,12 +79,13 @@ def get(
 
 
 @app.command("stat")
+@scoped("blob stat")
 def stat(
     entity: Entity,
     type: TypeName,
     id: EntityId,
     property: Property,
-    store: Store = None,
+    address: Address,
     branch: ReadBranch = None,
     snapshot: SnapshotId = None,
     graph_version: GraphVersion = None,
@@ -92,7 +94,7 @@ def stat(
 ) -> None:
     """Show what a blob is: managed with size and tag, or external with its address."""
     _check_target(branch, snapshot)
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         info = graph.stat_blob(
             f"{entity}:{type}",
             id,

@@ -9,17 +9,16 @@ import typer
 
 from omnigraph.cli.conflict_tables import conflict_lines
 from omnigraph.cli.options import (
-    Actor,
     AsJson,
     Consent,
     ElasticEngine,
     EngineChoice,
     Quiet,
-    Store,
 )
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors import MergeConflictsError
 
 if TYPE_CHECKING:
@@ -43,19 +42,20 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="branch")]
 
 
 @app.command("create")
+@scoped("branch create")
 def create_branch(
     name: Name,
-    store: Store = None,
+    address: Address,
     base: Annotated[
         str, typer.Option("--from", metavar="BASE", help="branch or commit it begins at")
     ] = "main",
-    actor: Actor = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Create a branch at the head of another one, or at a commit; no data is copied."""
-    echo_write("branch create in", resolve_uri(None, store), quiet=quiet)
-    with open_graph(None, store, read_only=False) as graph:
+    actor = address.actor
+    address.echo("branch create in", quiet=quiet)
+    with address.open(read_only=False) as graph:
         graph.create_branch(name, base, actor=actor)
         uri = graph.uri
     if json:
@@ -65,9 +65,10 @@ def create_branch(
 
 
 @app.command("list")
-def list_branches(store: Store = None, json: AsJson = False) -> None:
+@scoped("branch list")
+def list_branches(address: Address, json: AsJson = False) -> None:
     """List the branches, sorted by name."""
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         branches = graph.branches()
     if json:
         print_json({"branches": branches})
@@ -76,19 +77,19 @@ def list_branches(store: Store = None, json: AsJson = False) -> None:
 
 
 @app.command("delete")
+@scoped("branch delete")
 def delete_branch(
     name: Name,
-    store: Store = None,
-    actor: Actor = None,
+    address: Address,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Delete a branch; what it did and nobody merged is gone."""
-    address = resolve_uri(None, store)
-    require_consent(f"deletes branch {name} of", address, yes=yes, json=json)
-    echo_write("branch delete in", address, quiet=quiet)
-    with open_graph(None, store, read_only=False) as graph:
+    actor = address.actor
+    address.require_consent(f"deletes branch {name} of", yes=yes, json=json)
+    address.echo("branch delete in", quiet=quiet)
+    with address.open(read_only=False) as graph:
         graph.delete_branch(name, actor=actor)
         uri = graph.uri
     if json:
@@ -98,9 +99,10 @@ def delete_branch(
 
 
 @app.command("merge")
+@scoped("branch merge")
 def merge_branch(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="branch to merge")],
-    store: Store = None,
+    address: Address,
     into: Annotated[
         str, typer.Option("--into", metavar="TARGET", help="branch that gets the changes")
     ] = "main",
@@ -118,13 +120,13 @@ def merge_branch(
         ),
     ] = None,
     engine: EngineChoice = ElasticEngine.AUTO,
-    actor: Actor = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Merge a branch into another one, row by row: all of it becomes visible in one commit, or nothing does."""
-    echo_write("branch merge in", resolve_uri(None, store), quiet=quiet)
-    with open_graph(None, store, read_only=False) as graph:
+    actor = address.actor
+    address.echo("branch merge in", quiet=quiet)
+    with address.open(read_only=False) as graph:
         try:
             result = graph.merge(
                 source,

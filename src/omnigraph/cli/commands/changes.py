@@ -8,9 +8,10 @@ import typer
 
 from omnigraph.cli.change_lines import change_line
 from omnigraph.cli.commit_lines import cause_line
-from omnigraph.cli.options import AsJson, Branch, Kinds, Operations, PageLimit, Store, Types
+from omnigraph.cli.options import AsJson, Branch, Kinds, Operations, PageLimit, Types
 from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +25,9 @@ app = typer.Typer(
 
 
 @app.command("poll")
+@scoped("changes poll")
 def poll(
-    store: Store = None,
+    address: Address,
     branch: Branch = "main",
     cursor: Annotated[
         str | None, typer.Option("--cursor", metavar="CURSOR", help="go on from an earlier poll")
@@ -48,7 +50,7 @@ def poll(
     """
     if cursor is not None and start is not None:
         raise typer.BadParameter("give one of --cursor and --start")
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
 
         def next_page(page_token: str | None) -> FeedPage:
             is_first = page_token is None
@@ -77,11 +79,12 @@ def poll(
 
 
 @app.command("baseline")
+@scoped("changes baseline")
 def baseline(
     out: Annotated[
         str, typer.Option("--out", metavar="PATH", help="file to create", show_default=False)
     ],
-    store: Store = None,
+    address: Address,
     branch: Branch = "main",
     kind: Kinds = None,
     type: Types = None,
@@ -91,7 +94,7 @@ def baseline(
     """Write every entity of a branch as JSON lines, and print the cursor from which its changes go on."""
     if out == "-":
         raise typer.BadParameter("a baseline is a file, not standard output")
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         result = graph.baseline(branch, out=out, kinds=kind, types=type, ops=op)
     if json:
         print_json(result.to_json())

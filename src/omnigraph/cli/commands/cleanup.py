@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, Consent, GraphUri, Quiet, Store
+from omnigraph.cli.options import AsJson, Consent, Quiet
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sizes import size_text
 from omnigraph.cli.tables import text_table
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from omnigraph.graph import CleanupReport
 
 
+@scoped("cleanup", positional=True)
 def cleanup(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     keep: Annotated[
         int | None,
         typer.Option(
@@ -49,11 +50,10 @@ def cleanup(
     json: AsJson = False,
 ) -> None:
     """Remove versions that no policy keeps, forks of deleted branches and what dead writers left; else a preview."""
-    address = resolve_uri(uri, store)
     if confirm:
-        require_consent("removes old versions of", address, yes=yes, json=json)
-    echo_write("cleanup" if confirm else "cleanup (preview) of", address, quiet=quiet)
-    with open_graph(uri, store, read_only=not confirm) as graph:
+        address.require_consent("removes old versions of", yes=yes, json=json)
+    address.echo("cleanup" if confirm else "cleanup (preview) of", quiet=quiet)
+    with address.open_storage(read_only=not confirm) as graph:
         report = graph.cleanup(keep=keep, older_than=older_than, commits=commits, confirm=confirm)
     if json:
         print_json(report.to_json())

@@ -11,15 +11,14 @@ from omnigraph.cli.commit_lines import commit_line, time_text
 from omnigraph.cli.options import (
     AsJson,
     Branch,
-    GraphUri,
     Kinds,
     Operations,
     PageLimit,
-    Store,
     Types,
 )
 from omnigraph.cli.output import print_json, print_lines, print_text
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,9 +31,9 @@ app = typer.Typer(
 
 
 @app.command("list")
+@scoped("commit list", positional=True)
 def list_commits(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     branch: Branch = "main",
     filter_: Annotated[
         str | None, typer.Option("--filter", metavar="actor=ID", help="only commits of an actor")
@@ -48,7 +47,7 @@ def list_commits(
     from omnigraph.graph import commit_json
 
     wanted = _actor(filter_, actor)
-    with open_graph(uri, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         commits = graph.commits(branch, actor=wanted)
     if json:
         print_json({"commits": [commit_json(commit) for commit in commits]})
@@ -59,15 +58,16 @@ def list_commits(
 
 
 @app.command("show")
+@scoped("commit show")
 def show_commit(
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="commit id")],
-    store: Store = None,
+    address: Address,
     json: AsJson = False,
 ) -> None:
     """Show one commit."""
     from omnigraph.graph import commit_json
 
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         commit = graph.commit(commit_id)
     if json:
         print_json(commit_json(commit))
@@ -91,9 +91,10 @@ def show_commit(
 
 
 @app.command("changes")
+@scoped("commit changes")
 def show_changes(
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="commit id")],
-    store: Store = None,
+    address: Address,
     limit: PageLimit = 1_000,
     page_token: Annotated[
         str | None,
@@ -109,7 +110,7 @@ def show_changes(
     json: AsJson = False,
 ) -> None:
     """Show what a commit did, against its first parent: every entity before and after."""
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
 
         def page_at(token: str | None) -> ChangesPage:
             return graph.changes(

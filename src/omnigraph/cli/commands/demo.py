@@ -20,6 +20,7 @@ from omnigraph.cli.commands.mutate import result_line
 from omnigraph.cli.commit_graph import draw_commits
 from omnigraph.cli.output import print_text
 from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import RowFormat, render_rows
 from omnigraph.errors import BadRequestError, InputFileError
 
@@ -70,6 +71,7 @@ class _Story:
         print_text(f"   {time.monotonic() - begin:.1f} s")
 
 
+@scoped("demo")
 def demo(
     directory: Annotated[
         Path | None,

@@ -14,18 +14,19 @@ from omnigraph.cli.options import (
     Kinds,
     Operations,
     Quiet,
-    Store,
     Types,
 )
 from omnigraph.cli.output import print_json, print_lines, print_text
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 
+@scoped("diff")
 def diff(
     one: Annotated[str, typer.Argument(metavar="FROM", help="branch or commit")],
     other: Annotated[str, typer.Argument(metavar="TO", help="branch or commit")],
-    store: Store = None,
+    address: Address,
     kind: Kinds = None,
     type: Types = None,
     op: Operations = None,
@@ -34,7 +35,7 @@ def diff(
     json: AsJson = False,
 ) -> None:
     """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
-    with open_graph(None, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         found = graph.diff(
             one,
             other,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from omnigraph.cli.options import AsJson, GraphUri, Store
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.scope import resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sizes import size_text
 from omnigraph.cli.tables import fit, text_table
 
@@ -21,11 +22,12 @@ _LARGEST_TYPES = 10
 _MESSAGE_WIDTH = 160
 
 
-def doctor(uri: GraphUri = None, store: Store = None, json: AsJson = False) -> None:
+@scoped("doctor", positional=True)
+def doctor(address: Address, json: AsJson = False) -> None:
     """Look at the health of a graph without changing anything, and say in plain words what to run."""
     from omnigraph.graph import Graph
 
-    report = Graph.examine(resolve_uri(uri, store))
+    report = Graph.examine(address.uri)
     if json:
         print_json(report.to_json())
     else:

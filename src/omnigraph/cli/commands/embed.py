@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import Actor, AsJson, ElasticEngine, GraphUri, Quiet, Store, Types
+from omnigraph.cli.options import AsJson, ElasticEngine, Quiet, Types
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import echo_write, open_graph, resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from omnigraph.graph import EmbeddedProperty, EmbedResult
@@ -72,21 +73,18 @@ class _FileFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GraphFlags:
-    uri: str | None
-    store: str | None
     branch: str | None
     engine: ElasticEngine | None
     rate: float | None
     dry_run: bool
-    actor: str | None
     reembed_all: bool
     types: list[str]
 
 
+@scoped("embed", positional=True)
 def embed(
-    uri: GraphUri = None,
+    address: Address,
     graph: OnGraph = False,
-    store: Store = None,
     branch: GraphBranch = None,
     engine: Annotated[
         ElasticEngine | None,
@@ -94,7 +92,6 @@ def embed(
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
-    actor: Actor = None,
     seed: Seed = None,
     input: Input = None,
     output: Output = None,
@@ -116,25 +113,26 @@ def embed(
         seed=seed, input=input, output=output, spec=spec, clean=clean, select=select or [], **shared
     )
     on_graph = _GraphFlags(
-        uri=uri,
-        store=store,
         branch=branch,
         engine=engine,
         rate=rate,
         dry_run=dry_run,
-        actor=actor,
         **shared,
     )
     _refuse_foreign("--graph" if graph else "files", files if graph else on_graph)
     if graph:
-        _embed_graph(on_graph, quiet=quiet, json=json)
+        _embed_graph(address, on_graph, quiet=quiet, json=json)
+    elif address.is_explicit or address.has_actor:
+        raise typer.BadParameter(
+            "a graph and --as do not go with files: give --graph to embed a graph"
+        )
     else:
         _embed_files(files, quiet=quiet, json=json)
 
 
 def _refuse_foreign(what: str, foreign: _FileFlags | _GraphFlags) -> None:
     """A flag that the other half of the command has is an error, never ignored."""
-    names = {"actor": "--as", "uri": "a graph", "dry_run": "--dry-run"}
+    names = {"dry_run": "--dry-run"}
     for item in fields(foreign):
         if item.name not in ("reembed_all", "types") and getattr(foreign, item.name):
             name = names.get(item.name, f"--{item.name}")
@@ -145,18 +143,17 @@ def _refuse_foreign(what: str, foreign: _FileFlags | _GraphFlags) -> None:
 # ---- graphs
 
 
-def _embed_graph(flags: _GraphFlags, *, quiet: bool, json: bool) -> None:
-    address = resolve_uri(flags.uri, flags.store)
+def _embed_graph(address: Address, flags: _GraphFlags, *, quiet: bool, json: bool) -> None:
     if not flags.dry_run:
-        echo_write("embed", address, quiet=quiet)
-    with open_graph(flags.uri, flags.store, read_only=False) as graph:
+        address.echo("embed", quiet=quiet)
+    with address.open_storage(read_only=False) as graph:
         result = graph.embed(
             types=flags.types or None,
             branch=flags.branch or "main",
             reembed=flags.reembed_all,
             rate=flags.rate,
             engine=flags.engine or ElasticEngine.AUTO,
-            actor=flags.actor,
+            actor=address.actor,
             dry_run=flags.dry_run,
             progress=terminal_progress(quiet=quiet),
         )

@@ -15,16 +15,17 @@ from omnigraph.cli.options import (
     QueryName,
     QueryText,
     ReadBranch,
-    Store,
 )
 from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sources import query_source, read_params
 
 
+@scoped("explain")
 def explain(
+    address: Address,
     name: QueryName = None,
-    store: Store = None,
     schema: OptionalSchemaFile = None,
     query: QueryFile = None,
     query_string: QueryText = None,
@@ -40,18 +41,18 @@ def explain(
     from omnigraph.query import compile_query, explain_ir
     from omnigraph.schema import compile_schema, compile_schema_file
 
-    if (schema is None) == (store is None):
-        raise typer.BadParameter("give exactly one of --schema FILE and --store URI")
+    if schema is not None and address.is_explicit:
+        raise typer.BadParameter("give --schema FILE or a graph, not both")
     source = query_source(query, query_string)
     values = read_params(params, params_file)
     if schema is not None:
         if analyze or values or branch is not None:
-            raise typer.BadParameter("--analyze, --params and --branch need a graph: give --store")
+            raise typer.BadParameter("--analyze, --params and --branch need a graph, not --schema")
         catalog = compile_schema_file(schema).catalog
         compiled = compile_query(source, catalog, name)
         plan = explain_ir(compiled.ir)
     else:
-        with open_graph(None, store, read_only=True) as graph:
+        with address.open(read_only=True) as graph:
             plan = graph.explain(
                 source, values, name=name, branch=branch or "main", analyze=analyze
             )

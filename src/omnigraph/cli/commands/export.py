@@ -13,16 +13,15 @@ import typer
 from omnigraph.cli.options import (
     AsJson,
     AsOf,
-    GraphUri,
     GraphVersion,
     ReadBranch,
     SnapshotId,
-    Store,
     Types,
 )
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from omnigraph.wire import ExportResult
@@ -35,9 +34,9 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
 
 
+@scoped("export", positional=True)
 def export(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     branch: ReadBranch = None,
     snapshot: SnapshotId = None,
     graph_version: GraphVersion = None,
@@ -65,7 +64,7 @@ def export(
         raise typer.BadParameter("Parquet is always written in parts: leave out --parts")
     if jsonl:
         print_warning("`--jsonl` is deprecated: it is the default format")
-    with open_graph(uri, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         try:
             result = graph.export(
                 "-" if out is None else out,

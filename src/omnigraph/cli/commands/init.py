@@ -8,9 +8,11 @@ import typer
 
 from omnigraph.cli.options import AsJson, SchemaFile
 from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.scope import resolve_uri
+from omnigraph.cli.resolution import storage_uri
+from omnigraph.cli.scoped import scoped
 
 
+@scoped("init")
 def init(
     uri: Annotated[str, typer.Argument(metavar="URI", help="where the graph will be")],
     schema: SchemaFile,
@@ -22,7 +24,7 @@ def init(
     """Create a graph: its catalog, one empty dataset per type, and the schema files."""
     from omnigraph.graph import Graph
 
-    with Graph.init(resolve_uri(uri, None), schema, force=force) as graph:
+    with Graph.init(storage_uri(uri, "the address"), schema, force=force) as graph:
         if json:
             print_json({"uri": graph.uri, "commit": graph.snapshot().commit_id})
         else:

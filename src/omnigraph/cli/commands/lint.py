@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, SchemaFile
+from omnigraph.cli.options import AsJson, OptionalSchemaFile
 from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,18 +18,22 @@ if TYPE_CHECKING:
     from omnigraph.query import LintReport
 
 
+@scoped("lint", positional=True)
 def lint(
-    schema: SchemaFile,
     query: Annotated[
         Path, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)
     ],
+    address: Address,
+    schema: OptionalSchemaFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check every query of a file against a schema.
+    """Check every query of a file against a schema, or against the accepted one of a graph.
 
     Prints one line per query, then warnings and a total. Exits with 1 when a query has an error.
     """
-    report = lint_files(schema, query)
+    if schema is not None and address.is_explicit:
+        raise typer.BadParameter("give --schema FILE or a graph, not both")
+    report = lint_graph(address, query) if schema is None else lint_files(schema, query)
     if json:
         print_json(report.to_json())
     else:
@@ -43,6 +49,16 @@ def lint_files(schema: Path, query: Path) -> LintReport:
 
     catalog = compile_schema_file(schema).catalog
     return lint_queries(read_queries(query), catalog, str(schema))
+
+
+def lint_graph(address: Address, query: Path) -> LintReport:
+    """The lint report of a query file against the accepted schema of a graph."""
+    from omnigraph.query import lint_queries, read_queries
+    from omnigraph.schema import compile_schema
+
+    with address.open_storage(read_only=True) as graph:
+        catalog = compile_schema(graph.schema).catalog
+    return lint_queries(read_queries(query), catalog, address.uri)
 
 
 def report_lines(report: LintReport) -> Iterator[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json as json_text
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, AsJson, Branch, Consent, GraphUri, Quiet, Store
+from omnigraph.cli.options import AsJson, Branch, Consent, Quiet
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
 
 if TYPE_CHECKING:
@@ -59,23 +61,24 @@ ReportFile = Annotated[
     Path | None,
     typer.Option("--report", metavar="FILE", help="write refused records to FILE as JSON"),
 ]
-EngineChoice = Annotated[Engine, typer.Option("--engine", help="where the work is done")]
+EngineChoice = Annotated[
+    Engine | None, typer.Option("--engine", help="where the work is done: spark is the default")
+]
 GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
 
 
+@scoped("load", positional=True)
 def load(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     data: Data = None,
     mapping: MappingFile = None,
     mode: Annotated[Mode | None, typer.Option("--mode", help="required")] = None,
     branch: Branch = "main",
     base: Base = None,
-    engine: EngineChoice = Engine.SPARK,
+    engine: EngineChoice = None,
     grammar: GrammarChoice = InputGrammar.STRICT,
     dry_run: DryRun = False,
     report: ReportFile = None,
-    actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -83,58 +86,7 @@ def load(
     """Load files into a graph: all records become visible in one commit, or none does."""
     if mode is None:
         raise typer.BadParameter("give --mode append, merge or overwrite")
-    if (data is None) == (mapping is None):
-        raise typer.BadParameter("give one of --data PATH and --mapping FILE")
-    address = resolve_uri(uri, store)
-    if mode is Mode.OVERWRITE:
-        require_consent("replaces data in", address, yes=yes, json=json)
-    echo_write("load into", address, quiet=quiet)
-    with open_graph(uri, store, read_only=False) as graph:
-        try:
-            result = graph.load(
-                data,
-                mapping=mapping,
-                mode=mode,
-                branch=branch,
-                base=base,
-                actor=actor,
-                engine=engine,
-                grammar=grammar,
-                dry_run=dry_run,
-                progress=terminal_progress(quiet=quiet),
-            )
-        except (LoadRejectedError, LoadKeyConflictError) as refused:
-            if report is not None:
-                _write_report(report, refused.report)
-            raise
-    if json:
-        print_json(result.to_json())
-    else:
-        print_text(load_text(result))
-
-
-def ingest(
-    uri: GraphUri = None,
-    store: Store = None,
-    data: Data = None,
-    mapping: MappingFile = None,
-    mode: Annotated[Mode, typer.Option("--mode")] = Mode.MERGE,
-    branch: Branch = "main",
-    base: Base = "main",
-    engine: EngineChoice = Engine.SPARK,
-    grammar: GrammarChoice = InputGrammar.COMPATIBLE,
-    dry_run: DryRun = False,
-    report: ReportFile = None,
-    actor: Actor = None,
-    yes: Consent = False,
-    quiet: Quiet = False,
-    json: AsJson = False,
-) -> None:
-    """Load with the defaults of old releases: merge, compatible grammar, missing branches from main."""
-    print_warning("`ingest` is deprecated: use `load --mode merge`")
-    load(
-        uri,
-        store,
+    flags = _LoadFlags(
         data=data,
         mapping=mapping,
         mode=mode,
@@ -144,11 +96,87 @@ def ingest(
         grammar=grammar,
         dry_run=dry_run,
         report=report,
-        actor=actor,
-        yes=yes,
-        quiet=quiet,
-        json=json,
     )
+    _load(address, flags, yes=yes, quiet=quiet, json=json)
+
+
+@scoped("ingest", positional=True)
+def ingest(
+    address: Address,
+    data: Data = None,
+    mapping: MappingFile = None,
+    mode: Annotated[Mode, typer.Option("--mode")] = Mode.MERGE,
+    branch: Branch = "main",
+    base: Base = "main",
+    engine: EngineChoice = None,
+    grammar: GrammarChoice = InputGrammar.COMPATIBLE,
+    dry_run: DryRun = False,
+    report: ReportFile = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Load with the defaults of old releases: merge, compatible grammar, missing branches from main."""
+    print_warning("`ingest` is deprecated: use `load --mode merge`")
+    flags = _LoadFlags(
+        data=data,
+        mapping=mapping,
+        mode=mode,
+        branch=branch,
+        base=base,
+        engine=engine,
+        grammar=grammar,
+        dry_run=dry_run,
+        report=report,
+    )
+    _load(address, flags, yes=yes, quiet=quiet, json=json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LoadFlags:
+    data: str | None
+    mapping: Path | None
+    mode: Mode
+    branch: str
+    base: str | None
+    engine: Engine | None
+    grammar: InputGrammar
+    dry_run: bool
+    report: Path | None
+
+
+def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: bool) -> None:
+    if (flags.data is None) == (flags.mapping is None):
+        raise typer.BadParameter("give one of --data PATH and --mapping FILE")
+    if address.is_served and (flags.engine is not None or flags.mapping is not None):
+        word = "--engine" if flags.engine is not None else "--mapping"
+        raise typer.BadParameter(f"{word} works on storage, and {address.text} is a server")
+    actor = address.actor
+    if flags.mode is Mode.OVERWRITE:
+        address.require_consent("replaces data in", yes=yes, json=json)
+    address.echo("load into", quiet=quiet)
+    with address.open(read_only=False) as graph:
+        try:
+            result = graph.load(
+                flags.data,
+                mapping=flags.mapping,
+                mode=flags.mode,
+                branch=flags.branch,
+                base=flags.base,
+                actor=actor,
+                engine=flags.engine or Engine.SPARK,
+                grammar=flags.grammar,
+                dry_run=flags.dry_run,
+                progress=terminal_progress(quiet=quiet),
+            )
+        except (LoadRejectedError, LoadKeyConflictError) as refused:
+            if flags.report is not None:
+                _write_report(flags.report, refused.report)
+            raise
+    if json:
+        print_json(result.to_json())
+    else:
+        print_text(load_text(result))
 
 
 def load_text(result: LoadResult) -> str:

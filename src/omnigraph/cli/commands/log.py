@@ -9,9 +9,10 @@ import typer
 
 from omnigraph.cli.commit_graph import draw_commits
 from omnigraph.cli.commit_lines import BRANCH_WIDTH, commit_line
-from omnigraph.cli.options import AsJson, GraphUri, Store
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BranchNotFoundError
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from omnigraph.manifest import GraphCommit, Snapshot
 
 
+@scoped("log", positional=True)
 def log(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     branch: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +39,7 @@ def log(
     """Show the commits of a graph, newest first."""
     from omnigraph.wire import commit_json, is_of_deleted_branch
 
-    with open_graph(uri, store, read_only=True) as opened:
+    with address.open(read_only=True) as opened:
         if graph:
             heads = branch_heads(opened)
             commits = opened.log(branch)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.options import (
-    Actor,
     AsJson,
     Branch,
     Params,
@@ -15,19 +14,20 @@ from omnigraph.cli.options import (
     QueryFile,
     QueryName,
     QueryText,
-    Store,
 )
 from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.scope import open_graph
-from omnigraph.cli.sources import query_source, read_params
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
+from omnigraph.cli.sources import STORED, read_params, source_or_name
 
 if TYPE_CHECKING:
     from omnigraph.graph import MutationResult
 
 
+@scoped("mutate")
 def mutate(
+    address: Address,
     name: QueryName = None,
-    store: Store = None,
     query: QueryFile = None,
     query_string: QueryText = None,
     params: Params = None,
@@ -37,16 +37,26 @@ def mutate(
         str | None,
         typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID"),
     ] = None,
-    actor: Actor = None,
     json: AsJson = False,
 ) -> None:
-    """Run one mutation query; all of it becomes visible at once, or nothing does."""
-    source = query_source(query, query_string)
+    """Run one mutation query; all of it becomes visible at once, or nothing does.
+
+    With a source, NAME selects the query inside it; without one, it is a stored query of a server.
+    """
+    source = source_or_name(query, query_string, name)
     values = read_params(params, params_file)
-    with open_graph(None, store, read_only=False) as graph:
-        result = graph.mutate(
-            source, values, name=name, branch=branch, actor=actor, if_commit=if_commit
-        )
+    actor = address.actor
+    result: MutationResult
+    if isinstance(source, str):
+        with address.open_served(STORED) as server:
+            result = server.run(
+                source, values, branch=branch, expect_mutation=True, if_commit=if_commit
+            )
+    else:
+        with address.open(read_only=False) as graph:
+            result = graph.mutate(
+                source, values, name=name, branch=branch, actor=actor, if_commit=if_commit
+            )
     if json:
         print_json(result.to_json())
     else:

@@ -6,19 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import (
-    Actor,
-    AsJson,
-    Branch,
-    ElasticEngine,
-    EngineChoice,
-    GraphUri,
-    Quiet,
-    Store,
-)
+from omnigraph.cli.options import AsJson, Branch, ElasticEngine, EngineChoice, Quiet
 from omnigraph.cli.output import print_json, print_lines, print_text
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import echo_write, open_graph, resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,23 +19,23 @@ if TYPE_CHECKING:
     from omnigraph.graph.optimizing import OptimizedTable, OptimizeReport
 
 
+@scoped("optimize", positional=True)
 def optimize(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     indexes_only: Annotated[
         bool, typer.Option("--indexes-only", help="build missing indexes and nothing else")
     ] = False,
     branch: Branch = "main",
     engine: EngineChoice = ElasticEngine.AUTO,
-    actor: Actor = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Compact every dataset of main, complete its indexes and fold the catalog, as one commit that changes no row."""
     if not indexes_only and branch != "main":
         raise typer.BadParameter("other branches than main get indexes only: give --indexes-only")
-    echo_write("optimize", resolve_uri(uri, store), quiet=quiet)
-    with open_graph(uri, store, read_only=False) as graph:
+    actor = address.actor
+    address.echo("optimize", quiet=quiet)
+    with address.open_storage(read_only=False) as graph:
         if indexes_only:
             _ensure_indices(graph, branch, actor, json=json)
             return

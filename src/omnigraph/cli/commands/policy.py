@@ -9,6 +9,7 @@ import typer
 
 from omnigraph.cli.options import AsJson, ConfigFile, ConfiguredGraph
 from omnigraph.cli.output import print_json, print_lines, print_text
+from omnigraph.cli.scoped import scoped
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ PolicyFile = Annotated[
 
 
 @app.command("validate")
+@scoped("policy validate")
 def validate_policy(
     file: PolicyFile = None,
     config: ConfigFile = None,
@@ -44,6 +46,7 @@ def validate_policy(
 
 
 @app.command("test")
+@scoped("policy test")
 def run_cases_of_policy(
     tests: Annotated[
         Path,
@@ -72,6 +75,7 @@ def run_cases_of_policy(
 
 
 @app.command("explain")
+@scoped("policy explain")
 def explain_policy(
     actor: Annotated[
         str, typer.Option("--actor", metavar="ID", help="who asks", show_default=False)

@@ -15,6 +15,8 @@ from omnigraph.cli.options import (
     Store,
 )
 from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.resolution import storage_uri
+from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import visible
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ QueryPath = Annotated[
 
 
 @app.command("list")
+@scoped("queries list")
 def list_queries(
     config: ConfigFile = None,
     graph: ConfiguredGraph = None,
@@ -57,6 +60,7 @@ def list_queries(
 
 
 @app.command("validate")
+@scoped("queries validate")
 def validate_queries(
     config: ConfigFile = None,
     graph: ConfiguredGraph = None,
@@ -107,9 +111,9 @@ def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None)
     address = store if served is None else served.store
     if address is None:
         raise typer.BadParameter("nothing to check against: give --store URI or --schema FILE")
-    from omnigraph.cli.scope import open_graph
+    from omnigraph.graph import Graph
 
-    with open_graph(None, address, read_only=True) as graph:
+    with Graph.open(storage_uri(address, "the graph"), read_only=True) as graph:
         return compile_schema(graph.schema).catalog
 
 

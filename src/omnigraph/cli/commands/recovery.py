@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from omnigraph.cli.options import AsJson, GraphUri, Store
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 app = typer.Typer(
     help="See what was settled after crashes.", no_args_is_help=True, rich_markup_mode=None
@@ -19,9 +20,10 @@ def _recovery() -> None:
 
 
 @app.command("list")
-def list_recoveries(uri: GraphUri = None, store: Store = None, json: AsJson = False) -> None:
+@scoped("recovery list", positional=True)
+def list_recoveries(address: Address, json: AsJson = False) -> None:
     """List every recovery action, newest first, and the intents that are not settled."""
-    with open_graph(uri, store, read_only=True) as graph:
+    with address.open_storage(read_only=True) as graph:
         records = graph.recoveries()
         pending = graph.pending_recoveries()
     if json:

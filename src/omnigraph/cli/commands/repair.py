@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, AsJson, Consent, GraphUri, Quiet, Store
+from omnigraph.cli.options import AsJson, Consent, Quiet
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import text_table
 
 if TYPE_CHECKING:
@@ -17,28 +18,26 @@ if TYPE_CHECKING:
     from omnigraph.graph.repairing import RepairReport
 
 
+@scoped("repair", positional=True)
 def repair(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="publish what changed no row; without it only look")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="with --confirm: publish changed rows as well")
     ] = False,
-    actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Find datasets that something else than omnigraph moved, and publish what is safe."""
-    address = resolve_uri(uri, store)
     if confirm:
         if force:
-            require_consent("publishes unchecked rows of", address, yes=yes, json=json)
-        echo_write("repair", address, quiet=quiet)
-    with open_graph(uri, store, read_only=False) as graph:
-        report = graph.repair(confirm=confirm, force=force, actor=actor)
+            address.require_consent("publishes unchecked rows of", yes=yes, json=json)
+        address.echo("repair", quiet=quiet)
+    with address.open_storage(read_only=False) as graph:
+        report = graph.repair(confirm=confirm, force=force, actor=address.actor)
     if json:
         print_json(report.to_json())
     else:

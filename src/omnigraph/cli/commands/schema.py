@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.options import (
-    Actor,
     AsJson,
     Consent,
     ElasticEngine,
     EngineChoice,
-    GraphUri,
     Quiet,
     SchemaFile,
-    Store,
 )
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import echo_write, open_graph, require_consent, resolve_uri
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,9 +45,10 @@ Backfills = Annotated[
 
 
 @app.command("show")
-def show(uri: GraphUri = None, store: Store = None, json: AsJson = False) -> None:
+@scoped("schema show", positional=True)
+def show(address: Address, json: AsJson = False) -> None:
     """Print the accepted schema of a graph."""
-    with open_graph(uri, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         source = graph.schema
     if json:
         print_json({"schema_source": source})
@@ -61,10 +60,10 @@ app.command("get", hidden=True)(show)
 
 
 @app.command("plan")
+@scoped("schema plan", positional=True)
 def plan(
     schema: SchemaFile,
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="OLD", help="a schema file instead of a graph"),
@@ -79,43 +78,40 @@ def plan(
     """
     fills = _backfills(backfill)
     if from_ is None:
-        address = resolve_uri(uri, store)
-        with open_graph(uri, store, read_only=True) as graph:
+        with address.open_storage(read_only=True) as graph:
             result = graph.plan_schema(schema, allow_data_loss=allow_data_loss, backfill=fills)
-    elif uri is not None or store is not None:
+    elif address.is_explicit:
         raise typer.BadParameter("give a graph or --from, not both")
     else:
-        address = None
         result = plan_files(from_, schema, allow_data_loss=allow_data_loss, backfill=fills)
     for warning in result.resolution.warnings:
         print_warning(warning.render())
     if json:
-        origin = {} if from_ is None else {"from": str(from_)}
-        print_json({"uri": address, **origin, **result.to_json()})
+        origin = {"uri": address.uri} if from_ is None else {"uri": None, "from": str(from_)}
+        print_json({**origin, **result.to_json()})
     else:
         print_text("\n".join(plan_lines(result)))
 
 
 @app.command("apply")
+@scoped("schema apply", positional=True)
 def apply(
     schema: SchemaFile,
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     allow_data_loss: AllowDataLoss = False,
     backfill: Backfills = None,
     engine: EngineChoice = ElasticEngine.AUTO,
-    actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Make a schema the accepted one, with all tables, in one commit; or change nothing."""
-    address = resolve_uri(uri, store)
+    actor = address.actor
     fills = _backfills(backfill)
     if allow_data_loss:
-        require_consent("destroys what the schema drops in", address, yes=yes, json=json)
-    echo_write("schema apply to", address, quiet=quiet)
-    with open_graph(uri, store, read_only=False) as graph:
+        address.require_consent("destroys what the schema drops in", yes=yes, json=json)
+    address.echo("schema apply to", quiet=quiet)
+    with address.open(read_only=False) as graph:
         result = graph.apply_schema(
             schema,
             allow_data_loss=allow_data_loss,
@@ -127,7 +123,7 @@ def apply(
     for warning in result.plan.warnings:
         print_warning(warning.render())
     if json:
-        print_json({"uri": address, **result.to_json()})
+        print_json({"uri": address.text, **result.to_json()})
         return
     lines = [step.describe() for step in result.plan.steps]
     if result.commit is None:
@@ -140,9 +136,9 @@ def apply(
 
 
 @app.command("diff")
+@scoped("schema diff", positional=True)
 def diff(
-    uri: GraphUri = None,
-    store: Store = None,
+    address: Address,
     from_: Annotated[
         str | None,
         typer.Option("--from", metavar="COMMIT", help="a commit; the first one if left out"),
@@ -151,7 +147,7 @@ def diff(
     json: AsJson = False,
 ) -> None:
     """Show how the accepted schema changed between two commits."""
-    with open_graph(uri, store, read_only=True) as graph:
+    with address.open_storage(read_only=True) as graph:
         start = from_ or graph.commits()[-1].commit_id
         found = graph.diff_schema(start, to)
     if json:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from omnigraph.cli.options import AsJson, Branch, GraphUri, Store
+from omnigraph.cli.options import AsJson, Branch
 from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.scope import open_graph
+from omnigraph.cli.scope import Address
+from omnigraph.cli.scoped import scoped
 
 
-def snapshot(
-    uri: GraphUri = None, store: Store = None, branch: Branch = "main", json: AsJson = False
-) -> None:
+@scoped("snapshot", positional=True)
+def snapshot(address: Address, branch: Branch = "main", json: AsJson = False) -> None:
     """Show which version of every dataset a branch reads, and how many entities it holds."""
     from omnigraph.wire import snapshot_json
 
-    with open_graph(uri, store, read_only=True) as graph:
+    with address.open(read_only=True) as graph:
         found = graph.snapshot(branch)
     if json:
         print_json(snapshot_json(found))
