@@ -52,11 +52,18 @@ def cli_page() -> str:
     lines += [
         "Results go to stdout, everything else to stderr. `--json` prints one JSON document, also for failures.",
         "",
+        "`--server`, `--graph`, `--store`, `--profile`, `--as`, `--yes`, `--quiet` and `--json` may stand before the",
+        "command too. A scope flag that a command cannot use is an error; `omnigraph --help` ends with what each",
+        "command works on. `--graph` is a switch of `log` and `embed`: the graph of a server is chosen there by",
+        "`--graph-id`, or by a `--graph` before the command.",
+        "",
         "| Exit code | Meaning |",
         "|---|---|",
         "| 0 | success |",
         "| 1 | the command failed, or found errors |",
         "| 2 | the command line is wrong |",
+        "| 4 | `mutate --if-commit`: the head of the branch is another commit; nothing happened |",
+        "| 75 | somebody else was faster; nothing happened, and it may be tried again |",
         "",
     ]
     lines += _commands(root, "omnigraph")
@@ -73,7 +80,8 @@ def _commands(command: Command, path: str) -> Iterator[str]:
     yield ""
     yield (command.help or "").strip()
     yield ""
-    rows = [_parameter(parameter) for parameter in command.params]
+    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    rows = [_parameter(parameter) for parameter in shown]
     if rows:
         yield "| Argument | Meaning |"
         yield "|---|---|"

@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from cli.test_lazy_imports import HEAVY, probe
-from omnigraph.cli.conflict_tables import MAX_SHOWN, conflict_lines
 from omnigraph.cli.capabilities import RULES
+from omnigraph.cli.conflict_tables import MAX_SHOWN, conflict_lines
 from omnigraph.cli.resolution import ScopeFlags
 from omnigraph.cli.scope import Address
 from omnigraph.cli.values import VALUE_WIDTH, compared

@@ -185,7 +185,9 @@ def test_destroying_in_a_remote_graph_needs_consent(
         "schema", "apply", "s3://nowhere/g", "--schema", write(OLD), "--allow-data-loss", *words
     )
     assert done.code == 2
-    assert "this destroys what the schema drops in s3://nowhere/g: give --yes" in done.err + done.out
+    assert (
+        "this destroys what the schema drops in s3://nowhere/g: give --yes" in done.err + done.out
+    )
 
 
 def test_the_difference_of_two_commits_is_shown(

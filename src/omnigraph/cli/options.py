@@ -55,9 +55,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 
 Store = Annotated[
     str | None,
-    typer.Option(
-        "--store", metavar="URI", help="the storage of the graph", show_default=False
-    ),
+    typer.Option("--store", metavar="URI", help="the storage of the graph", show_default=False),
 ]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="branch")]
 ReadBranch = Annotated[

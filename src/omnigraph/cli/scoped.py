@@ -36,7 +36,9 @@ def scoped(
         signature = inspect.signature(function, eval_str=True)
         own = signature.parameters.values()
         place = next((item.name for item in own if item.annotation is Address), None)
-        flags = list(_flag_parameters(rule, positional, {word for item in own for word in _words(item)}))
+        flags = list(
+            _flag_parameters(rule, positional, {word for item in own for word in _words(item)})
+        )
         switches = [item for item in _SWITCHES if item.name not in signature.parameters]
         parameters: list[inspect.Parameter] = []
         for item in own:
