@@ -95,7 +95,7 @@ def _parameter(parameter: Parameter) -> str:
         text += " (required)"
     if parameter.param_type_name == "option":
         spelling = ", ".join(sorted(parameter.opts, key=len))
-        metavar = f" {parameter.metavar}" if parameter.metavar else ""
+        metavar = " " + parameter.metavar.replace("|", "\\|") if parameter.metavar else ""
         return f"| `{spelling}{metavar}` | {text} |"
     return f"| `[{parameter.metavar or parameter.name}]` | {text} |"
 

@@ -170,8 +170,9 @@ def test_a_branch_that_others_began_at_is_kept(og: Run, store: str) -> None:
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["no terminal", "JSON"])
 def test_deleting_a_branch_of_a_remote_graph_needs_consent(og: Run, words: list[str]) -> None:
     outcome = og("branch", "delete", "a", "--store", "s3://bucket/graph", *words)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "this deletes branch a of s3://bucket/graph: give --yes" in outcome.err
+    told = outcome.json()["error"] if words else outcome.err
+    assert outcome.code == 2
+    assert "this deletes branch a of s3://bucket/graph: give --yes" in told
 
 
 class _Typing(io.StringIO):
