@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-
 #: Spelling of `--graph` where that word is a switch of the command, and of a `--graph` before any command.
 GRAPH_ID = "--graph-id"
 

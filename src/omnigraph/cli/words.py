@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.output import print_warning
 from omnigraph.cli.options import GRAPH_ID
+from omnigraph.cli.output import print_warning
 
 if TYPE_CHECKING:
     from collections.abc import Collection
