@@ -200,3 +200,19 @@ def test_a_file_of_bytes_is_a_breakage(tmp_path: Path) -> None:
     path = tmp_path / "queries.gq"
     path.write_bytes(b"\xff\xfe")
     assert [item.query for item in check_files([path], CATALOG).breakages] == [None]
+
+
+@pytest.mark.parametrize(
+    ("body", "destructive"),
+    [
+        ("match { $p: Paper } return { $p.doi }", False),
+        ('insert Paper { doi: "1" }', False),
+        ('insert Paper { doi: "1" } update Paper set { year: 3 } where doi = "1"', True),
+        ('delete Paper where doi = "1"', True),
+    ],
+)
+def test_only_what_adds_and_nothing_else_is_not_destructive(
+    tmp_path: Path, body: str, destructive: bool
+) -> None:
+    (query,) = StoredQueries.read([_file(tmp_path, f"query q() {{ {body} }}")])
+    assert query.is_destructive is destructive

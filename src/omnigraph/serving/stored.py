@@ -57,6 +57,14 @@ class StoredQuery:
         """`read` or `mutation`."""
         return "mutation" if self.is_mutation else "read"
 
+    @property
+    def is_destructive(self) -> bool:
+        """Whether it changes or removes what exists, rather than only adding to it."""
+        body = self._declared.tree.body
+        return isinstance(body, ast.MutationBody) and not all(
+            isinstance(statement, ast.Insert) for statement in body.statements
+        )
+
     def to_json(self) -> dict[str, object]:
         """The catalog entry: `{name, tool_name, description?, instruction?, mutation, params[]}`."""
         body: dict[str, object] = {"name": self.name, "tool_name": self.tool_name}
