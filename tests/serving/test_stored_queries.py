@@ -194,6 +194,7 @@ def test_one_report_holds_what_reading_and_checking_find(tmp_path: Path) -> None
     report = check_files([_file(tmp_path, text)], CATALOG)
     found = [(item.query, item.diagnostic.code) for item in report.breakages]
     assert found == [(None, "Q000"), ("b", "T1")]
+    assert "queries.gq:2:25: T1: " in str(report.breakages[1])
 
 
 def test_a_file_of_bytes_is_a_breakage(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 
 from omnigraph.server.failures import install_handlers
+from omnigraph.server.mcp import router as mcp_router
 from omnigraph.server.middleware import RequestEdge
 from omnigraph.server.openapi import openapi_document
 from omnigraph.server.reload import install_reload
@@ -48,6 +49,6 @@ def _routed(
     app = FastAPI(
         docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan
     )
-    for router in all_routers():
+    for router in (*all_routers(), mcp_router):
         app.include_router(router)
     return app

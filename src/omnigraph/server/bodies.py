@@ -51,12 +51,25 @@ async def read_json(
     limit = limit or settings.body_max_bytes
     if optional and not _has_body(request):
         return _validated(model, {}), 0
-    # A page of another origin may send forms and plain text without asking, but not JSON.
-    _check_content_type(request, JSON)
-    body = b"".join([chunk async for chunk in _chunks(request, settings, limit)])
+    body = await read_json_bytes(request, settings, limit=limit)
     if optional and not body.strip():
         return _validated(model, {}), 0
     return _validated(model, parse_json(body)), len(body)
+
+
+async def read_json_bytes(
+    request: Request, settings: ServerSettings, *, limit: int | None = None
+) -> bytes:
+    """The body of a request that is announced as JSON.
+
+    Raises:
+        UnsupportedMediaTypeError: it is announced as something else.
+        ResourceLimitError: it is larger than the limit.
+    """
+    # A page of another origin may send forms and plain text without asking, but not JSON.
+    _check_content_type(request, JSON)
+    chunks = _chunks(request, settings, limit or settings.body_max_bytes)
+    return b"".join([chunk async for chunk in chunks])
 
 
 @asynccontextmanager

@@ -48,7 +48,12 @@ def failure_response(error: OmniError) -> Response:
 
 def internal_response() -> Response:
     """The response of a failure that nobody foresaw; it tells nothing about the inside."""
-    return json_response({"error": _INTERNAL, "kind": "internal", "code": "internal"}, status=500)
+    return json_response(internal_document(), status=500)
+
+
+def internal_document() -> dict[str, object]:
+    """The body of a failure that nobody foresaw."""
+    return {"error": _INTERNAL, "kind": "internal", "code": "internal"}
 
 
 async def _on_omni_error(_: Request, error: Exception) -> Response:

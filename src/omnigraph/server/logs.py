@@ -44,6 +44,8 @@ def configure_logs(*, level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    # It reports the life of a session manager, which here is that of one request.
+    logging.getLogger("mcp").setLevel(logging.WARNING)
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

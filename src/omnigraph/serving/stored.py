@@ -85,6 +85,10 @@ class RegistryFinding:
     query: str | None
     diagnostic: Diagnostic
 
+    def __str__(self) -> str:
+        item = self.diagnostic
+        return f"{item.location}: {item.code}: {item.message}"
+
     def to_json(self) -> dict[str, object]:
         """`{query, code, severity, message, file, line, column, hint?}`."""
         return {"query": self.query} | self.diagnostic.to_json()

@@ -1,0 +1,208 @@
+"""`POST /graphs/{graph_id}/mcp`: the tools that the caller may see, and calls of them.
+
+Stateless: every request stands alone, is answered with JSON, and belongs to the actor of its token.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from fastapi import APIRouter
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations of endpoints
+from starlette.responses import Response
+
+from omnigraph import __version__
+from omnigraph.errors import BadRequestError, OmniError
+from omnigraph.server.bodies import parse_json, read_json_bytes
+from omnigraph.server.calls import enter_graph
+from omnigraph.server.failures import internal_document
+from omnigraph.server.logs import logger
+from omnigraph.server.mcp.built_in import BUILT_INS
+from omnigraph.server.mcp.inner import ask
+from omnigraph.server.mcp.stored import stored_tool
+from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.routes.stored import invocable
+from omnigraph.wire.protocol import JSON
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+    from omnigraph.server.calls import GraphCall
+    from omnigraph.server.mcp.tools import GraphTool
+
+_log = logger(__name__)
+router = APIRouter()
+
+_INSTRUCTIONS = (
+    "A typed property graph with branches and history. Prefer the tools that are named after what they find or do; "
+    "`schema` and `query` answer everything else. Work that somebody should look at belongs on a branch: create one, "
+    "write there, and merge it."
+)
+
+
+class JsonRpcMessage(BaseModel):
+    """One request or notification of JSON-RPC 2.0, as MCP uses it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    jsonrpc: str
+    method: str
+    id: str | int | None = None
+    params: dict[str, Any] | None = None
+
+
+class JsonRpcAnswer(BaseModel):
+    """The result or the error of a request."""
+
+    model_config = ConfigDict(extra="allow")
+
+    jsonrpc: str
+    id: str | int | None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/mcp",
+    id="mcp",
+    tag="queries",
+    body=JsonRpcMessage,
+    returns=JsonRpcAnswer,
+    also={202: "a notification was taken"},
+)
+async def mcp(request: Request) -> Response:
+    """The Model Context Protocol: tools of an agent for this graph. Streamable HTTP without sessions."""
+    call = enter_graph(request)
+    body = await read_json_bytes(request, call.settings)
+    _check_message(parse_json(body))
+    return _McpResponse(call, body)
+
+
+def visible_tools(call: GraphCall) -> dict[str, GraphTool]:
+    """The tools that the caller may know about, by name: those that it may use on some branch."""
+    gate = call.served.gate
+    tools = {**BUILT_INS, **{query.tool_name: stored_tool(query) for query in invocable(call)}}
+    if gate is None:
+        return tools
+    return {
+        name: tool
+        for name, tool in tools.items()
+        if tool.needs is None or gate.could(call.actor, tool.needs)
+    }
+
+
+def _check_message(message: object) -> None:
+    """Refuse what is no request and no notification, before the protocol looks at it.
+
+    Raises:
+        BadRequestError: it is neither.
+    """
+    if (
+        not isinstance(message, dict)
+        or message.get("jsonrpc") != "2.0"
+        or not isinstance(message.get("method"), str)
+        or not isinstance(message.get("params", {}), dict)
+        or not _is_id(message.get("id", 0))
+    ):
+        raise BadRequestError("the body is no single request or notification of JSON-RPC 2.0")
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+class _McpResponse(Response):
+    """Answers one message; the protocol writes the response itself."""
+
+    def __init__(self, call: GraphCall, message: bytes) -> None:
+        super().__init__()
+        self._call = call
+        self._message = message
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the protocol answer."""
+        # A manager of its own for every message: what a request starts ends with it, and nothing is shared.
+        manager = StreamableHTTPSessionManager(
+            _server_of(self._call),
+            json_response=True,
+            stateless=True,
+            max_request_body_size=max(1, len(self._message)),
+        )
+        is_read = False
+
+        async def receive_message() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            is_read = True
+            return {"type": "http.request", "body": self._message, "more_body": False}
+
+        async with manager.run():
+            await manager.handle_request(_accepting_json(scope), receive_message, send)
+
+
+def _accepting_json(scope: Scope) -> Scope:
+    """The request as one that accepts what this endpoint answers, which is JSON whatever the client asks for."""
+    replaced = (b"accept", b"content-type", b"content-length", b"transfer-encoding")
+    headers = [(name, value) for name, value in scope["headers"] if name not in replaced]
+    headers += [
+        (b"accept", b"application/json, text/event-stream"),
+        (b"content-type", JSON.encode()),
+    ]
+    return {**scope, "headers": headers}
+
+
+def _server_of(call: GraphCall) -> Server[Any]:
+    """The server of the protocol as one caller sees it."""
+
+    async def list_tools(
+        _context: object, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        tools = visible_tools(call).values()
+        return types.ListToolsResult(tools=[tool.definition() for tool in tools])
+
+    async def call_tool(
+        _context: object, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = visible_tools(call).get(params.name)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
+        return await _run(call, tool, params.arguments or {})
+
+    return Server(
+        "omnigraph",
+        version=__version__,
+        title=f"OmniGraph: {call.served.graph_id}",
+        instructions=_INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        # No parameter travels in a header, so nothing has to be looked up before a call.
+        get_tool_input_schema=lambda _name: None,
+    )
+
+
+async def _run(call: GraphCall, tool: GraphTool, arguments: dict[str, Any]) -> types.CallToolResult:
+    try:
+        answer = await ask(call.request, call.served.graph_id, tool.request_of(arguments))
+    except OmniError as error:
+        status, document = error.http_status, error.to_json()
+    except Exception:  # noqa: BLE001  # the edge of the protocol, which would tell the caller what went wrong inside
+        _log.exception("tool failed", tool=tool.name)
+        status, document = 500, internal_document()
+    else:
+        status, document = answer.status, answer.document
+    _log.info("tool", tool=tool.name, status=status)
+    text = json.dumps(document, ensure_ascii=False)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=document,
+        is_error=status >= 400,
+    )
