@@ -64,6 +64,11 @@ def test_everything_that_the_page_refers_to_is_there(markup: Markup) -> None:
     assert missing == []
 
 
+def test_all_modules_are_fetched_at_once(markup: Markup) -> None:
+    named = {name.removeprefix("page/js/") for name in markup.references if name.endswith(".js")}
+    assert named >= {path.name for path in MODULES}
+
+
 def test_the_page_holds_no_script_style_or_handler_that_its_policy_forbids(markup: Markup) -> None:
     assert markup.forbidden == []
 

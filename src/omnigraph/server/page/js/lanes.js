@@ -54,15 +54,21 @@ function columnOf(lanes, id) {
  * has the colour of the commit. That to a merged parent has the colour of where it comes from.
  */
 function startLane(lanes, parent, column, number, drawn) {
+  const isFirst = number === 0;
   if (!drawn.has(parent)) return { awaited: parent, from: column, lane: column, colour: column, isCut: true };
   const waiting = lanes.indexOf(parent);
-  if (waiting >= 0) return { awaited: parent, from: column, lane: waiting, colour: number === 0 ? column : waiting };
-  const isFree = number === 0 && (lanes[column] ?? null) === null;
-  const free = lanes.findIndex((awaited, lane) => awaited === null && lane !== column);
-  const lane = isFree ? column : free >= 0 ? free : Math.max(lanes.length, column + 1);
+  // The lane further left wins, so that the trunk stays straight.
+  const isJoining = waiting >= 0 && (!isFirst || waiting < column);
+  if (isJoining) return { awaited: parent, from: column, lane: waiting, colour: isFirst ? column : waiting };
+  const lane = isFirst ? column : freeLane(lanes, column);
   while (lanes.length <= lane) lanes.push(null);
   lanes[lane] = parent;
   return { awaited: parent, from: column, lane, colour: lane };
+}
+
+function freeLane(lanes, column) {
+  const free = lanes.findIndex((awaited, lane) => awaited === null && lane !== column);
+  return free >= 0 ? free : Math.max(lanes.length, column + 1);
 }
 
 /** Lines that wait for the commit of the next row end in its column, the others in their own lane. */

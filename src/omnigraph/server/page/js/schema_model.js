@@ -47,9 +47,14 @@ export class SchemaModel {
   label(typeName) {
     const texts = (this.node(typeName)?.properties ?? []).filter(({ type }) => type === "String");
     const names = texts.map(({ name }) => name);
-    const known = LABEL_NAMES.find((name) => names.includes(name));
-    if (known) return known;
-    return names.find((name) => /name|title|label/.test(name)) ?? names.find((name) => this.key(typeName).includes(name)) ?? null;
+    const key = this.key(typeName);
+    return (
+      LABEL_NAMES.find((name) => names.includes(name)) ??
+      names.find((name) => /name|title|label/.test(name)) ??
+      names.find((name) => key.includes(name)) ??
+      names[0] ??
+      null
+    );
   }
 
   /** The edges at nodes of a type: `{edge, direction, other}`, one per direction for edges between equal types. */
