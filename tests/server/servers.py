@@ -84,9 +84,11 @@ def open_server(uri: str, *, settings: ServerSettings | None = None, **options: 
     return open_service(config, settings or ServerSettings(), unauthenticated=True, environment={})
 
 
-def guarded_server(uri: str, root: Path, *, settings: ServerSettings | None = None) -> Service:
+def guarded_server(
+    uri: str, root: Path, *, settings: ServerSettings | None = None, policy: str = POLICY
+) -> Service:
     """A service of one graph with tokens, a policy and stored queries."""
-    (root / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    (root / "policy.yaml").write_text(policy, encoding="utf-8")
     (root / "queries.gq").write_text(QUERIES, encoding="utf-8")
     config = single_graph(uri, policy=root / "policy.yaml", queries=root / "queries.gq")
     environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}

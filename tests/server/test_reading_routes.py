@@ -72,9 +72,7 @@ def test_a_query_names_one_target(reader):
 
 
 def test_rows_come_as_arrow_on_demand(reader):
-    answer = reader.post(
-        f"{GRAPH}/query", json={"query": PEOPLE}, headers={"Accept": ARROW_STREAM}
-    )
+    answer = reader.post(f"{GRAPH}/query", json={"query": PEOPLE}, headers={"Accept": ARROW_STREAM})
     assert answer.headers["content-type"] == ARROW_STREAM
     result = decode_result(iter([answer.content]))
     assert result.to_pylist() == [{"name": "ada"}, {"name": "alan"}, {"name": "grace"}]

@@ -179,9 +179,7 @@ def test_conflicts_of_a_merge_are_listed(client):
     assert refused.status_code == 409
     (conflict,) = refused.json()["merge_conflicts"]
     assert (conflict["kind"], conflict["entity_id"]) == ("divergent_update", "ada")
-    decided = client.post(
-        f"{GRAPH}/branches/merge", json={"source": "draft", "strategy": "theirs"}
-    )
+    decided = client.post(f"{GRAPH}/branches/merge", json={"source": "draft", "strategy": "theirs"})
     assert decided.json()["outcome"] == "merged"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +23,7 @@ from omnigraph.serving import read_config, single_graph
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from omnigraph.server.service import Service
     from omnigraph.serving import ServerConfig
@@ -64,6 +66,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve graphs over HTTP until a signal stops it; SIGHUP reads tokens and policies again."""
+    # Until the server runs there is nothing to reload, and a reload must never end a process that starts.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_logs()
     chosen = _config(store, graph_id, queries, policy, config)
     host, port = parse_bind(bind or os.environ.get("OMNIGRAPH_BIND") or _DEFAULT_BIND)
@@ -131,6 +135,14 @@ class _AnnouncedServer(uvicorn.Server):
         shown = f"[{host}]" if ":" in host else host
         sys.stdout.write(f"OMNIGRAPH_LISTEN_ADDR={shown}:{port}\n")
         sys.stdout.flush()
+        _log.info("listening", address=f"{shown}:{port}")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal that was obeyed is no failure: it is not raised again when everything is done."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
 
 
 def _run(service: Service, host: str, port: int) -> None:
@@ -153,3 +165,4 @@ def _run(service: Service, host: str, port: int) -> None:
         state="open" if service.is_open else "tokens",
     )
     server.run(sockets=[server.config.bind_socket()])
+    _log.info("stopped")
