@@ -85,7 +85,7 @@ def _rules() -> Iterator[CommandRule]:
         (Capability.DIRECT, "schema plan, schema diff", (_STORE, _PROFILE)),
         (Capability.DIRECT, "embed", (_STORE, _AS, _PROFILE)),
         (Capability.CONTROL, "policy validate, policy test, policy explain", (_GRAPH,)),
-        (Capability.CONTROL, "queries list", (_GRAPH,)),
+        (Capability.SERVED, "queries list", (_SERVER, _GRAPH, _PROFILE)),
         (Capability.CONTROL, "queries validate", (_GRAPH, _STORE)),
         (Capability.LOCAL, "alias, demo, login, logout", ()),
         (Capability.LOCAL, "profile list, profile show, version", ()),

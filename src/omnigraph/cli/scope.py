@@ -37,6 +37,16 @@ class Address:
         return bool(flags.primitives) or flags.profile is not None or flags.graph is not None
 
     @property
+    def graph_id(self) -> str | None:
+        """Which graph of several the command line chooses."""
+        return self._flags.graph
+
+    @property
+    def names_server(self) -> bool:
+        """Whether the command line itself names a server, or a profile."""
+        return self._flags.server is not None or self._flags.profile is not None
+
+    @property
     def has_actor(self) -> bool:
         """Whether the command line says who writes."""
         return self._flags.actor is not None
