@@ -79,6 +79,7 @@ def _rules() -> Iterator[CommandRule]:
         (Capability.ANY, "changes poll, changes baseline, diff, log, schema show", _READS),
         (Capability.ANY, "mutate, load, ingest, branch create, branch delete", _WRITES),
         (Capability.ANY, "branch merge, schema apply", _WRITES),
+        (Capability.SERVED, "graphs list", (_SERVER, _PROFILE)),
         (Capability.DIRECT, "init", ()),
         (Capability.DIRECT, "cleanup, doctor, recovery list, lint", _STORAGE),
         (Capability.DIRECT, "optimize, repair", (*_STORAGE, _AS)),
