@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from omnigraph import Graph
 from omnigraph.server import ServerSettings, make_app, open_service
+from omnigraph.server.main import listening_socket
 from omnigraph.serving import single_graph
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def listening(service: Service) -> Iterator[str]:
     """A server on a free port of this machine; gives its address."""
     config = uvicorn.Config(make_app(service), host="127.0.0.1", port=0, log_config=None)
     server = uvicorn.Server(config)
-    socket = config.bind_socket()
+    socket = listening_socket(config)
     socket.listen(128)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,6 @@ from omnigraph.server.settings import ServerSettings
 from omnigraph.serving import read_config, single_graph
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterator, Sequence
 
     from omnigraph.server.service import Service
@@ -145,6 +145,17 @@ class _AnnouncedServer(uvicorn.Server):
             self._captured_signals.clear()
 
 
+def listening_socket(config: uvicorn.Config) -> socket.socket:
+    """The socket to listen at; the connections that it accepts send what they have at once.
+
+    Without it the second part of a response waits 40 ms for the acknowledgement of the first: the event loop sees to
+    that for sockets that it binds itself, not for one that it is given.
+    """
+    bound = config.bind_socket()
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
+
+
 def _run(service: Service, host: str, port: int) -> None:
     server = _AnnouncedServer(
         uvicorn.Config(
@@ -164,5 +175,5 @@ def _run(service: Service, host: str, port: int) -> None:
         quarantined=list(service.quarantined),
         state="open" if service.is_open else "tokens",
     )
-    server.run(sockets=[server.config.bind_socket()])
+    server.run(sockets=[listening_socket(server.config)])
     _log.info("stopped")
