@@ -322,7 +322,7 @@ def test_a_value_that_json_does_not_have_is_refused_before_it_is_sent() -> None:
 
 
 def test_the_name_of_a_branch_is_one_segment_of_the_path() -> None:
-    fake = Fake(httpx.Response(200, json={}))
+    fake = Fake(httpx.Response(200, json={"name": "a/b", "actor_id": None}))
     fake.graph().delete_branch("a/b")
     assert fake.requests[0].url.raw_path == b"/graphs/papers/branches/a%2Fb"
     with pytest.raises(BadRequestError, match="is not a branch name"):
