@@ -82,7 +82,9 @@ def test_a_remote_read_starts_no_jvm_and_loads_no_server() -> None:
     assert report["code"] == 1, "nobody answers there"
     assert "omnigraph.client" in report["modules"]
     assert report["asked"] == []
-    assert not {"fastapi", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(report["modules"])
+    assert not {"fastapi", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(
+        report["modules"]
+    )
 
 
 HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pyspark", "yaml"}
