@@ -19,13 +19,7 @@ from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.schema import CompiledSchema
 from omnigraph.schema.parser import SYNTAX_ERROR
 from omnigraph.syntax import SourceText, read_source
-from omnigraph.wire import (
-    BranchReceipt,
-    LoadResult,
-    MergeResult,
-    MutationResult,
-    SchemaApplyResult,
-)
+from omnigraph.wire import LoadResult, MergeResult, MutationResult, SchemaApplyResult
 from omnigraph.wire.protocol import IF_GRAPH_COMMIT, NDJSON
 
 if TYPE_CHECKING:
@@ -187,7 +181,7 @@ class RemoteWriting(OpenRemoteGraph):
         with understood("a list of branches"):
             return list(body["branches"])
 
-    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
+    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> None:
         """Create a branch at the head of another one, or at any commit; no data is copied.
 
         Raises:
@@ -198,11 +192,9 @@ class RemoteWriting(OpenRemoteGraph):
         """
         refuse_actor(actor)
         body = {"name": name, "from": base}
-        answer = self._connection.write("POST", f"{self._path}/branches", body=body)
-        with understood("a receipt"):
-            return BranchReceipt.from_json(answer)
+        self._connection.write("POST", f"{self._path}/branches", body=body)
 
-    def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
+    def delete_branch(self, name: str, actor: str | None = None) -> None:
         """Delete a branch; what it did and nobody merged is gone.
 
         Raises:
@@ -212,9 +204,7 @@ class RemoteWriting(OpenRemoteGraph):
         """
         refuse_actor(actor)
         segment = quote(check_branch_name(name), safe="")
-        answer = self._connection.write("DELETE", f"{self._path}/branches/{segment}")
-        with understood("a receipt"):
-            return BranchReceipt.from_json(answer)
+        self._connection.write("DELETE", f"{self._path}/branches/{segment}")
 
     def merge(
         self,

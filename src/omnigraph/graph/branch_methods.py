@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.policy import Action
-from omnigraph.wire import BranchReceipt
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.progress import Progress
@@ -22,7 +21,7 @@ class BranchMethods(OpenGraph):
         """The names of all branches, sorted."""
         return sorted(self._state().heads)
 
-    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
+    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> None:
         """Create a branch at the head of another one, or at any commit; no data is copied.
 
         Raises:
@@ -37,9 +36,8 @@ class BranchMethods(OpenGraph):
         self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
         self._heal()
         create_branch(self._environment, name, base, actor)
-        return BranchReceipt(name=name, base=base, actor=actor)
 
-    def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
+    def delete_branch(self, name: str, actor: str | None = None) -> None:
         """Delete a branch; what it did and nobody merged is gone.
 
         Raises:
@@ -53,7 +51,6 @@ class BranchMethods(OpenGraph):
         self._authorize(Action.BRANCH_DELETE, actor, target=name)
         self._heal()
         delete_branch(self._environment, name, actor)
-        return BranchReceipt(name=name, base=None, actor=actor)
 
     def merge(
         self,

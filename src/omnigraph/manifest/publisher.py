@@ -118,13 +118,14 @@ class CatalogFold:
 class Manifest:
     """The catalog of one graph. Thread-safe; keeps the last state it read.
 
-    Readers take no lock: they look at an immutable view and replace it when it is out of date. Publishers of one
-    process take turns; between processes the strict commit decides.
+    Readers look at an immutable view without any lock; when it is out of date, one of them replaces it for all.
+    Publishers of one process take turns; between processes the strict commit decides.
     """
 
     def __init__(self, location: GraphLocation, *, durable: bool) -> None:
         self._catalog = CatalogTable(location, MANIFEST_SCHEMA, durable=durable)
         self._publishing = Lock()
+        self._refreshing = Lock()
         #: Replaced as a whole, so that view and state always belong together.
         self._current: tuple[CatalogView, ManifestState] | None = None
         #: The last history that was read, with the version of the catalog it belongs to.
@@ -162,6 +163,14 @@ class Manifest:
         current = self._current
         if current is not None and current[0].is_current():
             return current
+        with self._refreshing:
+            # Another reader, or the publisher, may have done it meanwhile; what it found must still be the newest.
+            renewed = self._current
+            if renewed is not None and renewed is not current and renewed[0].is_current():
+                return renewed
+            return self._read_current()
+
+    def _read_current(self) -> tuple[CatalogView, ManifestState]:
         while True:
             view = self._catalog.open()
             check_stamp(view.metadata)

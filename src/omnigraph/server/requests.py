@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_CHANGES
-from omnigraph.branches.feed import DEFAULT_POLL_COMMITS
+MAX_PAGE_CHANGES = 8_192
 
 
 class _Strict(BaseModel):
@@ -82,13 +81,7 @@ class PageParams(_ChangeParams):
     page_token: str | None = None
 
 
-class ChangesParams(PageParams):
-    """A page of changes with entities before and after, which may be large."""
-
-    max_bytes: Annotated[int, Field(description="bytes per page, about")] = DEFAULT_PAGE_BYTES
-
-
-class FeedParams(ChangesParams):
+class FeedParams(PageParams):
     """A page of the change feed of a branch."""
 
     branch: str | None = None
@@ -96,7 +89,6 @@ class FeedParams(ChangesParams):
     start: Annotated[str | None, Field(description="`now`, `beginning` or `after:<commit id>`")] = (
         None
     )
-    max_commits: Annotated[int, Field(description="commits per poll")] = DEFAULT_POLL_COMMITS
 
 
 class DiffParams(PageParams):

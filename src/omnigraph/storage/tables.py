@@ -19,6 +19,7 @@ from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage.blob_cells import blob_names, read_cells, scan_cells
 from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.filters import Filter, to_sql
+from omnigraph.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -183,6 +184,7 @@ class TableStore:
         self._entries = entries
         self._cache: OrderedDict[tuple[str, str | None, int], Table] = OrderedDict()
         self._lock = Lock()
+        self._opening: Together[Table] = Together()
 
     def open(self, path: str, branch: str | None = None, version: int | None = None) -> Table:
         """A dataset at a version, or at its HEAD.
@@ -190,12 +192,18 @@ class TableStore:
         Raises:
             StorageError: `NOT_FOUND` when there is no such dataset or version, `PERMANENT` when it is damaged.
         """
-        if version is not None:
-            with self._lock:
-                known = self._cache.get((path, branch, version))
-                if known is not None:
-                    self._cache.move_to_end((path, branch, version))
-                    return known
+        if version is None:
+            # HEAD moves: whoever asks now must not get what others found before.
+            return self._open_anew(path, branch, None)
+        key = (path, branch, version)
+        with self._lock:
+            known = self._cache.get(key)
+            if known is not None:
+                self._cache.move_to_end(key)
+                return known
+        return self._opening.make(key, lambda: self._open_anew(path, branch, version))
+
+    def _open_anew(self, path: str, branch: str | None, version: int | None) -> Table:
         table = self._open(path, branch, version)
         self.remember(table)
         return table

@@ -38,7 +38,6 @@ from omnigraph.wire.exports import (
     line_writer,
 )
 from omnigraph.wire.receipts import (
-    BranchReceipt,
     LoadResult,
     MergeOutcome,
     MergeResult,
@@ -61,7 +60,6 @@ __all__ = [
     "BlobCell",
     "BlobInfo",
     "BlobKind",
-    "BranchReceipt",
     "CellPlace",
     "DiffFilter",
     "ExportResult",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from threading import Barrier
+from threading import Barrier, Event, Semaphore
 
 import pytest
 
@@ -121,3 +121,53 @@ def test_many_threads_keep_the_books_right() -> None:
         list(pool.map(work, range(8)))
     sizes = [len(value) for key in range(12) if (value := cache.get(key)) is not None]
     assert cache.used == sum(sizes) <= 40
+
+
+class SlowBuild:
+    """A build that is going on until it is told to end; whoever wants its value meanwhile has to wait."""
+
+    def __init__(self, *, failures: int = 0) -> None:
+        self.calls = 0
+        self._failures = failures
+        self._asking = Semaphore(0)
+        self._began, self._may_end = Event(), Event()
+
+    def want(self, cache: LruCache[int]) -> int:
+        self._asking.release()
+        return cache.get_or_build("a", self._build)
+
+    def let_end(self, asking: int) -> None:
+        for _ in range(asking):
+            assert self._asking.acquire(timeout=60)
+        assert self._began.wait(60)
+        self._may_end.set()
+
+    def _build(self) -> int:
+        self.calls += 1
+        number = self.calls
+        self._began.set()
+        assert self._may_end.wait(60)
+        if number <= self._failures:
+            raise ValueError("no value")
+        return number
+
+
+def test_threads_that_want_a_value_at_the_same_time_wait_for_one_build() -> None:
+    cache: LruCache[int] = LruCache(4)
+    build = SlowBuild()
+    with ThreadPoolExecutor(8) as pool:
+        wanted = [pool.submit(build.want, cache) for _ in range(8)]
+        build.let_end(asking=8)
+        assert [item.result() for item in wanted] == [1] * 8
+    assert build.calls == 1
+
+
+def test_a_failed_build_fails_for_the_thread_that_did_it_only() -> None:
+    cache: LruCache[int] = LruCache(4)
+    build = SlowBuild(failures=1)
+    with ThreadPoolExecutor(8) as pool:
+        wanted = [pool.submit(build.want, cache) for _ in range(8)]
+        build.let_end(asking=8)
+        failures = [item.exception() for item in wanted]
+    assert sum(failure is not None for failure in failures) == 1
+    assert (cache.get("a"), build.calls) == (2, 2)

@@ -56,6 +56,29 @@ def object_ids(root, prefix: str = "") -> list[str]:
     return sorted(i for i in rows["object_id"].to_pylist() if i.startswith(prefix))
 
 
+# ---- readers
+
+
+def test_readers_of_an_outdated_state_have_it_read_once_for_all(manifest, tmp_path, monkeypatch):
+    reader = open_manifest(tmp_path)
+    assert reader.state().head("main").commit_id == "c1"
+    publish(manifest, "c2")
+    opened = []
+    table = reader._catalog
+    monkeypatch.setattr(
+        reader, "_catalog", SimpleNamespace(open=lambda: opened.append(1) or table.open())
+    )
+    start = Barrier(8)
+
+    def read(_: int) -> str:
+        start.wait(timeout=60)
+        return reader.state().head("main").commit_id
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(read, range(8))) == ["c2"] * 8
+    assert len(opened) == 1
+
+
 # ---- creation
 
 

@@ -50,14 +50,19 @@ def find_adjacency(context: Context, edge: EdgeDef, *, keep: bool = False) -> Ad
     `keep` keeps it on disk also when it is in memory already, as a maintenance run does.
     """
     caches, key = context.caches, adjacency_key(context, edge)
-    known = caches.adjacencies.get(key) or _load(context, edge, key)
-    is_new = known is None
-    if known is None:
-        known = _build(context, edge)
-    if (is_new or keep) and known.edge_count >= PERSIST_MIN_EDGES:
+    known = caches.adjacencies.get_or_build(key, lambda: _load_or_build(context, edge, key))
+    if keep and known.edge_count >= PERSIST_MIN_EDGES:
         _save(context, edge, key, known)
-    caches.adjacencies.put(key, known)
     return known
+
+
+def _load_or_build(context: Context, edge: EdgeDef, key: tuple[str, str, str]) -> Adjacency:
+    found = _load(context, edge, key)
+    if found is None:
+        found = _build(context, edge)
+        if found.edge_count >= PERSIST_MIN_EDGES:
+            _save(context, edge, key, found)
+    return found
 
 
 def _build(context: Context, edge: EdgeDef) -> Adjacency:

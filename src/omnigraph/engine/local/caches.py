@@ -6,6 +6,8 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from omnigraph.together import Together
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
@@ -13,7 +15,7 @@ Kept = TypeVar("Kept")
 
 
 class LruCache(Generic[Kept]):
-    """Recently used values up to a total size. Thread-safe; two threads may build the same value at once."""
+    """Recently used values up to a total size. Thread-safe."""
 
     def __init__(self, capacity: int, size_of: Callable[[Kept], int] = lambda _: 1) -> None:
         self._capacity = capacity
@@ -21,6 +23,7 @@ class LruCache(Generic[Kept]):
         self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
         self._used = 0
         self._lock = Lock()
+        self._building: Together[Kept] = Together()
 
     def get(self, key: Hashable) -> Kept | None:
         """The value, if it is kept."""
@@ -47,7 +50,14 @@ class LruCache(Generic[Kept]):
                 self._used -= freed
 
     def get_or_build(self, key: Hashable, build: Callable[[], Kept]) -> Kept:
-        """The kept value, else a new one."""
+        """The kept value, else a new one; threads that want it at the same time wait for the one that builds it."""
+        found = self.get(key)
+        return (
+            found if found is not None else self._building.make(key, lambda: self._new(key, build))
+        )
+
+    def _new(self, key: Hashable, build: Callable[[], Kept]) -> Kept:
+        # Somebody may have finished it between the look and this call.
         found = self.get(key)
         if found is None:
             found = build()

@@ -10,6 +10,7 @@ from omnigraph.engine.local.entities import Entities, Numbering
 from omnigraph.engine.local.variables import variable_tables
 from omnigraph.manifest import open_pin
 from omnigraph.storage import DerivedArrays, list_indexes
+from omnigraph.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +58,8 @@ class EngineCaches:
         #: How often a column was read in small parts, per state of its table.
         self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
         self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
+        #: Scans of whole columns that run now.
+        self.scans: Together[dict[str, ArrowColumn]] = Together()
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
 
     def entities(self, table: Table) -> Entities:
@@ -67,6 +70,7 @@ class EngineCaches:
             columns=self.columns,
             column_uses=self.column_uses,
             key_lookups=self.key_lookups,
+            scans=self.scans,
             column_budget=self.settings.column_cache_bytes,
         )
 

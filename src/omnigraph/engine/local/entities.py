@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.arrays import ArrowColumn, IntArray
     from omnigraph.engine.local.caches import LruCache
     from omnigraph.storage import Table
+    from omnigraph.together import Together
 
 #: A column is read whole, and kept, when at least one row in so many is asked for: a scan of a column costs as much
 #: as some hundred point reads per hundred thousand rows.
@@ -66,6 +67,7 @@ class Entities:
         columns: LruCache[ArrowColumn],
         column_uses: LruCache[int],
         key_lookups: LruCache[dict[object, int]],
+        scans: Together[dict[str, ArrowColumn]],
         column_budget: int,
     ) -> None:
         self.table = table
@@ -74,6 +76,7 @@ class Entities:
         self._columns = columns
         self._column_uses = column_uses
         self._key_lookups = key_lookups
+        self._scans = scans
         self._column_budget = column_budget
 
     @property
@@ -83,10 +86,9 @@ class Entities:
 
     def numbering(self) -> Numbering:
         """The dense numbers of the rows; one scan of the row ids unless it is known."""
-        known = self._numberings.get(self.fingerprint)
-        if known is None:
-            known, _ = self._number(read_rows(self.table))
-        return known
+        return self._numberings.get_or_build(
+            self.fingerprint, lambda: _numbered(read_rows(self.table))[0]
+        )
 
     def column(self, row_ids: IntArray, name: str) -> ArrowColumn:
         """One column of rows, in their order."""
@@ -129,13 +131,12 @@ class Entities:
 
         Only for a column without repeated values, of a table that `has_key_lookup`.
         """
-        key = (self.fingerprint, name)
-        lookup = self._key_lookups.get(key)
-        if lookup is None:
+
+        def index() -> dict[object, int]:
             keys = plain_numbers(self.whole_column(name)).to_pylist()
-            lookup = {key: number for number, key in enumerate(keys)}
-            self._key_lookups.put(key, lookup)
-        number = lookup.get(value)
+            return {key: number for number, key in enumerate(keys)}
+
+        number = self._key_lookups.get_or_build((self.fingerprint, name), index).get(value)
         found = np.array([] if number is None else [number], np.int64)
         return self.numbering().row_ids(found)
 
@@ -173,8 +174,12 @@ class Entities:
         return {name: column.take(numbers) for name, column in found.items()}
 
     def _read_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
+        return self._scans.make((self.fingerprint, *names), lambda: self._scan_whole(names))
+
+    def _scan_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
         rows = read_rows(self.table, names)
-        _, order = self._number(rows)
+        numbering, order = _numbered(rows)
+        self._numberings.put(self.fingerprint, numbering)
         found: dict[str, ArrowColumn] = {}
         for name in names:
             column = _one_array(rows[name])
@@ -184,18 +189,6 @@ class Entities:
             found[name] = column
         return found
 
-    def _number(self, rows: pa.Table) -> tuple[Numbering, IntArray | None]:
-        """The numbering of a whole scan, and the order that sorts the scan by row id if it is not sorted."""
-        row_ids = row_id_array(rows)
-        order: IntArray | None = None
-        if len(row_ids) > 1 and not (row_ids[1:] > row_ids[:-1]).all():
-            order = np.argsort(row_ids)
-            row_ids = row_ids[order]
-        is_dense = len(row_ids) == 0 or int(row_ids[-1]) == len(row_ids) - 1
-        numbering = Numbering(len(row_ids), None if is_dense else row_ids)
-        self._numberings.put(self.fingerprint, numbering)
-        return numbering, order
-
     def _take(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, ArrowColumn]:
         if not len(row_ids):
             schema = self.table.schema
@@ -204,6 +197,17 @@ class Entities:
         rows = take_rows(self.table, distinct.tolist(), names)
         index = pa.array(places)
         return {name: _one_array(rows[name]).take(index) for name in names}
+
+
+def _numbered(rows: pa.Table) -> tuple[Numbering, IntArray | None]:
+    """The numbering of a whole scan, and the order that sorts the scan by row id if it is not sorted."""
+    row_ids = row_id_array(rows)
+    order: IntArray | None = None
+    if len(row_ids) > 1 and not (row_ids[1:] > row_ids[:-1]).all():
+        order = np.argsort(row_ids)
+        row_ids = row_ids[order]
+    is_dense = len(row_ids) == 0 or int(row_ids[-1]) == len(row_ids) - 1
+    return Numbering(len(row_ids), None if is_dense else row_ids), order
 
 
 def row_id_array(rows: pa.Table | pa.RecordBatch) -> IntArray:

@@ -20,13 +20,7 @@ export function createExploreView(root) {
 
   const type = select([], { id: "explore-type", onChange: typeChanged });
   const property = select([], { id: "explore-property" });
-  const text = el("input", {
-    type: "search",
-    id: "explore-text",
-    placeholder: "all",
-    autocomplete: "off",
-    spellcheck: "false",
-  });
+  const text = el("input", { type: "search", id: "explore-text", placeholder: "all", autocomplete: "off", spellcheck: "false" });
   const found = el("div", { class: "found", "aria-live": "polite" });
   const place = el("div", { class: "explore-graph" });
   const form = el(
@@ -77,10 +71,7 @@ export function createExploreView(root) {
 
   function showFound(node, rows, search) {
     if (!rows.length) {
-      const reason = search
-        ? `Nothing with this ${search.property.name}. Upper and lower case differ.`
-        : "This branch has none.";
-      fill(found, empty(`No ${node.name} found`, reason));
+      fill(found, empty(`No ${node.name} found`, search ? `Nothing with this ${search.property.name}. Upper and lower case differ.` : "This branch has none."));
       return;
     }
     const shown = rows.slice(0, LISTED);
@@ -89,12 +80,7 @@ export function createExploreView(root) {
     announce(hint);
     fill(
       found,
-      el(
-        "div",
-        { class: "row" },
-        el("span", { class: "count", text: hint }),
-        button("Show all", () => panel.add(nodes), { class: "quiet" }),
-      ),
+      el("div", { class: "row" }, el("span", { class: "count", text: hint }), button("Show all", () => panel.add(nodes), { class: "quiet" })),
       el(
         "ul",
         { class: "plain found-list" },
