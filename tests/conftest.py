@@ -17,6 +17,10 @@ os.environ["OMNIGRAPH_HOME"] = str(Path(__file__).parent / "no-operator")
 for _name in ("OMNIGRAPH_PROFILE", "OMNIGRAPH_BEARER_TOKEN"):
     os.environ.pop(_name, None)
 
+# Killed processes lose nothing that they gave to the operating system; what a power cut needs is tested where it is
+# asked for.
+os.environ.setdefault("OMNIGRAPH_DURABILITY", "process")
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Processes that tests start are not measured: starting them, and Spark's tasks in them, would take far longer.
     os.environ.pop("COVERAGE_PROCESS_CONFIG", None)

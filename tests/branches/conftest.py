@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 _TEMPLATES = {"people": (PEOPLE, MATRIX_BASE), "rules": (RULES, RULES_BASE)}
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield
-
-
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a graph that is made once and copied by every test."""
@@ -49,12 +41,12 @@ def _copy(source: Path, folder: Path) -> Iterator[Graph]:
 
 
 @pytest.fixture
-def people(template: Callable[[str], Path], tmp_path: Path, _no_flush: None) -> Iterator[Graph]:
+def people(template: Callable[[str], Path], tmp_path: Path) -> Iterator[Graph]:
     """Alice 30, Bob 25, Carol 40, Dan 50, and Bob knows Carol."""
     yield from _copy(template("people"), tmp_path)
 
 
 @pytest.fixture
-def rules(template: Callable[[str], Path], tmp_path: Path, _no_flush: None) -> Iterator[Graph]:
+def rules(template: Callable[[str], Path], tmp_path: Path) -> Iterator[Graph]:
     """A graph with every kind of rule."""
     yield from _copy(template("rules"), tmp_path)

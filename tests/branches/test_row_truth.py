@@ -133,9 +133,7 @@ def rows_by_id(graph: Graph, key: TableKey) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def ran(
-    tmp_path_factory: pytest.TempPathFactory, _no_flush: None
-) -> Iterator[Callable[[str, str | None], Ran]]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str | None], Ran]]:
     """Merge all cases once per kind and strategy; without a strategy, those that have no conflict."""
     made: dict[tuple[str, str | None], Ran] = {}
 

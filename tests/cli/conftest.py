@@ -8,15 +8,7 @@ from cli.worlds import History, Outcome, history, values_store
 from omnigraph.cli.main import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield
+    from collections.abc import Callable
 
 
 @pytest.fixture

@@ -77,7 +77,17 @@ def test_an_export_to_stdout_starts_no_jvm(past: History) -> None:
     assert [name for name in report["pandas"] if not name.startswith("pyarrow")] == []
 
 
-HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pyspark"}
+def test_a_remote_read_starts_no_jvm_and_loads_no_server() -> None:
+    report = probe("branch", "list", "--server", "http://127.0.0.1:1/graphs/papers")
+    assert report["code"] == 1, "nobody answers there"
+    assert "omnigraph.client" in report["modules"]
+    assert report["asked"] == []
+    assert not {"fastapi", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(
+        report["modules"]
+    )
+
+
+HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pyspark", "yaml"}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +101,8 @@ HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pys
         ("export", "--help"),
         ("export", "--parts"),
         ("query", "--format", "csv", "--json"),
+        ("query", "--as", "ann", "-e", "q"),
+        ("profile", "list"),
     ],
     ids=" ".join,
 )

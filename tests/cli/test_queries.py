@@ -6,8 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from omnigraph.graph import Graph
+from omnigraph.server import ServerSettings, open_service
+from omnigraph.serving import single_graph
+from server.servers import listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +106,10 @@ def test_a_validation_as_json_is_a_report_even_when_a_file_does_not_parse(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["list"], "exactly one of --config FILE and --queries PATH"),
+        (["list"], "no server is addressed"),
+        (["list", "--server", "http://127.0.0.1:1", "--queries", "b"], "give one of --server"),
+        (["list", "--store", "papers.omni"], "does not take --store"),
+        (["validate"], "exactly one of --config FILE and --queries PATH"),
         (["list", "--config", "a", "--queries", "b"], "exactly one of --config"),
         (["list", "--queries", "queries", "--graph", "g"], "--graph chooses among"),
         (["validate", "--queries", "queries"], "nothing to check against"),
@@ -122,3 +129,13 @@ def test_a_configuration_with_several_graphs_asks_for_one(og: Run, folder: Path)
     done = og("queries", "list", "--config", str(folder / "serve.yaml"))
     assert done.code == 1
     assert "there are 2 graphs, name one: other, papers" in done.err
+
+
+def test_the_list_of_a_server_is_that_of_its_configuration(og: Run, folder: Path) -> None:
+    config = single_graph(folder / "papers.omni", queries=folder / "queries")
+    service = open_service(config, ServerSettings(), unauthenticated=True, environment={})
+    files = og("queries", "list", "--queries", str(folder / "queries"))
+    with capture_logs(), listening(service) as url:
+        served = og("queries", "list", "--server", url, "--graph", "default")
+    assert (served.code, served.err) == (0, "")
+    assert served.out == files.out

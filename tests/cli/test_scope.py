@@ -94,6 +94,7 @@ def test_an_explicit_address_goes_before_a_profile_and_a_profile_before_the_defa
     [
         pytest.param("query", {}, "no graph is addressed: give its URI, --store URI or", id="none"),
         pytest.param("doctor", {}, "no graph is addressed: give its URI, or --store", id="storage"),
+        pytest.param("graphs list", {}, "no server is addressed", id="no server"),
         pytest.param("load", {"positional": "a", "store": "b"}, "the argument and --store", id="2"),
         pytest.param("query", {"uri": "a", "server": "lab"}, "--uri and --server", id="uri+server"),
         pytest.param("query", {"store": "a", "server": "lab"}, "give the graph once", id="s+s"),
@@ -122,6 +123,7 @@ def test_an_explicit_address_goes_before_a_profile_and_a_profile_before_the_defa
         pytest.param(
             "doctor", {"store": "a", "graph": "g"}, "one graph already", id="direct graph"
         ),
+        pytest.param("graphs list", {"profile": "disk"}, "asks a server", id="served store"),
     ],
 )
 def test_a_scope_that_cannot_be_meant_is_refused_with_what_to_do(command, flags, text) -> None:
@@ -164,6 +166,7 @@ def test_the_table_is_the_one_of_the_specification() -> None:
     reads = {"--server", "--graph", "--store", "--profile"}
     assert takes["query"] == takes["log"] == takes["blob get"] == reads
     assert takes["load"] == takes["branch merge"] == takes["schema apply"] == reads | {"--as"}
+    assert takes["graphs list"] == {"--server", "--profile"}
     assert takes["cleanup"] == {"--cluster", "--graph", "--store", "--profile"}
     assert takes["schema plan"] == {"--store", "--profile"}
     assert takes["init"] == takes["login"] == takes["alias"] == set()

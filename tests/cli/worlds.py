@@ -154,7 +154,7 @@ def history(folder: Path) -> History:
         version += 1
         object.__setattr__(graph._environment, "clock", lambda: _BEGIN + version * 60_000_000)
         result = act()
-        if result is not None:
+        if hasattr(result, "commit"):
             commits[version] = result.commit.commit_id
 
     step(lambda: graph.mutate('query q() { insert Item { k: "a" } }'))

@@ -1,25 +1,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from search.conftest import KEY_VARIABLES, stand_in
 from spark.conftest import spark
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 __all__ = ["spark", "stand_in"]
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield
 
 
 @pytest.fixture(autouse=True)

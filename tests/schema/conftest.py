@@ -9,20 +9,12 @@ from omnigraph.graph import Graph
 from schema.worlds import PAPERS, fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield
-
-
 @pytest.fixture(scope="package")
-def templates(tmp_path_factory: pytest.TempPathFactory, _no_flush: None) -> Path:
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty graph, and one with rows in several fragments, indexes and a history; tests work on copies."""
     folder = tmp_path_factory.mktemp("templates")
     Graph.init(folder / "empty", PAPERS)

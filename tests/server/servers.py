@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from omnigraph import Graph
 from omnigraph.server import ServerSettings, make_app, open_service
+from omnigraph.server.main import listening_socket
 from omnigraph.serving import single_graph
 
 if TYPE_CHECKING:
@@ -84,9 +85,11 @@ def open_server(uri: str, *, settings: ServerSettings | None = None, **options: 
     return open_service(config, settings or ServerSettings(), unauthenticated=True, environment={})
 
 
-def guarded_server(uri: str, root: Path, *, settings: ServerSettings | None = None) -> Service:
+def guarded_server(
+    uri: str, root: Path, *, settings: ServerSettings | None = None, policy: str = POLICY
+) -> Service:
     """A service of one graph with tokens, a policy and stored queries."""
-    (root / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    (root / "policy.yaml").write_text(policy, encoding="utf-8")
     (root / "queries.gq").write_text(QUERIES, encoding="utf-8")
     config = single_graph(uri, policy=root / "policy.yaml", queries=root / "queries.gq")
     environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
@@ -109,7 +112,7 @@ def listening(service: Service) -> Iterator[str]:
     """A server on a free port of this machine; gives its address."""
     config = uvicorn.Config(make_app(service), host="127.0.0.1", port=0, log_config=None)
     server = uvicorn.Server(config)
-    socket = config.bind_socket()
+    socket = listening_socket(config)
     socket.listen(128)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()

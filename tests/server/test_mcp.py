@@ -12,8 +12,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from structlog.testing import capture_logs
 
+from omnigraph.errors import BadRequestError
 from omnigraph.server import ServerSettings, make_app, open_service
 from omnigraph.server.mcp import inner
 from omnigraph.server.mcp.built_in import BUILT_INS
@@ -150,6 +150,15 @@ def test_without_a_policy_stored_queries_stay_hidden_and_nothing_writes(
 
 def test_the_built_in_tools_are_the_names_that_stored_queries_may_not_have() -> None:
     assert set(BUILT_INS) == BUILT_IN_TOOLS
+
+
+def test_a_graph_whose_stored_query_is_named_as_a_built_in_tool_is_not_served(
+    uri: str, tmp_path: Path
+) -> None:
+    (tmp_path / "q.gq").write_text("query schema() { match { $p: Person } return { $p.name } }")
+    config = single_graph(uri, queries=tmp_path / "q.gq")
+    with pytest.raises(BadRequestError, match=r"q\.gq:1:7: R103: .*`schema`"):
+        open_service(config, ServerSettings(), environment=ENVIRONMENT)
 
 
 def test_a_stored_query_is_described_with_its_parameters_and_the_branch_apart(
@@ -350,18 +359,17 @@ def test_an_answer_that_is_too_large_is_refused_with_advice(
 
 
 def test_a_failure_that_nobody_foresaw_tells_nothing(
-    guarded: Service, monkeypatch: pytest.MonkeyPatch
+    guarded: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret of the server")
 
     monkeypatch.setattr(guarded.graphs["default"].graph, "query", fail)
-    with capture_logs() as entries:
-        done = _call(guarded, "act-bot", "people")
+    done = _call(guarded, "act-bot", "people")
     assert done.is_error
     assert done.structured_content["code"] == "internal"
     assert "secret" not in done.model_dump_json()
-    assert "unexpected failure" in [entry["event"] for entry in entries]
+    assert "unexpected failure" in caplog.text
 
 
 # ---- what is no message

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 
@@ -23,11 +21,3 @@ def spark() -> SparkSession:
         patch.setenv("OMNIGRAPH_SPARK_MASTER", "local[2,4]")
         patch.setenv("OMNIGRAPH_SPARK_CONF", '{"spark.sql.shuffle.partitions": 2}')
         return spark_session(input_bytes=0)
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _no_flush() -> Iterator[None]:
-    """No test here pulls the plug, so nothing has to be flushed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_DURABILITY", "process")
-        yield

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from omnigraph.branches.changes import Change
     from omnigraph.branches.diffs import Diff, NetChange
+    from omnigraph.wire import ReportedDiff
 
 _MARKS = {"insert": "+", "update": "~", "delete": "-"}
 #: Longest text about an entity that came or went. Of one that changed, every change is told.
@@ -42,7 +43,7 @@ def net_change_line(change: NetChange) -> str:
     return line if ends is None else line + _ends(ends["src"], ends["dst"])
 
 
-def diff_summary(diff: Diff, one: str, other: str) -> str:
+def diff_summary(diff: Diff | ReportedDiff, one: str, other: str) -> str:
     """How much differs between two states, in a line."""
     names = f"from {one} to {other}"
     stats = diff.stats

@@ -24,6 +24,7 @@ from omnigraph.cli.commands import (
     embed,
     explain,
     export,
+    graphs,
     init,
     lint,
     load,
@@ -87,6 +88,7 @@ app.add_typer(changes.app, name="changes")
 app.add_typer(recovery.app, name="recovery")
 app.add_typer(queries.app, name="queries")
 app.add_typer(policy.app, name="policy")
+app.add_typer(graphs.app, name="graphs")
 app.add_typer(profile.app, name="profile")
 
 #: Commands that have commands below them.

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from omnigraph.cli.capabilities import CommandRule
     from omnigraph.cli.operator_config import OperatorConfig
     from omnigraph.cli.resolution import Scope, ScopeFlags
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph
-
-    RemoteGraph = Any
 
 
 class Address:
@@ -35,6 +34,16 @@ class Address:
         """Whether the command line itself names a graph, or a profile."""
         flags = self._flags
         return bool(flags.primitives) or flags.profile is not None or flags.graph is not None
+
+    @property
+    def graph_id(self) -> str | None:
+        """Which graph of several the command line chooses."""
+        return self._flags.graph
+
+    @property
+    def names_server(self) -> bool:
+        """Whether the command line itself names a server, or a profile."""
+        return self._flags.server is not None or self._flags.profile is not None
 
     @property
     def has_actor(self) -> bool:
@@ -114,6 +123,13 @@ class Address:
             raise typer.BadParameter(f"{what}, and {self.text} is storage: give --server")
         return connect(self.scope, self.config)
 
+    def served_graphs(self) -> list[dict[str, Any]]:
+        """The graphs of the server, `graph_id` and `uri` each, sorted by id."""
+        from omnigraph.client import list_graphs
+
+        assert isinstance(self.scope, ServerScope), "its rule says so"
+        return list_graphs(self.scope.url, token_of(self.scope, self.config))
+
     def echo(self, verb: str, *, quiet: bool) -> None:
         """Say what is about to be written to, before it is: a wrong address shows while one can still stop."""
         if not quiet:
@@ -149,10 +165,9 @@ _LOCAL = "direct, local"
 
 def connect(scope: ServerScope, config: OperatorConfig) -> RemoteGraph:
     """Open a graph behind a server, with the token that belongs to it."""
-    from omnigraph.graph import Graph
+    from omnigraph.client import RemoteGraph
 
-    graphs: Any = Graph
-    return graphs.connect(scope.url, token=token_of(scope, config), graph=scope.graph)
+    return RemoteGraph.connect(scope.url, token_of(scope, config), scope.graph)
 
 
 def token_of(scope: ServerScope, config: OperatorConfig) -> str | None:

@@ -85,7 +85,6 @@ def _flag_parameters(
         yield _parameter("positional", _GRAPH_ARGUMENT)
     if ScopeFlag.STORE in rule.flags and "--store" not in taken:
         yield _parameter("uri", _option("--uri", metavar="URI", help=_URI, hidden=positional))
-    is_any = rule.capability is Capability.ANY
     words: list[tuple[ScopeFlag, str, tuple[str, ...], str, str]] = [
         (ScopeFlag.SERVER, "server", ("--server",), "NAME|URL", "a server, or a graph behind one"),
         (ScopeFlag.GRAPH, "graph", ("--graph", GRAPH_ID), "ID", "which graph of the server"),
@@ -97,7 +96,7 @@ def _flag_parameters(
     for flag, name, spellings, metavar, help_ in words:
         is_useful = flag in rule.flags and flag is not ScopeFlag.CLUSTER
         # There are no clusters yet, and without them nothing direct has several graphs to choose from.
-        if flag is ScopeFlag.GRAPH and not is_any:
+        if flag is ScopeFlag.GRAPH and rule.capability is Capability.DIRECT:
             is_useful = False
         if not (free := [word for word in spellings if word not in taken]):
             continue

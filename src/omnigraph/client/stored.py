@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.client.connection import understood
 from omnigraph.client.reading import ROWS, RemoteReading
 from omnigraph.client.writing import conditional
-from omnigraph.errors import NotFoundError
+from omnigraph.errors import NotFoundError, UnexpectedAnswerError
 from omnigraph.manifest import MAIN, Target
 from omnigraph.wire import MutationResult
 from omnigraph.wire.protocol import ARROW_STREAM
@@ -26,6 +26,42 @@ class RemoteStoredQueries(RemoteReading):
         body = self._connection.ask("GET", f"{self._path}/queries")
         with understood("stored queries"):
             return list(body["queries"])
+
+    @overload
+    def run(
+        self,
+        name: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        expect_mutation: Literal[False],
+        if_commit: None = None,
+    ) -> Result: ...
+
+    @overload
+    def run(
+        self,
+        name: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        snapshot: None = None,
+        expect_mutation: Literal[True],
+        if_commit: str | None = None,
+    ) -> MutationResult: ...
+
+    @overload
+    def run(
+        self,
+        name: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        expect_mutation: bool | None = None,
+        if_commit: str | None = None,
+    ) -> Result | MutationResult: ...
 
     def run(
         self,
@@ -65,7 +101,12 @@ class RemoteStoredQueries(RemoteReading):
             is_write=expect_mutation is not False,
         )
         if response.headers.get("content-type", "").startswith(ARROW_STREAM):
+            if expect_mutation:
+                response.close()
+                raise UnexpectedAnswerError("the server sent rows for a mutation")
             return self._rows(response, target)
         answer = self._connection.body_of(response, is_write=True)
+        if expect_mutation is False:
+            raise UnexpectedAnswerError("the server sent no rows for a read")
         with understood("a receipt"):
             return MutationResult.from_json(answer)

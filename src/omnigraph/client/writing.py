@@ -19,7 +19,13 @@ from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.schema import CompiledSchema
 from omnigraph.schema.parser import SYNTAX_ERROR
 from omnigraph.syntax import SourceText, read_source
-from omnigraph.wire import LoadResult, MergeResult, MutationResult, SchemaApplyResult
+from omnigraph.wire import (
+    BranchReceipt,
+    LoadResult,
+    MergeResult,
+    MutationResult,
+    SchemaApplyResult,
+)
 from omnigraph.wire.protocol import IF_GRAPH_COMMIT, NDJSON
 
 if TYPE_CHECKING:
@@ -181,7 +187,7 @@ class RemoteWriting(OpenRemoteGraph):
         with understood("a list of branches"):
             return list(body["branches"])
 
-    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> None:
+    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
         """Create a branch at the head of another one, or at any commit; no data is copied.
 
         Raises:
@@ -192,9 +198,11 @@ class RemoteWriting(OpenRemoteGraph):
         """
         refuse_actor(actor)
         body = {"name": name, "from": base}
-        self._connection.write("POST", f"{self._path}/branches", body=body)
+        answer = self._connection.write("POST", f"{self._path}/branches", body=body)
+        with understood("a receipt"):
+            return BranchReceipt.from_json(answer)
 
-    def delete_branch(self, name: str, actor: str | None = None) -> None:
+    def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
         """Delete a branch; what it did and nobody merged is gone.
 
         Raises:
@@ -204,7 +212,9 @@ class RemoteWriting(OpenRemoteGraph):
         """
         refuse_actor(actor)
         segment = quote(check_branch_name(name), safe="")
-        self._connection.write("DELETE", f"{self._path}/branches/{segment}")
+        answer = self._connection.write("DELETE", f"{self._path}/branches/{segment}")
+        with understood("a receipt"):
+            return BranchReceipt.from_json(answer)
 
     def merge(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.policy import Action
+from omnigraph.wire import BranchReceipt
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.progress import Progress
@@ -21,7 +22,7 @@ class BranchMethods(OpenGraph):
         """The names of all branches, sorted."""
         return sorted(self._state().heads)
 
-    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> None:
+    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
         """Create a branch at the head of another one, or at any commit; no data is copied.
 
         Raises:
@@ -36,8 +37,9 @@ class BranchMethods(OpenGraph):
         self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
         self._heal()
         create_branch(self._environment, name, base, actor)
+        return BranchReceipt(name=name, base=base, actor=actor)
 
-    def delete_branch(self, name: str, actor: str | None = None) -> None:
+    def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
         """Delete a branch; what it did and nobody merged is gone.
 
         Raises:
@@ -51,6 +53,7 @@ class BranchMethods(OpenGraph):
         self._authorize(Action.BRANCH_DELETE, actor, target=name)
         self._heal()
         delete_branch(self._environment, name, actor)
+        return BranchReceipt(name=name, base=None, actor=actor)
 
     def merge(
         self,

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +23,7 @@ from omnigraph.server.settings import ServerSettings
 from omnigraph.serving import read_config, single_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from omnigraph.server.service import Service
     from omnigraph.serving import ServerConfig
@@ -65,6 +66,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve graphs over HTTP until a signal stops it; SIGHUP reads tokens and policies again."""
+    # Until the server runs there is nothing to reload, and a reload must never end a process that starts.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_logs()
     chosen = _config(store, graph_id, queries, policy, config)
     host, port = parse_bind(bind or os.environ.get("OMNIGRAPH_BIND") or _DEFAULT_BIND)
@@ -132,6 +135,25 @@ class _AnnouncedServer(uvicorn.Server):
         shown = f"[{host}]" if ":" in host else host
         sys.stdout.write(f"OMNIGRAPH_LISTEN_ADDR={shown}:{port}\n")
         sys.stdout.flush()
+        _log.info("listening", address=f"{shown}:{port}")
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal that was obeyed is no failure: it is not raised again when everything is done."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
+
+
+def listening_socket(config: uvicorn.Config) -> socket.socket:
+    """The socket to listen at; the connections that it accepts send what they have at once.
+
+    Without it the second part of a response waits 40 ms for the acknowledgement of the first: the event loop sees to
+    that for sockets that it binds itself, not for one that it is given.
+    """
+    bound = config.bind_socket()
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
 
 
 def _run(service: Service, host: str, port: int) -> None:
@@ -153,12 +175,5 @@ def _run(service: Service, host: str, port: int) -> None:
         quarantined=list(service.quarantined),
         state="open" if service.is_open else "tokens",
     )
-    listener = server.config.bind_socket()
-    # Connections inherit it. Without it the second half of a response waits for the client to confirm the first one,
-    # about 40 ms; asyncio sets it only on sockets that it made itself.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Once everything has drained, uvicorn raises the signal that stopped it again, for whoever handled it before.
-    # Nothing is left to stop then: graphs are still closed, and the process ends as one that did what it was told.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    server.run(sockets=[listener])
+    server.run(sockets=[listening_socket(server.config)])
+    _log.info("stopped")

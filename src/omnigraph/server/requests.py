@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-MAX_PAGE_CHANGES = 8_192
+from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_CHANGES
+from omnigraph.branches.feed import DEFAULT_POLL_COMMITS
 
 
 class _Strict(BaseModel):
@@ -81,7 +82,13 @@ class PageParams(_ChangeParams):
     page_token: str | None = None
 
 
-class FeedParams(PageParams):
+class ChangesParams(PageParams):
+    """A page of changes with entities before and after, which may be large."""
+
+    max_bytes: Annotated[int, Field(description="bytes per page, about")] = DEFAULT_PAGE_BYTES
+
+
+class FeedParams(ChangesParams):
     """A page of the change feed of a branch."""
 
     branch: str | None = None
@@ -89,6 +96,7 @@ class FeedParams(PageParams):
     start: Annotated[str | None, Field(description="`now`, `beginning` or `after:<commit id>`")] = (
         None
     )
+    max_commits: Annotated[int, Field(description="commits per poll")] = DEFAULT_POLL_COMMITS
 
 
 class DiffParams(PageParams):

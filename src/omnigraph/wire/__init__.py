@@ -38,6 +38,7 @@ from omnigraph.wire.exports import (
     line_writer,
 )
 from omnigraph.wire.receipts import (
+    BranchReceipt,
     LoadResult,
     MergeOutcome,
     MergeResult,
@@ -60,6 +61,7 @@ __all__ = [
     "BlobCell",
     "BlobInfo",
     "BlobKind",
+    "BranchReceipt",
     "CellPlace",
     "DiffFilter",
     "ExportResult",

@@ -211,7 +211,9 @@ def _facts(schema: Any) -> tuple[dict[str, Any], Any]:
     text = metadata.pop(_RESULT, None)
     if text is None:
         raise UnexpectedAnswerError("the answer is an Arrow stream, but no result of a graph")
-    return json.loads(text), schema.with_metadata(metadata or None)
+    return json.loads(text), schema.with_metadata(
+        metadata
+    ) if metadata else schema.remove_metadata()
 
 
 # ---- targets and types

@@ -53,6 +53,25 @@ class MutationResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BranchReceipt:
+    """A branch that was created or deleted, and by whom; `base` is where a new one begins, as it was asked for."""
+
+    name: str
+    base: str | None
+    actor: str | None
+
+    def to_json(self) -> dict[str, object]:
+        """The receipt, without the address of the graph."""
+        base = {} if self.base is None else {"from": self.base}
+        return {"name": self.name, **base, "actor_id": self.actor}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> BranchReceipt:
+        """The inverse of `to_json`, of a body of any server."""
+        return BranchReceipt(name=body["name"], base=body.get("from"), actor=body.get("actor_id"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
     """The receipt of a load; `commit` is None after a dry run."""
 

@@ -55,7 +55,7 @@ class World:
         now = int(minute(self.version).timestamp()) * 1_000_000
         object.__setattr__(self.graph._environment, "clock", lambda: now)
         result = act()
-        if result is not None:
+        if hasattr(result, "commit"):
             assert result.commit.graph_version == self.version
             self.commits[self.version] = result.commit.commit_id
         return result

@@ -56,12 +56,12 @@ def create_branch(
     actor = address.actor
     address.echo("branch create in", quiet=quiet)
     with address.open(read_only=False) as graph:
-        graph.create_branch(name, base, actor=actor)
+        receipt = graph.create_branch(name, base, actor=actor)
         uri = graph.uri
     if json:
-        print_json({"uri": uri, "name": name.strip(), "from": base, "actor_id": actor})
+        print_json({"uri": uri, **receipt.to_json()})
     else:
-        print_text(f"created branch {name.strip()} from {base}")
+        print_text(f"created branch {receipt.name} from {receipt.base}")
 
 
 @app.command("list")
@@ -90,12 +90,12 @@ def delete_branch(
     address.require_consent(f"deletes branch {name} of", yes=yes, json=json)
     address.echo("branch delete in", quiet=quiet)
     with address.open(read_only=False) as graph:
-        graph.delete_branch(name, actor=actor)
+        receipt = graph.delete_branch(name, actor=actor)
         uri = graph.uri
     if json:
-        print_json({"uri": uri, "name": name.strip(), "actor_id": actor})
+        print_json({"uri": uri, **receipt.to_json()})
     else:
-        print_text(f"deleted branch {name.strip()}")
+        print_text(f"deleted branch {receipt.name}")
 
 
 @app.command("merge")

@@ -44,7 +44,7 @@ def list_commits(
     json: AsJson = False,
 ) -> None:
     """List the commits of a branch, newest first."""
-    from omnigraph.graph import commit_json
+    from omnigraph.wire import commit_json
 
     wanted = _actor(filter_, actor)
     with address.open(read_only=True) as graph:
@@ -65,7 +65,7 @@ def show_commit(
     json: AsJson = False,
 ) -> None:
     """Show one commit."""
-    from omnigraph.graph import commit_json
+    from omnigraph.wire import commit_json
 
     with address.open(read_only=True) as graph:
         commit = graph.commit(commit_id)

@@ -18,6 +18,7 @@ from omnigraph.errors import BranchNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from omnigraph.client import RemoteGraph
     from omnigraph.graph import Graph
     from omnigraph.manifest import GraphCommit, Snapshot
 
@@ -62,7 +63,7 @@ def log(
         print_lines(drawn_history(commits, heads))
 
 
-def branch_heads(graph: Graph) -> dict[str, Snapshot]:
+def branch_heads(graph: Graph | RemoteGraph) -> dict[str, Snapshot]:
     """Where every branch is."""
     heads = {}
     for name in graph.branches():

@@ -1,9 +1,9 @@
-"""`omnigraph queries`: the stored queries of a server, before it starts."""
+"""`omnigraph queries`: the stored queries of a server, before it starts and while it runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,15 +16,15 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.resolution import storage_uri
+from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.tables import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from omnigraph.query import FieldDescriptor
     from omnigraph.schema import Catalog
-    from omnigraph.serving import CheckReport, QuerySource, ServedGraph, StoredQuery
+    from omnigraph.serving import CheckReport, QuerySource, ServedGraph
 
 app = typer.Typer(
     help="List and check the stored queries of a server.",
@@ -43,20 +43,17 @@ QueryPath = Annotated[
 @app.command("list")
 @scoped("queries list")
 def list_queries(
-    config: ConfigFile = None,
-    graph: ConfiguredGraph = None,
-    queries: QueryPath = None,
-    json: AsJson = False,
+    address: Address, config: ConfigFile = None, queries: QueryPath = None, json: AsJson = False
 ) -> None:
-    """List stored queries: kind, name, parameters, description, instruction, name as a tool."""
-    from omnigraph.serving import StoredQueries
+    """List stored queries: kind, name, parameters, description, instruction, name as a tool.
 
-    sources, _ = _sources(config, graph, queries)
-    stored = StoredQueries.read(sources)
+    Those of a running server, as far as you may run them, or those of a configuration or of files.
+    """
+    entries = _entries(address, config, queries)
     if json:
-        print_json({"queries": stored.to_json()})
+        print_json({"queries": entries})
     else:
-        print_text("\n".join(_list_lines(stored)) or "no stored queries")
+        print_text("\n".join(_list_lines(entries)) or "no stored queries")
 
 
 @app.command("validate")
@@ -83,6 +80,19 @@ def validate_queries(
         print_text("\n".join(_report_lines(report)))
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _entries(address: Address, config: Path | None, queries: Path | None) -> list[dict[str, Any]]:
+    """The catalog of what the flags name."""
+    from omnigraph.serving import StoredQueries
+
+    if config is None and queries is None:
+        with address.open_served("stored queries are those of a server") as graph:
+            return list(graph.queries())
+    if address.names_server:
+        raise typer.BadParameter("give one of --server, --config FILE and --queries PATH")
+    sources, _ = _sources(config, address.graph_id, queries)
+    return StoredQueries.read(sources).to_json()
 
 
 def _sources(
@@ -117,26 +127,24 @@ def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None)
         return compile_schema(graph.schema).catalog
 
 
-def _list_lines(queries: Iterable[StoredQuery]) -> Iterator[str]:
-    for query in queries:
-        params = ", ".join(_parameter(param) for param in query.params)
-        yield f"{query.kind:<8} {query.name}({params})"
+def _list_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for entry in entries:
+        kind = "mutation" if entry["mutation"] else "read"
+        params = ", ".join(_parameter(param) for param in entry["params"])
+        yield f"{kind:<8} {entry['name']}({params})"
         for label, text in (
-            ("", query.description),
-            ("instruction: ", query.instruction),
-            ("tool: ", query.tool_name),
+            ("", entry.get("description")),
+            ("instruction: ", entry.get("instruction")),
+            ("tool: ", entry["tool_name"]),
         ):
             if text is not None:
                 yield f"         {label}{visible(text)}"
 
 
-def _parameter(param: FieldDescriptor) -> str:
-    kind = str(param.kind)
-    if param.item_kind is not None:
-        kind += f" of {param.item_kind}"
-    if param.vector_dim is not None:
-        kind += f" of {param.vector_dim}"
-    return f"{param.name}: {kind}{'?' if param.nullable else ''}"
+def _parameter(param: Mapping[str, Any]) -> str:
+    size = param.get("item_kind") or param.get("vector_dim")
+    of = "" if size is None else f" of {size}"
+    return f"{param['name']}: {param['kind']}{of}{'?' if param['nullable'] else ''}"
 
 
 def _report_lines(report: CheckReport) -> Iterator[str]:

@@ -72,7 +72,11 @@ def query(
             raise typer.BadParameter("a stored query reads a branch or a --snapshot")
         with address.open_served(STORED) as server:
             found = server.run(
-                source, values, branch=branch, snapshot=snapshot, expect_mutation=False
+                source,
+                values,
+                branch=branch or "main",
+                snapshot=snapshot,
+                expect_mutation=False,
             )
             print_rows(found, address.config.defaults, json=json, format_=format)
         return

@@ -15,7 +15,7 @@ from omnigraph.server import answers
 from omnigraph.server.bodies import parse_query, read_json
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.operations import GRAPH, operation
-from omnigraph.server.requests import BaselineBody, FeedParams, PageParams
+from omnigraph.server.requests import BaselineBody, ChangesParams, FeedParams
 from omnigraph.server.responses import json_bytes
 from omnigraph.server.streams import produced, reserve
 from omnigraph.wire.protocol import JSON, NDJSON
@@ -32,14 +32,14 @@ router = APIRouter()
     f"{GRAPH}/commits/{{commit_id}}/changes",
     id="get_commit_changes",
     tag="changes",
-    query=PageParams,
+    query=ChangesParams,
     returns=answers.ChangesAnswer,
     errors=(409, 413),
 )
 async def commit_changes(request: Request) -> Response:
     """One page of what a commit did, against its first parent, with every entity before and after."""
     call = enter_graph(request)
-    params = parse_query(request, PageParams)
+    params = parse_query(request, ChangesParams)
     commit_id = request.path_params["commit_id"]
 
     def work() -> bytes:
@@ -50,6 +50,7 @@ async def commit_changes(request: Request) -> Response:
             types=params.type,
             ops=params.op,
             limit=params.limit,
+            max_bytes=params.max_bytes,
             page_token=params.page_token,
         )
         return json_bytes(page.to_json())
@@ -83,6 +84,8 @@ async def poll(request: Request) -> Response:
             types=params.type,
             ops=params.op,
             limit=params.limit,
+            max_bytes=params.max_bytes,
+            max_commits=params.max_commits,
             page_token=params.page_token,
         )
         return json_bytes(page.to_json())

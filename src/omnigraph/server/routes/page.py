@@ -48,7 +48,7 @@ def _assets() -> dict[str, Traversable]:
 _ASSETS = _assets()
 
 
-@router.get("/", include_in_schema=False)
+@router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
 async def index(_: Request) -> Response:
     """The page."""
     return _asset(_INDEX)

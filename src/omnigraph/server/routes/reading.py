@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.errors import OmniError
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.query import compile_query
@@ -18,11 +19,11 @@ from omnigraph.server.bodies import parse_query, read_json
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.operations import GRAPH, operation
 from omnigraph.server.requests import (
-    BranchParam,
     EntityParams,
     ExplainBody,
     QueryBody,
     ReadBody,
+    TargetParams,
 )
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.streams import produced
@@ -133,8 +134,13 @@ async def _arrow_answer(call: GraphCall, run: Callable[[], Result]) -> Response:
     remaining = chain(pieces, rest)
 
     def produce(sink: Sink) -> None:
-        for piece in remaining:
-            sink.write(piece)
+        try:
+            for piece in remaining:
+                sink.write(piece)
+        except OmniError:
+            # The last piece tells the reader what went wrong.
+            sink.finish()
+            raise
 
     return await produced(produce, call.service.reads, media_type=ARROW_STREAM)
 
@@ -208,13 +214,13 @@ async def entity(request: Request) -> Response:
     f"{GRAPH}/snapshot",
     id="get_snapshot",
     tag="snapshots",
-    query=BranchParam,
+    query=TargetParams,
     returns=answers.SnapshotAnswer,
 )
 async def snapshot(request: Request) -> Response:
-    """The dataset versions that are visible together at the head of a branch."""
+    """The dataset versions that are visible together: at the head of a branch, or at a point of the past."""
     call = enter_graph(request)
-    branch = parse_query(request, BranchParam).branch or MAIN
-    call.authorize(Action.READ, branch=branch)
-    found = await call.read(lambda: call.graph.snapshot(branch))
+    target = target_of(parse_query(request, TargetParams))
+    await call.authorize_target(target)
+    found = await call.read(lambda: call.graph.snapshot(**arguments_of(target)))
     return json_response(snapshot_document(found))

@@ -18,6 +18,7 @@ const LAYOUTS = {
   concentric: { name: "concentric", animate: false, minNodeSpacing: 20 },
 };
 const DOUBLE_MS = 350;
+const MAX_FIT = 1.3;
 /** What a node covers together with its name. */
 const FOOTPRINT = { width: 116, height: 58 };
 
@@ -95,7 +96,8 @@ export class Canvas {
 
   #element(node, position) {
     const name = node.label ?? node.id;
-    return { group: "nodes", data: { id: keyOf(node), type: node.type, label: name }, classes: `type-${this.#colourOf(node.type)}`, position };
+    const data = { id: keyOf(node), type: node.type, label: name };
+    return { group: "nodes", data, classes: `type-${this.#colourOf(node.type)}`, position };
   }
 
   #addEdge({ type, from, to, number = 1, properties = {} }) {
@@ -178,13 +180,9 @@ export class Canvas {
     this.#graph.resize();
     this.#graph.fit(undefined, 40);
     // Few nodes would fill the whole canvas.
-    if (this.#graph.zoom() > 1.3) this.#graph.zoom({ level: 1.3, position: middle(this.#graph.elements().boundingBox()) });
+    if (this.#graph.zoom() > MAX_FIT) this.#graph.zoom(MAX_FIT);
     this.#graph.center();
   }
-}
-
-function middle({ x1, x2, y1, y2 }) {
-  return { x: (x1 + x2) / 2, y: (y1 + y2) / 2 };
 }
 
 function ring({ x, y }, place, count) {
@@ -245,7 +243,10 @@ function styles(container) {
     })),
     { selector: "node.pinned", style: { shape: "round-rectangle" } },
     { selector: "node:selected", style: { "border-width": 4, "border-color": colour("accent"), "font-weight": "bold" } },
-    { selector: "edge:selected", style: { width: 3, "line-color": colour("accent"), "target-arrow-color": colour("accent") } },
+    {
+      selector: "edge:selected",
+      style: { width: 3, "line-color": colour("accent"), "target-arrow-color": colour("accent") },
+    },
   ];
   probe.remove();
   return found;

@@ -12,7 +12,7 @@ const PAGE = 200;
  * Changes page by page. `readPage(pageToken)` gives `{changes, next_page_token?}`; `imagesOf(change)` gives a promise
  * of `{before, after}` when an entry is opened.
  */
-export function changeList(readPage, imagesOf) {
+function changeList(readPage, imagesOf) {
   const list = el("ul", { class: "plain changes" });
   const foot = el("div", { class: "row center" });
   const element = el("div", { class: "change-list" }, list, foot);
@@ -40,7 +40,9 @@ export function changeList(readPage, imagesOf) {
 function told(error) {
   const reason = error.body.change_diff_refusal?.reason;
   if (reason === "parentless_commit") return empty("The first commit", "It has no parent to compare it with.");
-  if (reason === "schema_boundary") return empty("The schema changed here", "Entities before and after cannot be compared one by one.");
+  if (reason === "schema_boundary") {
+    return empty("The schema changed here", "Entities before and after cannot be compared one by one.");
+  }
   return null;
 }
 
@@ -114,16 +116,25 @@ function comparison(before, after) {
   const names = [...new Set([...Object.keys(old), ...Object.keys(fresh)])];
   const isUpdate = Boolean(before && after);
   const shown = isUpdate ? names.filter((name) => JSON.stringify(old[name]) !== JSON.stringify(fresh[name])) : names;
-  const cell = (name, image, values, kind) => el("td", { class: kind }, image ? valueElement(values[name], { title: name, length: 80 }) : "");
+  const sides = [
+    { kind: "before", title: "Before", image: before, values: old },
+    { kind: "after", title: "After", image: after, values: fresh },
+  ].filter(({ image }) => image);
+  const cell = ({ kind, values }, name) =>
+    el("td", { class: kind }, valueElement(values[name], { title: name, length: 80 }));
   return el(
     "table",
     { class: "comparison" },
-    el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Property" }), before ? el("th", { scope: "col", text: "Before" }) : null, after ? el("th", { scope: "col", text: "After" }) : null)),
+    el(
+      "thead",
+      {},
+      el("tr", {}, ["Property", ...sides.map(({ title }) => title)].map((text) => el("th", { scope: "col", text }))),
+    ),
     el(
       "tbody",
       {},
       shown.map((name) =>
-        el("tr", {}, el("th", { scope: "row", text: name }), before ? cell(name, before, old, "before") : null, after ? cell(name, after, fresh, "after") : null),
+        el("tr", {}, el("th", { scope: "row", text: name }), sides.map((side) => cell(side, name))),
       ),
     ),
   );

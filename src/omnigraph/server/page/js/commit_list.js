@@ -53,7 +53,12 @@ export function createCommitList(onChoose) {
       "div",
       { class: "commit-row", role: "listitem", "aria-setsize": commits.length, "aria-posinset": place + 1 },
       lanesOf(drawing.rows[place], lanes),
-      button("", () => choose(id), { class: "commit-item", data: { commit: id }, "aria-pressed": String(id === chosen), title: id }),
+      button("", () => choose(id), {
+        class: "commit-item",
+        data: { commit: id },
+        "aria-pressed": String(id === chosen),
+        title: id,
+      }),
     );
     item.style.top = `${place * ROW}px`;
     item.lastChild.append(
@@ -64,7 +69,13 @@ export function createCommitList(onChoose) {
         el("span", { class: "commit-kind", text: words(commit.kind ?? "commit") }),
         el("span", { class: "commit-actor", text: commit.actor_id ?? "" }),
       ),
-      el("span", { class: "commit-foot" }, el("code", { text: shortId(id) }), timeElement(commit.created_at), el("span", { text: `on ${commit.graph_branch}${commit.branch_deleted ? " (deleted)" : ""}` })),
+      el(
+        "span",
+        { class: "commit-foot" },
+        el("code", { text: shortId(id) }),
+        timeElement(commit.created_at),
+        el("span", { text: `on ${commit.graph_branch}${commit.branch_deleted ? " (deleted)" : ""}` }),
+      ),
     );
     return item;
   }
@@ -112,7 +123,10 @@ function lanesOf({ column, lines }, width) {
     "svg",
     { class: "lanes", width: MARGIN * 2 + (width - 1) * LANE, height: ROW, "aria-hidden": "true" },
     lines.map(({ from, to, colour, isCut }) =>
-      svg("path", { class: `lane type-${colour % COLOURS}${isCut ? " cut" : ""}`, d: path(x(from), x(to), middle, isCut) }),
+      svg("path", {
+        class: `lane type-${colour % COLOURS}${isCut ? " cut" : ""}`,
+        d: path(x(from), x(to), middle, isCut),
+      }),
     ),
     svg("circle", { class: `commit-dot type-${column % COLOURS}`, cx: x(column), cy: middle, r: 5 }),
   );

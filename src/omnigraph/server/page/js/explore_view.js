@@ -20,7 +20,13 @@ export function createExploreView(root) {
 
   const type = select([], { id: "explore-type", onChange: typeChanged });
   const property = select([], { id: "explore-property" });
-  const text = el("input", { type: "search", id: "explore-text", placeholder: "all", autocomplete: "off", spellcheck: "false" });
+  const text = el("input", {
+    type: "search",
+    id: "explore-text",
+    placeholder: "all",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   const found = el("div", { class: "found", "aria-live": "polite" });
   const place = el("div", { class: "explore-graph" });
   const form = el(
@@ -71,7 +77,10 @@ export function createExploreView(root) {
 
   function showFound(node, rows, search) {
     if (!rows.length) {
-      fill(found, empty(`No ${node.name} found`, search ? `Nothing with this ${search.property.name}. Upper and lower case differ.` : "This branch has none."));
+      const reason = search
+        ? `Nothing with this ${search.property.name}. Upper and lower case differ.`
+        : "This branch has none.";
+      fill(found, empty(`No ${node.name} found`, reason));
       return;
     }
     const shown = rows.slice(0, LISTED);
@@ -80,7 +89,12 @@ export function createExploreView(root) {
     announce(hint);
     fill(
       found,
-      el("div", { class: "row" }, el("span", { class: "count", text: hint }), button("Show all", () => panel.add(nodes), { class: "quiet" })),
+      el(
+        "div",
+        { class: "row" },
+        el("span", { class: "count", text: hint }),
+        button("Show all", () => panel.add(nodes), { class: "quiet" }),
+      ),
       el(
         "ul",
         { class: "plain found-list" },

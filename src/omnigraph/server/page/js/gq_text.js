@@ -7,8 +7,21 @@ const KEYWORDS = new Set(
   ("query match return order limit not as asc desc insert update delete set where from to true false now contains " +
     "starts_with count sum avg min max nearest search fuzzy match_text bm25 rrf date datetime").split(" "),
 );
-const TOKEN =
-  /(?<comment>\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|(?<string>"(?:\\[\s\S]|[^"\\\n])*"?)|(?<variable>\$[A-Za-z_]\w*|\$)|(?<annotation>@\w+)|(?<number>\d+(?:\.\d+)?)|(?<word>[A-Za-z_]\w*)|(?<space>\s+)|(?<mark>[<>!]=|[^\s])/gu;
+const TOKEN = new RegExp(
+  [
+    /(?<comment>\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$))/,
+    /(?<string>"(?:\\[\s\S]|[^"\\\n])*"?)/,
+    /(?<variable>\$[A-Za-z_]\w*|\$)/,
+    /(?<annotation>@\w+)/,
+    /(?<number>\d+(?:\.\d+)?)/,
+    /(?<word>[A-Za-z_]\w*)/,
+    /(?<space>\s+)/,
+    /(?<mark>[<>!]=|[^\s])/,
+  ]
+    .map(({ source }) => source)
+    .join("|"),
+  "gu",
+);
 
 /** The pieces of a text, none left out: `{kind, text, start}`; kinds are the class names of the editor. */
 export function tokens(text) {
@@ -129,7 +142,8 @@ function traversals(words, schema) {
     const isFar = words[next]?.text === "{";
     if (isFar) next = closing(words, next) + 1;
     if (words[next]?.kind !== "variable") continue;
-    links.push({ edge, from: words[at].text.slice(1), to: words[next].text.slice(1), isDirect: !isFar && !isEitherWay });
+    const [from, to] = [words[at].text.slice(1), words[next].text.slice(1)];
+    links.push({ edge, from, to, isDirect: !isFar && !isEitherWay });
   }
   return links;
 }

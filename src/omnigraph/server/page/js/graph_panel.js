@@ -14,7 +14,11 @@ import { counted } from "./values.js";
 /** Gives `add(nodes, edges)`, `open(node)`, `say(text)` and `fit()`. */
 export function createGraphPanel(root, schema) {
   const reading = new Latest();
-  const stage = el("div", { class: "stage canvas", role: "img", "aria-label": "Graph; its nodes are listed beside it" });
+  const stage = el("div", {
+    class: "stage canvas",
+    role: "img",
+    "aria-label": "Graph; its nodes are listed beside it",
+  });
   const hint = el("p", { class: "canvas-hint", text: "Double-click or double-tap a node to see its neighbours." });
   const legend = el("ul", { class: "legend", "aria-label": "Types" });
   const status = el("span", { class: "count", role: "status" });
@@ -71,7 +75,10 @@ export function createGraphPanel(root, schema) {
     status.textContent = nodes.length ? `${counted(nodes.length, "node")}, ${counted(canvas.edgeCount(), "edge")}` : "";
     fill(
       legend,
-      types.map((type) => el("li", {}, el("span", { class: `dot type-${schema.colour(type)}` }), `${type} ${nodes.filter((node) => node.type === type).length}`)),
+      types.map((type) => {
+        const count = nodes.filter((node) => node.type === type).length;
+        return el("li", {}, el("span", { class: `dot type-${schema.colour(type)}` }), `${type} ${count}`);
+      }),
     );
     fill(
       listing,
@@ -178,17 +185,17 @@ export function createGraphPanel(root, schema) {
       tell(error, () => expand(key, links));
       return;
     }
-    showChosen();
+    if (chosen?.key === key) showChosen(); // somebody may have chosen another one meanwhile
     refresh();
-    announce(added ? `${counted(added, "new node")}` : "No new nodes");
+    announce(added ? counted(added, "new node") : "No new nodes");
   }
 
   // ---- telling
 
   function tell(error, retry) {
+    refresh();
     if (isSuperseded(error)) return;
     if (!(error instanceof ApiError)) throw error;
-    refresh();
     fill(details, failure(error, retry));
   }
 

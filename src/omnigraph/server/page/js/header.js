@@ -12,6 +12,8 @@ const CONNECTION_TEXT = {
   unreachable: "no answer",
 };
 
+const AWAY = "The server does not answer. What you see may be old; trying again every few seconds.";
+
 const element = (id) => document.getElementById(id);
 
 /** Wire the header. `onBack` is called when a server that was gone answers again. */
@@ -153,7 +155,7 @@ function prepareConnection(onBack) {
     state.dataset.state = connection;
     state.textContent = CONNECTION_TEXT[connection];
     banner.hidden = connection !== "unreachable";
-    banner.textContent = banner.hidden ? "" : "The server does not answer. What you see may be old; trying again every few seconds.";
+    banner.textContent = banner.hidden ? "" : AWAY;
     clearTimeout(timer);
     if (connection === "unreachable") timer = setTimeout(knock, RETRY_MS);
     // Ask once by itself; later the views offer a button, so that a refused token does not trap anybody in a dialog.

@@ -13,8 +13,8 @@ export function createHistoryView(root) {
   const looking = new Latest();
   const list = createCommitList(showCommit);
   const count = el("span", { class: "count" });
-  const from = el("input", { id: "diff-from", list: "diff-names", autocomplete: "off", spellcheck: "false", placeholder: "branch or commit" });
-  const to = el("input", { id: "diff-to", list: "diff-names", autocomplete: "off", spellcheck: "false", placeholder: "branch or commit" });
+  const from = stateInput("diff-from");
+  const to = stateInput("diff-to");
   const names = el("datalist", { id: "diff-names" });
   const stage = el("div", { class: "stage history-stage" });
   const details = el("aside", { class: "panel wide", "aria-label": "Changes", "aria-live": "polite" });
@@ -68,7 +68,10 @@ export function createHistoryView(root) {
           from.focus();
         }),
       ),
-      propertyTable(Object.entries(facts).filter(([, value]) => value !== null && value !== undefined), { title: "Commit" }),
+      propertyTable(
+        Object.entries(facts).filter(([, value]) => value !== null && value !== undefined),
+        { title: "Commit" },
+      ),
       el("h3", { text: "Changes" }),
       commitChanges(id, signal),
     );
@@ -91,7 +94,12 @@ export function createHistoryView(root) {
       totals,
       differences(one, other, signal, ({ stats }) => {
         if (!stats) return;
-        totals.textContent = `${counted(stats.inserts, "insert")}, ${counted(stats.updates, "update")}, ${counted(stats.deletes, "delete")}`;
+        const counts = [
+          [stats.inserts, "insert"],
+          [stats.updates, "update"],
+          [stats.deletes, "delete"],
+        ];
+        totals.textContent = counts.map(([number, word]) => counted(number, word)).join(", ");
       }),
     );
     details.scrollIntoView({ block: "nearest" });
@@ -117,7 +125,8 @@ export function createHistoryView(root) {
 
   function show(commits, heads) {
     const branches = Object.keys(heads);
-    count.textContent = `${counted(commits.length, "commit")}, ${branches.length === 1 ? "1 branch" : `${branches.length} branches`}`;
+    const branchCount = branches.length === 1 ? "1 branch" : `${branches.length} branches`;
+    count.textContent = `${counted(commits.length, "commit")}, ${branchCount}`;
     fill(names, branches.map((name) => el("option", { value: name })));
     from.value ||= "main";
     if (!to.value && session.branch !== "main") to.value = session.branch;
@@ -126,4 +135,15 @@ export function createHistoryView(root) {
   }
 
   return { reload };
+}
+
+/** Where a branch or commit is named. */
+function stateInput(id) {
+  return el("input", {
+    id,
+    list: "diff-names",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "branch or commit",
+  });
 }

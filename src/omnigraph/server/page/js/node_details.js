@@ -19,10 +19,17 @@ export function nodeDetails(schema, node, { isPinned, shownOver, onExpandAll, on
       "div",
       { class: "row" },
       links.length ? button("Expand", onExpandAll, { class: "primary", title: "Show its neighbours" }) : null,
-      button(isPinned ? "Unpin" : "Pin", onPin, { title: "A pinned node keeps its place", "aria-pressed": String(isPinned) }),
+      button(isPinned ? "Unpin" : "Pin", onPin, {
+        title: "A pinned node keeps its place",
+        "aria-pressed": String(isPinned),
+      }),
       button("Hide", onHide, { title: "Take it off the canvas" }),
     ),
-    links.length ? el("ul", { class: "plain links", "aria-label": "Neighbours" }, links.map((link) => linkItem(link, shownOver(link), onExpand))) : null,
+    el(
+      "ul",
+      { class: "plain links", "aria-label": "Neighbours", hidden: !links.length },
+      links.map((link) => linkItem(link, shownOver(link), onExpand)),
+    ),
     propertyTable(Object.entries(node.properties), { title: `Properties of ${name}` }),
   ];
 }
@@ -48,6 +55,8 @@ export function edgeDetails({ type, source, target, properties }) {
     el("p", { class: "kind", text: "Edge" }),
     el("h2", { text: type }),
     el("p", { class: "hint", text: `${end(source)} → ${end(target)}` }),
-    entries.length ? propertyTable(entries, { title: `Properties of ${type}` }) : el("p", { class: "hint", text: "no properties" }),
+    entries.length
+      ? propertyTable(entries, { title: `Properties of ${type}` })
+      : el("p", { class: "hint", text: "no properties" }),
   ];
 }

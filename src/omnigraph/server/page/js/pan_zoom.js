@@ -55,8 +55,8 @@ export function panAndZoom(image, drawing, bounds) {
     isDragged = true;
     if (fingers.size === 2) {
       const [other] = [...fingers].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
-      const factor = Math.hypot(now.x - other.x, now.y - other.y) / (Math.hypot(before.x - other.x, before.y - other.y) || 1);
-      zoomAt(factor, (now.x + other.x) / 2, (now.y + other.y) / 2);
+      const reach = ({ x, y }) => Math.hypot(x - other.x, y - other.y) || 1;
+      zoomAt(reach(now) / reach(before), (now.x + other.x) / 2, (now.y + other.y) / 2);
     } else {
       shift = { x: shift.x + now.x - before.x, y: shift.y + now.y - before.y };
       show();

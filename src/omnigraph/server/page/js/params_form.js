@@ -19,11 +19,13 @@ const TYPE_OF_KIND = {
 
 /** The parameters of a stored query as declarations of a text would give them. */
 export function catalogParams(params) {
-  return params.map(({ name, kind, item_kind: item, vector_dim: size, nullable }) => ({
-    name,
-    type: kind === "vector" ? `Vector(${size})` : kind === "list" ? `[${TYPE_OF_KIND[item] ?? item}]` : (TYPE_OF_KIND[kind] ?? kind),
-    nullable,
-  }));
+  return params.map((param) => ({ name: param.name, type: catalogType(param), nullable: param.nullable }));
+}
+
+function catalogType({ kind, item_kind: item, vector_dim: size }) {
+  if (kind === "vector") return `Vector(${size})`;
+  if (kind === "list") return `[${TYPE_OF_KIND[item] ?? item}]`;
+  return TYPE_OF_KIND[kind] ?? kind;
 }
 
 /** A parameter has a value that cannot be sent. */
@@ -68,11 +70,19 @@ function control(param, entered) {
   input.setAttribute("name", name);
   if (entered.has(name)) input.value = entered.get(name);
   input.addEventListener("input", () => entered.set(name, input.value));
-  const nothing = nullable ? el("input", { type: "checkbox", on: { change: () => (input.disabled = nothing.checked) } }) : null;
+  const nothing = nullable ? el("input", { type: "checkbox" }) : null;
+  nothing?.addEventListener("change", () => {
+    input.disabled = nothing.checked;
+  });
   const label = field(`$${name}: ${type}${nullable ? "?" : ""}`, input);
   return {
     param,
-    element: el("div", { class: "param" }, label, nothing ? el("label", { class: "null-choice" }, nothing, " null") : null),
+    element: el(
+      "div",
+      { class: "param" },
+      label,
+      nothing ? el("label", { class: "null-choice" }, nothing, " null") : null,
+    ),
     read: () => (nothing?.checked ? null : parsed(param, input.value)),
   };
 }
@@ -83,9 +93,13 @@ function inputFor(type) {
   if (type === "Date") return el("input", { type: "date", ...common });
   if (INTEGER.test(type)) return el("input", { type: "text", inputmode: "numeric", placeholder: "0", ...common });
   if (FLOAT.test(type)) return el("input", { type: "text", inputmode: "decimal", placeholder: "0.0", ...common });
-  const placeholders = { DateTime: "2024-05-01T12:00:00Z" };
-  const hint = placeholders[type] ?? (type.startsWith("[") ? '["one", "two"]' : type.startsWith("Vector") ? "[0.1, 0.2, …]" : "");
-  return el("input", { type: "text", placeholder: hint, ...common });
+  return el("input", { type: "text", placeholder: example(type), ...common });
+}
+
+function example(type) {
+  if (type === "DateTime") return "2024-05-01T12:00:00Z";
+  if (type.startsWith("[")) return '["one", "two"]';
+  return type.startsWith("Vector") ? "[0.1, 0.2, …]" : "";
 }
 
 function parsed({ name, type }, text) {

@@ -13,6 +13,7 @@ import { session } from "./session.js";
 import { empty, failure, loading } from "./states.js";
 import { counted, showInFull } from "./values.js";
 
+const ONLY_READS = "This query changes the graph. The explorer only reads: run it with the command line or a client.";
 const NO_ENTITIES = { columns: new Map(), links: [] };
 
 export function createQueryView(root) {
@@ -31,7 +32,11 @@ export function createQueryView(root) {
   const which = select([], { id: "which-query", onChange: declareParams });
   const whichField = field("Run", which, { hidden: true });
   const about = el("p", { class: "hint", hidden: true });
-  const runButton = el("button", { type: "submit", form: "query-params", class: "primary", title: "Ctrl+Enter or ⌘+Enter" }, "Run");
+  const runButton = el(
+    "button",
+    { type: "submit", form: "query-params", class: "primary", title: "Ctrl+Enter or ⌘+Enter" },
+    "Run",
+  );
   const explainButton = button("Explain", explain, { title: "How the query would run" });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const outcome = el("div", { class: "outcome", "aria-live": "polite" });
@@ -75,7 +80,7 @@ export function createQueryView(root) {
     params.declare(entry ? catalogParams(entry.params) : (query?.params ?? []));
     runButton.disabled = isMutation;
     explainButton.disabled = entry !== null;
-    say(isMutation ? "This query changes the graph. The explorer only reads: run it with the command line or a client." : "");
+    say(isMutation ? ONLY_READS : "");
   }
 
   function showStored() {
@@ -107,9 +112,10 @@ export function createQueryView(root) {
 
   async function explain() {
     await attempt("Explaining…", async (signal) => {
-      const plan = await api.explain({ query: editor.text, name: chosenQuery()?.name, params: params.values() }, signal);
+      const asked = { query: editor.text, name: chosenQuery()?.name, params: params.values() };
+      const { text } = await api.explain(asked, signal);
       answer = null;
-      fill(outcome, el("h2", { text: "Plan" }), el("pre", { class: "source plan", tabindex: 0, text: plan.text ?? plan.plan.join("\n") }));
+      fill(outcome, el("h2", { text: "Plan" }), el("pre", { class: "source plan", tabindex: 0, text }));
     });
   }
 
@@ -169,7 +175,9 @@ export function createQueryView(root) {
         { class: "bar" },
         el("div", { class: "segments", role: "group", "aria-label": "Show as" }, tableButton, graphButton),
         el("span", { class: "count", text: counted(result.row_count, "row") }),
-        commit ? button(`at ${commit}`, () => showInFull("Commit that was read", commit), { class: "link commit" }) : null,
+        commit
+          ? button(`at ${commit}`, () => showInFull("Commit that was read", commit), { class: "link commit" })
+          : null,
         el("span", { class: "push" }, copyButtons(result)),
       ),
       mode === "table" ? tableOf(result, entities) : graphOf(result, entities),
@@ -215,7 +223,13 @@ export function createQueryView(root) {
     const [first] = schema.nodes;
     if (!first) return;
     const label = schema.label(first.name);
-    editor.text = `query first_look() {\n  match {\n    $n: ${first.name}\n  }\n  return { $n${label ? `, $n.${label}` : ""} }\n  limit 20\n}`;
+    editor.text = [
+      "query first_look() {",
+      `  match { $n: ${first.name} }`,
+      `  return { $n${label ? `, $n.${label}` : ""} }`,
+      "  limit 20",
+      "}",
+    ].join("\n");
     isTouched = false;
   }
 

@@ -18,7 +18,11 @@ export function resultTable(result, entities, onOpen) {
   const more = el("div", { class: "row center" });
 
   const heads = columns.map((column) =>
-    el("th", { scope: "col", "aria-sort": "none" }, button(column, () => sortBy(column), { class: "sort", title: `Sort by ${column}` })),
+    el(
+      "th",
+      { scope: "col", "aria-sort": "none" },
+      button(column, () => sortBy(column), { class: "sort", title: `Sort by ${column}` }),
+    ),
   );
 
   function sortBy(column) {
@@ -35,16 +39,20 @@ export function resultTable(result, entities, onOpen) {
   function show() {
     fill(body, rows.slice(0, shown).map((row) => el("tr", {}, columns.map((column) => cell(row[column], column)))));
     const left = rows.length - shown;
-    fill(more, left > 0 ? button(`Show ${counted(Math.min(left, ROWS_AT_ONCE), "more row")} of ${left.toLocaleString("en")}`, () => {
-      shown += ROWS_AT_ONCE;
-      show();
-    }) : null);
+    const next = counted(Math.min(left, ROWS_AT_ONCE), "more row");
+    fill(more, left > 0 ? button(`Show ${next} of ${left.toLocaleString("en")}`, showMore) : null);
+  }
+
+  function showMore() {
+    shown += ROWS_AT_ONCE;
+    show();
   }
 
   function cell(value, column) {
     const entity = entities.get(column);
     if (entity && typeof value === "string") {
-      return el("td", {}, button(value, () => onOpen(entity.type, value), { class: "link", title: `Show this ${entity.type}` }));
+      const open = () => onOpen(entity.type, value);
+      return el("td", {}, button(value, open, { class: "link", title: `Show this ${entity.type}` }));
     }
     return el("td", { class: typeof value === "number" ? "number" : null }, valueElement(value, { title: column }));
   }
@@ -70,7 +78,8 @@ export function copyButtons(result) {
 }
 
 function csv({ columns, rows }) {
-  const lines = [columns, ...rows.map((row) => columns.map((column) => (row[column] === null ? "" : valueText(row[column]))))];
+  const text = (value) => (value === null ? "" : valueText(value));
+  const lines = [columns, ...rows.map((row) => columns.map((column) => text(row[column])))];
   return lines.map((cells) => cells.map(quoted).join(",")).join("\r\n");
 }
 

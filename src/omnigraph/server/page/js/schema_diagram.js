@@ -24,12 +24,15 @@ export function drawSchema(stage, schema, onChoose) {
     onChoose(kind, declared);
   }
 
-  const lines = edgeLines(schema, byName).map(({ edge, drawn }) =>
-    choosable(edgeShape(edge, drawn), `Edge ${edge.name} from ${edge.from} to ${edge.to}`, (element) => choose("edge", edge, element)),
-  );
-  const shapes = boxes.map((box) =>
-    choosable(boxShape(box, schema.colour(box.node.name)), `Node type ${box.node.name}`, (element) => choose("node", box.node, element)),
-  );
+  const lines = edgeLines(schema, byName).map(({ edge, drawn }) => {
+    const name = `Edge ${edge.name} from ${edge.from} to ${edge.to}`;
+    return choosable(edgeShape(edge, drawn), name, (element) => choose("edge", edge, element));
+  });
+  const shapes = boxes.map((box) => {
+    const { node } = box;
+    const shape = boxShape(box, schema.colour(node.name));
+    return choosable(shape, `Node type ${node.name}`, (element) => choose("node", node, element));
+  });
   drawing.append(...lines, ...shapes);
 
   const view = panAndZoom(image, drawing, bounds(boxes));
@@ -68,7 +71,11 @@ function boxShape({ node, lines, hidden, width, height, x, y }, colour) {
   const top = y - height / 2;
   return svg(
     "g",
-    { class: `box type-${colour}`, transform: `translate(${left.toFixed(1)} ${top.toFixed(1)})`, data: { type: node.name } },
+    {
+      class: `box type-${colour}`,
+      transform: `translate(${left.toFixed(1)} ${top.toFixed(1)})`,
+      data: { type: node.name },
+    },
     svg("rect", { class: "box-body", width, height, rx: 8 }),
     svg("path", { class: "box-head", d: `M0 34 V8 Q0 0 8 0 H${width - 8} Q${width} 0 ${width} 8 V34 Z` }),
     svg("text", { class: "box-title", x: 12, y: 22, text: node.name }),
@@ -87,14 +94,20 @@ function edgeShape(edge, { path, label }) {
     { class: "link", data: { type: edge.name } },
     svg("path", { class: "link-reach", d: path }),
     svg("path", { class: "link-line", d: path, "marker-end": "url(#arrow)" }),
-    svg("text", { class: "link-name", x: label.x, y: label.y + 4, "text-anchor": isLoop ? "start" : "middle", text: edge.name }),
+    svg("text", {
+      class: "link-name",
+      x: label.x,
+      y: label.y + 4,
+      "text-anchor": isLoop ? "start" : "middle",
+      text: edge.name,
+    }),
   );
 }
 
 function arrowHead() {
   return svg(
     "marker",
-    { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" },
+    { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" },
     svg("path", { class: "arrow", d: "M0 0 L8 4 L0 8 Z" }),
   );
 }

@@ -87,8 +87,14 @@ function loop(box, turn) {
   const right = box.x + box.width / 2;
   const top = box.y - box.height / 2 + 12 + turn * 44;
   const reach = 46;
+  const [begin, out, back, end] = [
+    { x: right, y: top },
+    { x: right + reach, y: top },
+    { x: right + reach, y: top + 28 },
+    { x: right, y: top + 28 },
+  ].map(point);
   return {
-    path: `M${point({ x: right, y: top })} C${point({ x: right + reach, y: top })} ${point({ x: right + reach, y: top + 28 })} ${point({ x: right, y: top + 28 })}`,
+    path: `M${begin} C${out} ${back} ${end}`,
     label: { x: right + reach + 4, y: top + 14 },
   };
 }

@@ -38,9 +38,8 @@ export class SchemaModel {
 
   /** The names of the properties that make up the id of a node; none if it has no key. */
   key(typeName) {
-    const node = this.node(typeName);
-    if (Array.isArray(node?.key)) return node.key;
-    return (node?.properties ?? []).filter((property) => notes(property).some(isKey)).map(({ name }) => name);
+    const properties = this.node(typeName)?.properties ?? [];
+    return properties.filter((property) => notes(property).includes("@key")).map(({ name }) => name);
   }
 
   /** The property that names a node for people, or null: then its id does. */
@@ -78,19 +77,12 @@ export function parameterType(property) {
   return property.type.startsWith("enum(") ? "String" : property.type;
 }
 
-/** The annotations of a type or property as text. */
+/** The annotations of a property, as the schema spells them; types have none here. */
 export function notes(declared) {
-  return (declared.annotations ?? []).map((note) => {
-    if (typeof note === "string") return note;
-    return note.value === undefined || note.value === null ? `@${note.name}` : `@${note.name}(${JSON.stringify(note.value)})`;
-  });
+  return declared.annotations ?? [];
 }
 
 /** A property as the schema language spells it. */
 export function typeText(property) {
-  return property.nullable && !property.type.endsWith("?") ? `${property.type}?` : property.type;
-}
-
-function isKey(note) {
-  return /^@key\b/.test(note);
+  return property.nullable ? `${property.type}?` : property.type;
 }

@@ -19,7 +19,12 @@ export function createSchemaView(root) {
 
   fill(
     root,
-    el("div", { class: "bar" }, el("div", { class: "segments", role: "group", "aria-label": "Show as" }, diagramButton, textButton), summary),
+    el(
+      "div",
+      { class: "bar" },
+      el("div", { class: "segments", role: "group", "aria-label": "Show as" }, diagramButton, textButton),
+      summary,
+    ),
     el("div", { class: "split" }, stage, details),
   );
 
@@ -83,9 +88,10 @@ function nodeDetails(schema, node) {
 }
 
 function edgeDetails(edge) {
+  const ends = `${edge.from} → ${edge.to}, ${edge.cardinality} per ${edge.from}`;
   return [
     el("h2", { text: edge.name }),
-    el("p", { class: "hint", text: `${edge.from} → ${edge.to}${edge.cardinality ? `, ${edge.cardinality} per ${edge.from}` : ""}` }),
+    el("p", { class: "hint", text: ends }),
     description(edge),
     edge.properties.length ? propertyList(edge) : el("p", { class: "hint", text: "no properties" }),
   ];
@@ -113,7 +119,12 @@ function propertyList(declared) {
           "tr",
           {},
           el("th", { scope: "row", text: property.name }),
-          el("td", {}, el("code", { text: typeText(property) }), told(property).map((text) => el("span", { class: "note", text }))),
+          el(
+            "td",
+            {},
+            el("code", { text: typeText(property) }),
+            told(property).map((text) => el("span", { class: "note", text })),
+          ),
         ),
       ),
     ),

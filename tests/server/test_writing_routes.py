@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+GRAPH = "/graphs/default"
+ADD = "query add($name: String) { insert Person { name: $name } }"
+AGE = "query age($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
+HEADER = "Omnigraph-If-Graph-Commit"
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def head(client, branch="main"):
+    return client.get(f"{GRAPH}/snapshot", params={"branch": branch}).json()["graph_commit_id"]
+
+
+# ---- mutations
+
+
+def test_a_mutation_answers_with_the_commit_that_it_published(client):
+    answer = client.post(f"{GRAPH}/mutate", json={"query": ADD, "params": {"name": "zoe"}}).json()
+    assert (answer["branch"], answer["query_name"], answer["affected_nodes"]) == ("main", "add", 1)
+    assert answer["commit"]["graph_commit_id"] == head(client)
+
+
+def test_a_mutation_that_matches_nothing_has_no_commit(client):
+    before = head(client)
+    body = {"query": AGE, "params": {"name": "nobody", "age": 1}}
+    assert client.post(f"{GRAPH}/mutate", json=body).json()["commit"] is None
+    assert head(client) == before
+
+
+def test_older_names_of_members_and_of_the_route_are_understood(client):
+    body = {"query_source": ADD, "query_name": "add", "params": {"name": "zoe"}}
+    answer = client.post(f"{GRAPH}/change", json=body)
+    assert answer.json()["affected_nodes"] == 1
+    assert answer.headers["link"] == '</graphs/default/mutate>; rel="successor-version"'
+
+
+def test_a_read_is_no_mutation(client):
+    body = {"query": "query q() { match { $p: Person } return { $p.name } }"}
+    assert client.post(f"{GRAPH}/mutate", json=body).status_code == 400
+
+
+def test_a_conditional_mutation_runs_once(client):
+    body = {"query": ADD, "params": {"name": "zoe"}}
+    condition = {HEADER: head(client)}
+    path = f"{GRAPH}/mutate/if-graph-commit"
+    assert client.post(path, json=body, headers=condition).status_code == 200
+    lost = client.post(path, json=body, headers=condition)
+    assert lost.status_code == 412
+    assert "code" not in lost.json()
+    failure = lost.json()["precondition_failure"]
+    assert (failure["expected"], failure["actual"]) == (condition[HEADER], head(client))
+
+
+@pytest.mark.parametrize("value", ["", "*", '"01M7JHXX5HKC4A232RCKPQ9CAG"', "W/x", "a, b"])
+def test_a_condition_is_one_plain_commit_id(client, value):
+    path = f"{GRAPH}/mutate/if-graph-commit"
+    answer = client.post(path, json={"query": ADD}, headers={HEADER: value})
+    assert answer.status_code == 400
+
+
+def test_a_condition_stands_on_its_own_routes_only(client):
+    body = {"query": ADD, "params": {"name": "zoe"}}
+    answer = client.post(f"{GRAPH}/mutate", json=body, headers={HEADER: head(client)})
+    assert answer.status_code == 400
+    assert client.post(f"{GRAPH}/mutate/if-graph-commit", json=body).status_code == 400
+
+
+# ---- loads
+
+
+def line(name):
+    return json.dumps({"type": "Person", "data": {"name": name}})
+
+
+def test_a_load_is_one_commit(client):
+    body = {"data": f"{line('zoe')}\n{line('yan')}\n", "mode": "append"}
+    answer = client.post(f"{GRAPH}/load", json=body).json()
+    assert answer["nodes"] == [{"name": "Person", "entities_loaded": 2}]
+    assert answer["commit"]["graph_commit_id"] == head(client)
+    assert answer["uri"].endswith("people.omni")
+
+
+def test_a_raw_load_creates_its_branch_on_demand(client):
+    path = f"{GRAPH}/load/ndjson?branch=draft&mode=merge"
+    missing = client.post(path, content=line("zoe"), headers=NDJSON)
+    assert missing.status_code == 404
+    assert client.get(f"{GRAPH}/branches").json() == {"branches": ["main"]}
+    made = client.post(f"{path}&from=main", content=line("zoe"), headers=NDJSON).json()
+    assert (made["branch_created"], made["base_branch"], "uri" in made) == (True, "main", False)
+    assert client.get(f"{GRAPH}/branches").json() == {"branches": ["draft", "main"]}
+
+
+def test_a_dry_run_writes_nothing(client):
+    before = head(client)
+    path = f"{GRAPH}/load/ndjson?mode=append&dry_run=true"
+    assert client.post(path, content=line("zoe"), headers=NDJSON).json()["commit"] is None
+    assert head(client) == before
+
+
+def test_a_bad_record_refuses_the_load_and_names_the_source_of_the_caller(client):
+    before = head(client)
+    content = f"{line('zoe')}\n" + '{"type":"Person","data":{"nam":"x"}}'
+    path = f"{GRAPH}/load/ndjson?mode=append&source=people.jsonl"
+    refused = client.post(path, content=content, headers=NDJSON)
+    assert refused.status_code == 400
+    (rule,) = refused.json()["report"]["rules"]
+    assert (rule["examples"][0]["source"], rule["examples"][0]["line"]) == ("people.jsonl", 2)
+    assert "omnigraph-load-" not in refused.text
+    assert head(client) == before
+
+
+def test_a_strict_insert_of_known_ids_is_a_key_conflict(client):
+    refused = client.post(f"{GRAPH}/load", json={"data": line("ada"), "mode": "append"})
+    assert refused.status_code == 409
+    assert refused.json()["key_conflict"]["type_name"] == "Person"
+    assert "omnigraph-load-" not in refused.text
+
+
+def test_the_older_load_forgives_unknown_properties(client):
+    data = '{"type":"Person","data":{"name":"zoe","shoe":44}}'
+    assert client.post(f"{GRAPH}/load", json={"data": data}).status_code == 400
+    answer = client.post(f"{GRAPH}/ingest", json={"data": data})
+    assert answer.status_code == 200
+    assert answer.headers["deprecation"] == "true"
+
+
+def test_another_content_type_is_refused(client):
+    path = f"{GRAPH}/load/ndjson?mode=append"
+    assert client.post(path, content=line("zoe")).status_code == 415
+    plain = {"Content-Type": "text/plain"}
+    body = json.dumps({"query": ADD, "params": {"name": "zoe"}})
+    assert client.post(f"{GRAPH}/mutate", content=body, headers=plain).status_code == 415
+
+
+# ---- branches
+
+
+def test_a_branch_lives_and_is_merged_and_deleted(client):
+    made = client.post(f"{GRAPH}/branches", json={"name": "team/draft"}).json()
+    assert (made["name"], made["from"], made["actor_id"]) == ("team/draft", "main", None)
+    again = client.post(f"{GRAPH}/branches", json={"name": "team/draft"})
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    body = {"query": ADD, "params": {"name": "zoe"}, "branch": "team/draft"}
+    client.post(f"{GRAPH}/mutate", json=body)
+    preview = client.post(f"{GRAPH}/branches/merge", json={"source": "team/draft", "dry_run": True})
+    assert (preview.json()["outcome"], preview.json()["commit"]) == ("fast_forward", None)
+    merged = client.post(
+        f"{GRAPH}/branches/merge", json={"source": "team/draft", "delete_branch": True}
+    ).json()
+    assert (merged["outcome"], merged["branch_deleted"]) == ("fast_forward", True)
+    assert client.get(f"{GRAPH}/branches").json() == {"branches": ["main"]}
+
+
+def test_the_name_of_a_branch_is_one_segment(client):
+    client.post(f"{GRAPH}/branches", json={"name": "team/draft"})
+    assert client.delete(f"{GRAPH}/branches/team/draft").status_code == 404
+    assert client.delete(f"{GRAPH}/branches/team%2Fdraft").json()["name"] == "team/draft"
+    assert client.delete(f"{GRAPH}/branches/team%2Fdraft").status_code == 404
+
+
+def test_a_branch_begins_at_a_commit(client):
+    first = head(client)
+    client.post(f"{GRAPH}/mutate", json={"query": ADD, "params": {"name": "zoe"}})
+    client.post(f"{GRAPH}/branches", json={"name": "old", "from": first})
+    rows = {"query": "query q() { match { $p: Person } return { $p.name } }", "branch": "old"}
+    assert client.post(f"{GRAPH}/query", json=rows).json()["row_count"] == 3
+
+
+def test_conflicts_of_a_merge_are_listed(client):
+    client.post(f"{GRAPH}/branches", json={"name": "draft"})
+    for branch, age in (("main", 1), ("draft", 2)):
+        body = {"query": AGE, "params": {"name": "ada", "age": age}, "branch": branch}
+        assert client.post(f"{GRAPH}/mutate", json=body).json()["affected_nodes"] == 1
+    refused = client.post(f"{GRAPH}/branches/merge", json={"source": "draft"})
+    assert refused.status_code == 409
+    (conflict,) = refused.json()["merge_conflicts"]
+    assert (conflict["kind"], conflict["entity_id"]) == ("divergent_update", "ada")
+    decided = client.post(f"{GRAPH}/branches/merge", json={"source": "draft", "strategy": "theirs"})
+    assert decided.json()["outcome"] == "merged"
+
+
+# ---- schema
+
+
+def test_a_schema_is_applied(client):
+    source = client.get(f"{GRAPH}/schema").json()["schema_source"]
+    wanted = source + "\nnode Robot { serial: String @key }"
+    answer = client.post(f"{GRAPH}/schema/apply", json={"schema_source": wanted}).json()
+    assert (answer["applied"], answer["step_count"]) == (True, 1)
+    assert client.get(f"{GRAPH}/schema").json()["schema_source"] == wanted
+
+
+def test_a_schema_is_text_and_never_a_path(client, tmp_path):
+    secret = tmp_path / "secret.pg"
+    secret.write_text("node Secret { k: String @key }", encoding="utf-8")
+    answer = client.post(f"{GRAPH}/schema/apply", json={"schema_source": str(secret)})
+    assert answer.status_code == 400
+    assert "Secret" not in answer.text
