@@ -38,14 +38,21 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def same(tmp_path_factory: pytest.TempPathFactory, queries: Path) -> Iterator[Pair]:
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("outside") / "scan.bin"
+    path.write_bytes(b"bytes outside of the graph")
+    return path
+
+
+@pytest.fixture(scope="module")
+def same(tmp_path_factory: pytest.TempPathFactory, queries: Path, outside: Path) -> Iterator[Pair]:
     """One graph, read in both ways."""
-    uri = make_history(tmp_path_factory.mktemp("same"))
+    uri = make_history(tmp_path_factory.mktemp("same"), outside)
     yield from _pair(uri, uri, queries)
 
 
 @pytest.fixture(scope="module")
-def twins(tmp_path_factory: pytest.TempPathFactory, queries: Path) -> Iterator[Pair]:
+def twins(tmp_path_factory: pytest.TempPathFactory, queries: Path, outside: Path) -> Iterator[Pair]:
     """Two graphs with the same history, one written directly and one through a server."""
-    one, other = (make_history(tmp_path_factory.mktemp(name)) for name in ("one", "other"))
+    one, other = (make_history(tmp_path_factory.mktemp(name), outside) for name in ("one", "other"))
     yield from _pair(one, other, queries)

@@ -36,6 +36,7 @@ def first_commit(graph: Any) -> str:
 
 
 def load_commit(graph: Any) -> str:
+    """The commit that brought everything."""
     return graph.commits()[-2].commit_id
 
 
@@ -150,6 +151,14 @@ BLOBS: dict[str, Callable[[Any], object]] = {
     "what an empty one is": lambda g: g.stat_blob("node:Person", 'gr"ace\t', "photo"),
     "what it was": lambda g: g.stat_blob("node:Person", "ada", "photo", snapshot=load_commit(g)),
     "what nothing is": lambda g: g.stat_blob("node:Person", "alan", "photo"),
+    "outside": lambda g: g.read_blob("node:Scan", "outside", "file"),
+    "a range outside": lambda g: g.read_blob("node:Scan", "outside", "file", offset=1, length=2),
+    "what is outside": lambda g: g.stat_blob("node:Scan", "outside", "file"),
+    "opened outside": lambda g: g.open_blob("node:Scan", "outside", "file").info,
+    "the size of what is outside": lambda g: g.open_blob("node:Scan", "outside", "file").size,
+    "pieces from outside": lambda g: g.open_blob("node:Scan", "outside", "file").chunks(),
+    "an edge type in any case": lambda g: g.stat_blob("edge:wROTE", "w1", "note"),
+    "bytes of an edge": lambda g: g.read_blob("edge:Wrote", "w1", "note"),
     "opened": lambda g: g.open_blob("node:Person", "ada", "photo").info,
     "pieces": lambda g: list(g.open_blob("node:Person", "ada", "photo").chunks(3)),
     "pieces of an empty one": lambda g: list(

@@ -34,8 +34,9 @@ node Person {
   vec: Vector(2)?
   photo: Blob?
 }
+node Scan { name: String @key  file: Blob? }
 node Paper { doi: String @key  year: I32? }
-edge Wrote: Person -> Paper { role: String? }
+edge Wrote: Person -> Paper { role: String?  note: Blob? }
 """
 QUERIES = """
 query people() @description("Everybody") { match { $p: Person } return { $p.name as name } order { $p.name } }
@@ -62,7 +63,12 @@ ROWS = [
     {"type": "Person", "data": {"name": "alan"}},
     {"type": "Paper", "data": {"doi": "10.1", "year": 1843}},
     {"type": "Paper", "data": {"doi": "10.2"}},
-    {"edge": "Wrote", "from": "ada", "to": "10.1", "data": {"id": "w1", "role": "author"}},
+    {
+        "edge": "Wrote",
+        "from": "ada",
+        "to": "10.1",
+        "data": {"id": "w1", "role": "author", "note": "base64:bm90ZQ=="},
+    },
 ]
 ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
 
@@ -70,13 +76,17 @@ ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: 
 _OWN = re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}|\b1[789]\d{14}\b|sha256:[0-9a-f]{64}")
 
 
-def make_history(root: Path) -> str:
-    """A graph with several commits, a branch that differs, and one that is gone."""
+def make_history(root: Path, outside: Path) -> str:
+    """A graph with several commits, a branch that differs, one that is gone, and a blob outside of it."""
     lines = root / "rows.jsonl"
     lines.write_text("\n".join(json.dumps(row) for row in ROWS))
     uri = str(root / "people.omni")
-    with Graph.init(uri, SCHEMA) as graph:
+    scan = {"type": "Scan", "data": {"name": "outside", "file": outside.as_uri()}}
+    scans = root / "scans.jsonl"
+    scans.write_text(json.dumps(scan))
+    with Graph.init(uri, SCHEMA, external_blobs=[outside.parent.as_uri()]) as graph:
         graph.load(lines, mode="append", engine="local", actor="act-ivo")
+        graph.load(scans, mode="overwrite", engine="local")
         graph.create_branch("draft/one")
         graph.mutate(ADD, {"name": "emmy", "age": 53}, branch="draft/one", actor="act-nadia")
         graph.mutate(

@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from omnigraph.branches import ChangesPage, FeedPage
-from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_CHANGES
-from omnigraph.branches.feed import DEFAULT_POLL_COMMITS
 from omnigraph.client.connection import understood
 from omnigraph.client.lines import LineCount, held_back, opened_target
 from omnigraph.client.opened import OpenRemoteGraph, refuse_session
 from omnigraph.errors import NotFoundError
 from omnigraph.ids import is_ulid
 from omnigraph.manifest import MAIN
-from omnigraph.wire import BaselineResult, ReportedDiff, commit_from_json
+from omnigraph.wire import BaselineResult, commit_from_json
 from omnigraph.wire.protocol import NDJSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from omnigraph.branches import ChangesPage, FeedPage
     from omnigraph.manifest import GraphCommit
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.wire import ExportTarget
+    from omnigraph.wire import ExportTarget, ReportedDiff
+
+#: What a server does without being told; only something else is sent.
+_PAGE_BYTES = 4 * 1024 * 1024
+_POLL_COMMITS = 128
 
 
 class RemoteHistory(OpenRemoteGraph):
@@ -75,6 +77,10 @@ class RemoteHistory(OpenRemoteGraph):
             BadRequestError: a filter names something that does not exist.
             HistoricalVersionReclaimedError: a version was cleaned up.
         """
+        # Late here and below: whoever looks at no changes needs nothing of branches.
+        from omnigraph.branches.changes import MAX_PAGE_CHANGES
+        from omnigraph.wire import ReportedDiff
+
         refuse_session(spark)
         filters = _filters(kinds, types, ops)
         pages: list[dict[str, Any]] = []
@@ -99,7 +105,7 @@ class RemoteHistory(OpenRemoteGraph):
         types: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
         limit: int = 1_000,
-        max_bytes: int = DEFAULT_PAGE_BYTES,
+        max_bytes: int = _PAGE_BYTES,
         page_token: str | None = None,
     ) -> ChangesPage:
         """One page of what a commit did, against its first parent, with every entity before and after.
@@ -111,10 +117,12 @@ class RemoteHistory(OpenRemoteGraph):
             ChangeCursorRejectedError: the page token belongs to something else.
             HistoricalVersionReclaimedError: a version was cleaned up.
         """
+        from omnigraph.branches import ChangesPage
+
         params = {
             **_filters(kinds, types, ops),
             "limit": limit,
-            "max_bytes": _unless(max_bytes, DEFAULT_PAGE_BYTES),
+            "max_bytes": _unless(max_bytes, _PAGE_BYTES),
             "page_token": page_token,
         }
         body = self._connection.ask("GET", f"{self._commit_path(commit_id)}/changes", params=params)
@@ -131,8 +139,8 @@ class RemoteHistory(OpenRemoteGraph):
         types: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
         limit: int = 1_000,
-        max_bytes: int = DEFAULT_PAGE_BYTES,
-        max_commits: int = DEFAULT_POLL_COMMITS,
+        max_bytes: int = _PAGE_BYTES,
+        max_commits: int = _POLL_COMMITS,
         page_token: str | None = None,
     ) -> FeedPage:
         """One page of the commits of a branch, oldest first, each with its changes.
@@ -144,14 +152,16 @@ class RemoteHistory(OpenRemoteGraph):
             ChangeCursorRejectedError: the cursor belongs to another graph, branch or filter.
             ChangeFeedGapError: history behind the cursor was cleaned up; take a new baseline.
         """
+        from omnigraph.branches import FeedPage
+
         params = {
             "branch": branch,
             "cursor": cursor,
             "start": start,
             **_filters(kinds, types, ops),
             "limit": limit,
-            "max_bytes": _unless(max_bytes, DEFAULT_PAGE_BYTES),
-            "max_commits": _unless(max_commits, DEFAULT_POLL_COMMITS),
+            "max_bytes": _unless(max_bytes, _PAGE_BYTES),
+            "max_commits": _unless(max_commits, _POLL_COMMITS),
             "page_token": page_token,
         }
         body = self._connection.ask("GET", f"{self._path}/changes", params=params)
