@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.main import main
+from guards.shown_commands import Shell, commands_of
 from omnigraph.query import compile_file
 from omnigraph.schema import compile_schema, compile_schema_file
 
@@ -31,12 +28,6 @@ def _blocks(language: str) -> list[pytest.param]:
     return found
 
 
-def _commands(body: str) -> list[tuple[str, str]]:
-    """Each `$ command` of a console block with the output shown below it."""
-    parts = re.split(r"^\$ (.*)\n", body, flags=re.MULTILINE)[1:]
-    return list(zip(parts[::2], parts[1::2], strict=True))
-
-
 def _pages_with_commands() -> list[Path]:
     return [page for page in PAGES if "```console" in page.read_text(encoding="utf-8")]
 
@@ -49,49 +40,26 @@ def test_the_commands_of_a_page_print_what_it_shows(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """All commands of a page run one after the other in one directory; `…` stands for anything within a line."""
-    for folder in ("docs", "examples"):
+    for folder in ("docs", "examples", "deploy"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
-    blocks = FENCE.finditer(page.read_text(encoding="utf-8"))
-    commands = [c for b in blocks if b["language"] == "console" for c in _commands(b["body"])]
+    monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path / ".omnigraph"))
+    commands = commands_of(FENCE.finditer(page.read_text(encoding="utf-8")))
     assert commands, "a console block shows at least one command"
-    for line, shown in commands:
-        command, _, redirect = re.sub(r"\s+#.*$", "", line).partition(" > ")
-        if command.startswith("make "):
-            targets = (ROOT / "Makefile").read_text(encoding="utf-8")
-            assert re.search(rf"^{command.split()[1]}:", targets, re.MULTILINE)
-            continue
-        words = shlex.split(command)
-        assert words[0] == "omnigraph"
-        code, printed = _run(words[1:], tmp_path, capfd)
-        if redirect:
-            assert code == 0, printed
-            continue
-        pattern = ".*".join(map(re.escape, shown.split("…")))
-        assert re.fullmatch(pattern, printed), f"{line}\nprinted:\n{printed}"
-
-
-def _run(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The exit code of a command, and what it prints, with a dot for the folder.
-
-    In this process: a page has many commands, and starting one costs more than most of them. Not those that start
-    Spark: their session would be the one of all later tests.
-    """
-    is_load = words[0] == "load" and "local" not in words
-    if is_load or (words[0] == "export" and "--out" in words):
-        run = subprocess.run(
-            [sys.executable, "-m", "omnigraph", *words],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return run.returncode, (run.stdout + run.stderr).replace(str(folder), ".")
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    seen = capfd.readouterr()
-    return int(ended.value.code or 0), (seen.out + seen.err).replace(str(folder), ".")
+    with Shell(tmp_path, monkeypatch, capfd) as shell:
+        for line, shown in commands:
+            command, _, redirect = re.sub(r"\s+#.*$", "", line).partition(" > ")
+            if command.startswith("make "):
+                targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+                assert re.search(rf"^{command.split()[1]}:", targets, re.MULTILINE)
+                continue
+            code, printed = shell.run(command)
+            if redirect:
+                assert code == 0, printed
+                (tmp_path / redirect.strip()).write_text(printed, encoding="utf-8")
+                continue
+            pattern = ".*".join(map(re.escape, shown.split("…")))
+            assert re.fullmatch(pattern, printed), f"{line}\nprinted:\n{printed}"
 
 
 @pytest.mark.parametrize("body", _blocks("python"))
@@ -99,7 +67,6 @@ def test_shown_python_runs(
     body: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "process")
     if "spark_session" in body:
         # The session of all other tests, which the shown code finds instead of starting one.
         request.getfixturevalue("spark")

@@ -1,0 +1,137 @@
+"""Runs the commands that a page shows, one after the other, as a reader would type them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from omnigraph.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: Where a page says that its server listens; a test takes a free port instead.
+SHOWN_ADDRESS = "127.0.0.1:8080"
+
+
+class Shell:
+    """Knows what a page needs: `omnigraph`, `omnigraph-server … &`, `export NAME=VALUE`, `echo TEXT > FILE`, `curl`."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+        self._capfd = capfd
+        self._stack = ExitStack()
+        self._address = SHOWN_ADDRESS
+
+    def __enter__(self) -> Shell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, line: str) -> tuple[int, str]:
+        """The exit code of a command, and what it prints, with a dot for the folder."""
+        words = shlex.split(line.replace(SHOWN_ADDRESS, self._address))
+        match words[0]:
+            case "omnigraph":
+                code, printed = self._omnigraph(words[1:])
+            case "omnigraph-server":
+                code, printed = 0, self._serve(words[1:])
+            case "export":
+                name, _, value = words[1].partition("=")
+                self._monkeypatch.setenv(name, value)
+                code, printed = 0, ""
+            case "echo":
+                code, printed = 0, " ".join(words[1:]) + "\n"
+            case "curl":
+                code, printed = 0, _fetched(words[1:])
+            case other:
+                raise AssertionError(f"no page runs {other}")
+        shown = printed.replace(str(self._folder), ".").replace(self._address, SHOWN_ADDRESS)
+        return code, shown
+
+    def _omnigraph(self, words: list[str]) -> tuple[int, str]:
+        """In this process: a page has many commands, and starting one costs more than most of them.
+
+        Not those that start Spark: their session would be the one of all later tests.
+        """
+        is_remote = "--server" in words
+        is_load = words[0] == "load" and "local" not in words and not is_remote
+        if is_load or (words[0] == "export" and "--out" in words and not is_remote):
+            run = subprocess.run(
+                [sys.executable, "-m", "omnigraph", *words],
+                cwd=self._folder,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            return run.returncode, run.stdout + run.stderr
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        seen = self._capfd.readouterr()
+        return int(ended.value.code or 0), seen.out + seen.err
+
+    def _serve(self, words: list[str]) -> str:
+        """Start a server that lives until the page ends; gives what it says when it listens."""
+        assert words[-1] == "&", "a server that nobody puts into the background never ends"
+        server = subprocess.Popen(
+            [sys.executable, "-m", "omnigraph.server", *words[:-1]],
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"OMNIGRAPH_BIND": "127.0.0.1:0"},
+        )
+        self._stack.callback(_stop, server)
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        self._address = line.strip().partition("=")[2]
+        assert self._address, f"no server started: {words}"
+        return line
+
+
+def commands_of(blocks: Iterator[re.Match[str]]) -> list[tuple[str, str]]:
+    """Each `$ command` of the console blocks of a page, with the output shown below it."""
+    found: list[tuple[str, str]] = []
+    for block in blocks:
+        if block["language"] == "console":
+            parts = re.split(r"^\$ (.*)\n", block["body"], flags=re.MULTILINE)[1:]
+            found += zip(parts[::2], parts[1::2], strict=True)
+    return found
+
+
+def _fetched(words: list[str]) -> str:
+    """What `curl -s [-H HEADER] [-d BODY] URL` prints."""
+    headers, body, url = {}, None, ""
+    given = iter(words)
+    for word in given:
+        match word:
+            case "-s":
+                pass
+            case "-H":
+                name, _, value = next(given).partition(":")
+                headers[name] = value.strip()
+            case "-d":
+                body = next(given)
+            case _:
+                url = word
+    method = "GET" if body is None else "POST"
+    text = httpx.request(method, url, headers=headers, content=body, trust_env=False).text
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _stop(server: subprocess.Popen[str]) -> None:
+    server.terminate()
+    server.communicate(timeout=60)
