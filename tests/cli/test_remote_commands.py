@@ -140,9 +140,6 @@ def test_writes_and_the_history_print_the_same(
     # The server is not this machine: what is lost there needs a word.
     at = ("--server", "lab", "--graph", "people")
     assert og("branch", "delete", "draft", *at).code == 2
-    echo = og("branch", "create", "other", *at).err
-    assert echo == f"branch create in {pair.url}/graphs/people (served)\n"
-    assert og("branch", "delete", "other", *at, "--yes", "--quiet").err == ""
     both("branch", "delete", "draft", "--yes", "--json", is_write=True)
 
 
@@ -282,6 +279,15 @@ def test_what_a_server_cannot_do_is_refused_before_it_is_asked(og: Run, tmp_path
     assert (over.code, "give --yes" in json.loads(over.out)["error"]) == (2, True)
     parquet = og("export", "--out", str(tmp_path / "x"), "--format", "parquet", *at)
     assert (parquet.code, "storage" in parquet.err) == (1, True)
+
+
+def test_a_write_names_the_server_before_it_is_sent(og: Run, pair: Twins) -> None:
+    words = ("branch", "create", "x", "--server", "lab", "--graph", "twin")
+    denied = og(*words)
+    echo, _, reason = denied.err.partition("\n")
+    assert (denied.code, denied.out) == (1, "")
+    assert echo == f"branch create in {pair.url}/graphs/twin (served)"
+    assert og(*words, "--quiet").err == reason
 
 
 def test_nobody_at_an_address_is_told_in_a_sentence(og: Run) -> None:

@@ -59,7 +59,7 @@ def _reason(rule: CommandRule, flag: ScopeFlag) -> str:
         return "it records no actor"
     if rule.capability is Capability.SERVED:
         return "it asks a whole server: give --server NAME or URL"
-    if flag is ScopeFlag.CLUSTER:
+    if rule.capability is Capability.ANY:
         return "the data of a graph is reached with --server, or --store for its storage"
     if rule.capability is Capability.CONTROL:
         return "it looks at what a server would be configured with: give --config FILE"

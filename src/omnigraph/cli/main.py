@@ -125,6 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         message = error.format_message().removeprefix("Invalid value: ")
         print_json({"error": message, "kind": "usage", "code": "bad_request"})
         sys.exit(error.exit_code)
+    except typer.Abort:
+        print_warning("aborted: there was nothing more to read")
+        sys.exit(1)
     except OmniError as error:
         print_error(error, as_json=as_json)
         sys.exit(error.exit_code)
