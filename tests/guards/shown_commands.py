@@ -41,8 +41,8 @@ class Shell:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def run(self, line: str) -> tuple[int, str]:
-        """The exit code of a command, and what it prints, with a dot for the folder."""
+    def run(self, line: str, redirect: str = "") -> tuple[int, str]:
+        """The exit code of a command, and what it prints, with a dot for the folder; nothing if it goes to a file."""
         words = shlex.split(line.replace(SHOWN_ADDRESS, self._address))
         match words[0]:
             case "omnigraph":
@@ -59,6 +59,9 @@ class Shell:
                 code, printed = 0, _fetched(words[1:])
             case other:
                 raise AssertionError(f"no page runs {other}")
+        if redirect:
+            (self._folder / redirect).write_text(printed, encoding="utf-8")
+            printed = ""
         shown = printed.replace(str(self._folder), ".").replace(self._address, SHOWN_ADDRESS)
         return code, shown
 

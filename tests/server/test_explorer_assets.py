@@ -103,3 +103,16 @@ def test_what_others_wrote_is_as_they_published_it_and_comes_with_its_licence() 
     for name, digest in sums.items():
         content = (VENDOR / "cytoscape" / name).read_bytes()
         assert hashlib.sha256(content).hexdigest() == digest, name
+
+
+def test_a_page_that_did_not_change_is_not_sent_again(reader) -> None:
+    for path in ("/", "/page/js/main.js"):
+        first = reader.get(path)
+        again = reader.get(path, headers={"If-None-Match": first.headers["etag"]})
+        assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+        assert reader.head(path).headers["content-length"] == str(len(first.content))
+
+
+def test_nothing_but_the_files_of_the_page_can_be_asked_for(reader) -> None:
+    for path in ("../app.py", "%2e%2e/app.py", "..%2f..%2f__init__.py", "", "js", "nothing.js"):
+        assert reader.get(f"/page/{path}").status_code == 404

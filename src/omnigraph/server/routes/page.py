@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import mimetypes
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import NotFoundError
+from omnigraph.server.blob_conditions import is_not_modified
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -26,8 +29,40 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 _INDEX = "index.html"
+_METHODS = ["GET", "HEAD"]
 
 
+@router.api_route("/", methods=_METHODS, include_in_schema=False)
+async def index(request: Request) -> Response:
+    """The page."""
+    return _answer(request, _INDEX)
+
+
+@router.api_route("/page/{path:path}", methods=_METHODS, include_in_schema=False)
+async def asset(request: Request) -> Response:
+    """A file of the page."""
+    return _answer(request, request.path_params["path"])
+
+
+def _answer(request: Request, path: str) -> Response:
+    if path not in _assets():
+        raise NotFoundError("there is nothing at this path")
+    content, etag = _content(path)
+    headers = _HEADERS | {"ETag": etag}
+    if is_not_modified(request.headers, etag):
+        return Response(status_code=304, headers=headers)
+    kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    return Response(content, media_type=kind, headers=headers)
+
+
+@cache
+def _content(path: str) -> tuple[bytes, str]:
+    """A file of the page and its tag; both stay the same as long as the server runs."""
+    content = _assets()[path].read_bytes()
+    return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+@cache
 def _assets() -> dict[str, Traversable]:
     """Every file of the page by its path; nothing else can be asked for."""
     found: dict[str, Traversable] = {}
@@ -36,33 +71,8 @@ def _assets() -> dict[str, Traversable]:
         for item in folder.iterdir():
             if item.is_dir():
                 walk(item, f"{prefix}{item.name}/")
-            elif not item.name.endswith((".py", ".pyc")):
+            else:
                 found[f"{prefix}{item.name}"] = item
 
-    root = files("omnigraph.server") / "page"
-    if root.is_dir():
-        walk(root, "")
+    walk(files("omnigraph.server") / "page", "")
     return found
-
-
-_ASSETS = _assets()
-
-
-@router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-async def index(_: Request) -> Response:
-    """The page."""
-    return _asset(_INDEX)
-
-
-@router.get("/page/{path:path}", include_in_schema=False)
-async def asset(request: Request) -> Response:
-    """A file of the page."""
-    return _asset(request.path_params["path"])
-
-
-def _asset(path: str) -> Response:
-    item = _ASSETS.get(path)
-    if item is None:
-        raise NotFoundError("there is nothing at this path")
-    kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-    return Response(item.read_bytes(), media_type=kind, headers=_HEADERS)
