@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, BranchExistsError, ReadSetConflictError
+from omnigraph.ids import is_ulid
 from omnigraph.manifest.rows import MAIN, Head, branch_key
 
 if TYPE_CHECKING:
@@ -17,13 +18,24 @@ if TYPE_CHECKING:
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.manifest.state import ManifestState
 
+#: A fork is one file in Lance whose name holds the name of the branch, every `/` as three characters.
+MAX_BRANCH_NAME = 100
+
 
 def check_new_branch(state: ManifestState, name: str) -> None:
     """Make sure that a branch of this name can be created.
 
     Raises:
-        BadRequestError: the name, or a prefix of it, is taken: both would share a directory.
+        BranchExistsError: the name is taken.
+        BadRequestError: a prefix of it is taken, so that both would share a directory; it is too long for one; or it
+            would be mistaken for a commit.
     """
+    if len(name) > MAX_BRANCH_NAME:
+        raise BadRequestError(
+            f"the name of a branch has at most {MAX_BRANCH_NAME} characters, this one has {len(name):,}"
+        )
+    if is_ulid(name):
+        raise BadRequestError(f"branch {name!r} would be mistaken for the commit of that id")
     if name == MAIN or name in state.heads:
         raise BranchExistsError(name)
     for other in state.heads:

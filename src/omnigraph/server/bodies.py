@@ -31,6 +31,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _RESOURCE = "http_request_bytes"
 _ADVICE = "send less at once"
 _MAX_DEPTH = 100
+_SHOWN_PROBLEMS = 10
 
 
 async def read_json(
@@ -141,7 +142,10 @@ def _validated(model: type[_Model], values: Any, *, strict: bool = True) -> _Mod
             f"{'.'.join(str(part) for part in item['loc']) or 'body'}: {item['msg']}"
             for item in error.errors(include_url=False, include_input=False, include_context=False)
         ]
-        raise BadRequestError(f"the request has another shape: {'; '.join(problems)}") from error
+        shown = "; ".join(problems[:_SHOWN_PROBLEMS])
+        more = len(problems) - _SHOWN_PROBLEMS
+        rest = f"; and {more:,} more" if more > 0 else ""
+        raise BadRequestError(f"the request has another shape: {shown}{rest}") from error
 
 
 def _check_content_type(request: Request, wanted: str) -> None:

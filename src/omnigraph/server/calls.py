@@ -17,6 +17,7 @@ from omnigraph.errors import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from omnigraph.ids import is_ulid
 from omnigraph.policy import Action, Decision, PolicyRequest
 from omnigraph.server.logs import logger
 
@@ -132,6 +133,29 @@ class GraphCall(Call):
             raise NotFoundError(unknown_commit_text(commit_id))
         return commit
 
+    def commit_named(self, name: str) -> GraphCommit | None:
+        """The commit that a name without surrounding blanks means where branches have names too; None for a branch.
+
+        Raises:
+            NotFoundError: there is no such commit, or its branch must not be read; nobody can tell which.
+        """
+        if not is_ulid(name) or name in self.graph.branches():
+            return None
+        return self.visible_commit(name)
+
+    def visible_state(self, name: str) -> str:
+        """A branch or commit that the caller may read, by the name under which the graph finds the same one.
+
+        Raises:
+            PolicyDeniedError: the branch must not be read.
+            NotFoundError: there is no such commit, or it must not be seen.
+        """
+        # The graph reads names without surrounding blanks: whatever is decided is decided about the same name.
+        name = name.strip()
+        if self.commit_named(name) is None:
+            self.authorize(Action.READ, branch=name)
+        return name
+
     @contextmanager
     def admitted(self, size: int) -> Iterator[None]:
         """Hold a place among the writes of the actor.
@@ -162,12 +186,14 @@ def enter(request: Request) -> Call:
 
     Raises:
         UnauthorizedError: the token is missing or unknown.
-        ForbiddenHostError: the server is open, and was addressed by a name that is not its own.
+        ForbiddenHostError: the server is open, and was addressed by a name that is not its own, or by a page of
+            somebody else.
     """
     service: Service = request.app.state.service
     tokens = service.authority.tokens
     if tokens is None:
         _check_host(request, service.settings)
+        _check_origin(request)
         return Call(request=request, service=service, actor=None)
     actor = tokens.actor_of(_token(request))
     if actor is None:
@@ -242,7 +268,8 @@ def _token(request: Request) -> str:
     scheme, _, token = given[0].partition(" ")
     if scheme.lower() != "bearer" or not token.strip() or len(token) > _MAX_TOKEN_CHARACTERS:
         raise UnauthorizedError("send one header `Authorization: Bearer <token>`")
-    return token.strip()
+    # Headers arrive as Latin-1; a token that was configured with other characters is sent as UTF-8.
+    return token.strip().encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def _check_host(request: Request, settings: ServerSettings) -> None:
@@ -257,3 +284,17 @@ def _check_host(request: Request, settings: ServerSettings) -> None:
         raise ForbiddenHostError(
             "this server is open and answers to addresses and `localhost` only: set OMNIGRAPH_ALLOWED_HOSTS, or tokens"
         ) from None
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse what a page of another origin lets a browser send: some requests need no question before.
+
+    Where there are tokens, no such page has one.
+    """
+    origin = request.headers.get("origin")
+    if (
+        origin is None
+        or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
+    ):
+        return
+    raise ForbiddenHostError("this server is open and takes nothing from pages of other origins")

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 _UNKNOWN_ROUTE = "unknown"
+_METHODS = frozenset(
+    {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
+)
+#: Refusals of a body of which the rest is still to come, maybe for ever.
+_UNREAD = (408, 413)
+_CLOSE = (b"connection", b"close")
 _STANDARD_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -40,7 +46,7 @@ class RequestEdge:
         request_id = new_ulid()
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        answer = _Answer(send, request_id)
+        answer = _Answer(send, request_id, ends_connection=_is_ambiguous(scope))
         metrics = self._service.metrics
         begun = time.perf_counter()
         metrics.in_flight.inc()
@@ -60,8 +66,9 @@ class RequestEdge:
             seconds = time.perf_counter() - begun
             route = _route_of(scope)
             status = str(answer.status or "none")
-            metrics.requests.labels(scope["method"][:10], route, status).inc()
-            metrics.seconds.labels(scope["method"][:10], route).observe(seconds)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            metrics.requests.labels(method, route, status).inc()
+            metrics.seconds.labels(method, route).observe(seconds)
             _log.info(
                 "request",
                 method=scope["method"],
@@ -74,9 +81,10 @@ class RequestEdge:
 class _Answer:
     """Sends a response on, with the headers that all have."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, ends_connection: bool) -> None:
         self._send = send
         self._request_id = request_id.encode()
+        self._ends_connection = ends_connection
         self.status: int | None = None
 
     async def send(self, message: Message) -> None:
@@ -87,8 +95,16 @@ class _Answer:
             headers.append((b"omnigraph-request-id", self._request_id))
             if not any(name.lower() == b"cache-control" for name, _ in headers):
                 headers.append(_NO_STORE)
+            if self._ends_connection or self.status in _UNREAD:
+                headers.append(_CLOSE)
             message = {**message, "headers": headers}
         await self._send(message)
+
+
+def _is_ambiguous(scope: Scope) -> bool:
+    """Whether a request tells its length in two ways: what one proxy takes for its body is for another the next one."""
+    names = {name.lower() for name, _ in scope["headers"]}
+    return b"content-length" in names and b"transfer-encoding" in names
 
 
 def _route_of(scope: Scope) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 _PATH = f"{GRAPH}/blob"
+#: What an address may hold as it is; everything else cannot stand in a header.
+_ADDRESS_SIGNS = "!#$%&'()*+,-./:;=?@[]_~"
 _ALSO = {302: "it is external, and this is its address", 304: "the caller has it already"}
 
 
@@ -80,7 +83,8 @@ async def _answer(request: Request, *, has_body: bool) -> Response:
 
     blob, info = await call.read(look)
     if info.kind is BlobKind.EXTERNAL:
-        address = {"Location": info.uri or "", "Cache-Control": "no-store"}
+        location = quote(info.uri or "", safe=_ADDRESS_SIGNS)
+        address = {"Location": location, "Cache-Control": "no-store"}
         return Response(status_code=302, headers=_facts(info) | address)
     etag = quoted(info.etag or "")
     if fails_if_match(request.headers, etag):

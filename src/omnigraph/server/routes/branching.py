@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import NotFoundError, without_credentials
-from omnigraph.ids import is_ulid
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.server import answers
@@ -60,7 +59,7 @@ async def create_branch(request: Request) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.BRANCH_CREATE)
     body, _ = await read_json(request, BranchBody, call.settings)
-    base = MAIN if body.from_ is None else body.from_
+    base = MAIN if body.from_ is None else body.from_.strip()
     origin = await _origin(call, base)
     call.authorize(Action.BRANCH_CREATE, branch=origin, target=body.name)
     with call.admitted(BRANCH_OPERATION_BYTES):
@@ -77,10 +76,8 @@ async def create_branch(request: Request) -> Response:
 
 async def _origin(call: GraphCall, base: str) -> str:
     """The branch that a base belongs to: itself, or the one where a commit landed, if the caller may see it."""
-    if not is_ulid(base) or base in await call.read(call.graph.branches):
-        return base
-    commit = await call.read(lambda: call.visible_commit(base))
-    return commit.branch
+    commit = await call.read(lambda: call.commit_named(base))
+    return base if commit is None else commit.branch
 
 
 @operation(

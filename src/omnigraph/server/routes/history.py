@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import BranchNotFoundError
-from omnigraph.ids import is_ulid
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.server import answers
@@ -129,7 +128,7 @@ async def diff(request: Request) -> Response:
     params = parse_query(request, DiffParams)
 
     def work() -> bytes:
-        one, other = _visible(call, params.from_), _visible(call, params.to)
+        one, other = (call.visible_state(name) for name in (params.from_, params.to))
         chosen = DiffFilter(kinds=params.kind, types=params.type, ops=params.op)
         found = call.graph.diff(
             one, other, kinds=params.kind, types=params.type, ops=params.op, engine="local"
@@ -138,12 +137,3 @@ async def diff(request: Request) -> Response:
         return json_bytes(page)
 
     return Response(await call.read(work), media_type=JSON)
-
-
-def _visible(call: GraphCall, name: str) -> str:
-    """A branch or commit that the caller may read."""
-    if is_ulid(name) and name not in call.graph.branches():
-        call.visible_commit(name)
-    else:
-        call.authorize(Action.READ, branch=name)
-    return name

@@ -23,6 +23,7 @@ from omnigraph.wire.protocol import JSON
 
 if TYPE_CHECKING:
     from omnigraph.schema import Catalog
+    from omnigraph.serving import RegistryFinding
 
 router = APIRouter()
 
@@ -67,7 +68,7 @@ async def apply_schema(request: Request) -> Response:
     def check_queries(catalog: Catalog) -> None:
         report = call.served.queries.check(catalog)
         if report.breakages:
-            listing = "; ".join(str(found) for found in report.breakages)
+            listing = "; ".join(map(_finding_text, report.breakages))
             raise BadRequestError(f"stored queries would break, nothing happened: {listing}")
 
     with call.admitted(size):
@@ -83,3 +84,9 @@ async def apply_schema(request: Request) -> Response:
         )
     call.count_commit(result.commit)
     return json_response({"uri": without_credentials(call.graph.uri), **result.document()})
+
+
+def _finding_text(finding: RegistryFinding) -> str:
+    """A finding for callers, who should not learn where the files of the server are."""
+    found = finding.diagnostic
+    return f"`{finding.query}`, line {found.line}, column {found.column}: {found.message}"
