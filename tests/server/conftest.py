@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server.servers import client_of, guarded_server, make_graph, open_server
+from server.servers import client_of, copy_graph, guarded_server, make_graph, open_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def shared_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+def shared_uri(pristine: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A graph for tests that only read."""
-    return make_graph(tmp_path_factory.mktemp("shared"))
+    return copy_graph(pristine, tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The graph that others are copies of: making one takes longer."""
+    return make_graph(tmp_path_factory.mktemp("pristine"))
 
 
 @pytest.fixture
-def uri(tmp_path: Path) -> str:
+def uri(pristine: str, tmp_path: Path) -> str:
     """A graph for one test."""
-    return make_graph(tmp_path)
+    return copy_graph(pristine, tmp_path)
 
 
 @pytest.fixture

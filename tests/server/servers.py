@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -77,6 +78,11 @@ def make_graph(root: Path) -> str:
     with Graph.init(uri, SCHEMA) as graph:
         graph.load(lines, mode="append", engine="local")
     return uri
+
+
+def copy_graph(uri: str, root: Path) -> str:
+    """The same graph somewhere else; gives its address."""
+    return str(shutil.copytree(uri, root / "people.omni"))
 
 
 def open_server(uri: str, *, settings: ServerSettings | None = None, **options: object) -> Service:

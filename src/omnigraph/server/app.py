@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
+    from fastapi import APIRouter
+
     from omnigraph.server.service import Service
 
 
@@ -32,7 +34,7 @@ def make_app(service: Service) -> FastAPI:
 
     app = _routed(lifespan)
     app.state.service = service
-    install_handlers(app)
+    install_handlers(app, [route for router in _routers() for route in router.routes])
     app.openapi = cache(lambda: openapi_document(app, is_open=service.is_open))  # type: ignore[method-assign]  # FastAPI documents this as the way to replace it
     app.add_middleware(RequestEdge, service=service)
     return app
@@ -49,6 +51,10 @@ def _routed(
     app = FastAPI(
         docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan
     )
-    for router in (*all_routers(), mcp_router):
+    for router in _routers():
         app.include_router(router)
     return app
+
+
+def _routers() -> list[APIRouter]:
+    return [*all_routers(), mcp_router]

@@ -32,6 +32,8 @@ _RESOURCE = "http_request_bytes"
 _ADVICE = "send less at once"
 _MAX_DEPTH = 100
 _SHOWN_PROBLEMS = 10
+#: Digits of a length; those of nonsense are not turned into a number.
+_LONGEST_LENGTH = 20
 
 
 async def read_json(
@@ -85,9 +87,17 @@ async def spooled_ndjson(request: Request, settings: ServerSettings) -> AsyncIte
 
 
 def announced_size(request: Request, limit: int) -> int:
-    """How large a body says it is; the limit when it does not say."""
+    """How large a body says it is; the limit when it does not say.
+
+    Raises:
+        ResourceLimitError: it says that it is larger than the limit.
+    """
     text = request.headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else limit
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_LENGTH:
+        return limit
+    if (size := int(text)) > limit:
+        raise ResourceLimitError(_RESOURCE, limit, size, _ADVICE)
+    return size
 
 
 def parse_json(body: bytes) -> Any:
@@ -162,9 +172,7 @@ def _has_body(request: Request) -> bool:
 
 
 async def _chunks(request: Request, settings: ServerSettings, limit: int) -> AsyncIterator[bytes]:
-    announced = announced_size(request, 0)
-    if announced > limit:
-        raise ResourceLimitError(_RESOURCE, limit, announced, _ADVICE)
+    announced_size(request, limit)
     received = 0
     stream = request.stream()
     deadline = anyio.current_time() + settings.body_total_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
 
 from omnigraph.errors import (
     BlobRangeError,
@@ -20,6 +21,8 @@ from omnigraph.server.logs import logger
 from omnigraph.server.responses import json_response
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.responses import Response
@@ -28,10 +31,14 @@ _log = logger(__name__)
 _INTERNAL = "the server failed; its log tells more under the id of this request"
 
 
-def install_handlers(app: FastAPI) -> None:
-    """Answer every failure with the envelope."""
+def install_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Answer every failure with the envelope; `routes` are all that the application has."""
+
+    async def on_http_exception(request: Request, error: Exception) -> Response:
+        return _unrouted(request, cast("HTTPException", error), routes)
+
     app.add_exception_handler(OmniError, _on_omni_error)
-    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(HTTPException, on_http_exception)
 
 
 def failure_response(error: OmniError) -> Response:
@@ -63,16 +70,23 @@ async def _on_omni_error(_: Request, error: Exception) -> Response:
     return failure_response(failure)
 
 
-async def _on_http_exception(request: Request, error: Exception) -> Response:
+def _unrouted(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Response:
     """Paths and methods that the router does not know."""
-    found = cast("HTTPException", error)
-    if found.status_code == 404:
+    if error.status_code == 404:
         return failure_response(NotFoundError("there is nothing at this path"))
-    if found.status_code == 405:
+    if error.status_code == 405:
         response = failure_response(
             MethodNotAllowedError(f"{request.method} is not a method of this path")
         )
-        if found.headers and (allowed := found.headers.get("Allow")):
-            response.headers["Allow"] = allowed
+        # The router names the methods of the first route of a path, which may have several.
+        response.headers["Allow"] = ", ".join(_methods(request, routes))
         return response
     return failure_response(TransportError("the request is malformed"))
+
+
+def _methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+    found: set[str] = set()
+    for route in routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)

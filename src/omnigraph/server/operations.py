@@ -133,6 +133,8 @@ def failure_components() -> dict[str, Any]:
 
 
 def _content(form: type[BaseModel] | str) -> dict[str, Any]:
+    if form == "application/json":
+        return {form: {"schema": {"type": "object"}}}
     if isinstance(form, str):
         binary = form not in ("application/x-ndjson", "text/plain", "text/html")
         return {form: {"schema": {"type": "string", **({"format": "binary"} if binary else {})}}}

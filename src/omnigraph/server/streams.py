@@ -13,7 +13,7 @@ import anyio
 from anyio.from_thread import run as run_in_loop
 from starlette.responses import Response
 
-from omnigraph.errors import ResourceLimitError
+from omnigraph.errors import OmniError, ResourceLimitError
 from omnigraph.server.logs import logger
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ class _Production:
                 await self._task
             except ReaderGoneError:
                 pass
+            except OmniError as failure:
+                _log.info("a stream ended early", reason=failure.message)
             except Exception:  # noqa: BLE001  # it was told where pieces were taken, or nobody is left to be told
                 _log.info("a stream ended early", exc_info=True)
             finally:
