@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from omnigraph import __version__
+from omnigraph.cli.main import main
+from spark.conftest import spark
+
+__all__ = ["spark"]
 
 ROOT = Path(__file__).parents[2]
 READING = "tests/golden/reading.pg"
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command in this process, which saves the start of another one."""
+    printed, told = io.StringIO(), io.StringIO()
+    with (
+        chdir(ROOT),
+        redirect_stdout(printed),
+        redirect_stderr(told),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main(list(words))
+    code = int(ended.value.code or 0)
+    return subprocess.CompletedProcess(words, code, printed.getvalue(), told.getvalue())
+
+
+def start(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "omnigraph", *words],
         cwd=ROOT,
@@ -41,7 +62,7 @@ BAD = "query titles() { match { $p: Papr } return { $p.title } }\n"
 
 @pytest.mark.parametrize("words", [("version",), ("--version",), ("-v",)])
 def test_version_prints_release_and_storage_format(words: tuple[str, ...]) -> None:
-    result = run(*words)
+    result = start(*words)
     assert result.returncode == 0
     assert result.stdout == f"omnigraph {__version__}\ninternal-schema 4\n"
 
@@ -206,6 +227,7 @@ def test_an_unsupported_plan_says_so_and_exits_with_0(write) -> None:
     assert "not supported" in result.stdout
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_demo_tells_the_whole_story(tmp_path) -> None:
     result = run("demo", str(tmp_path / "kept"))
     assert result.returncode == 0, result.stdout + result.stderr

@@ -16,7 +16,7 @@ import pytest
 from omnigraph.cli.main import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 #: Where a page says that its server listens; a test takes a free port instead.
@@ -27,9 +27,15 @@ class Shell:
     """Knows what a page needs: `omnigraph`, `omnigraph-server … &`, `export NAME=VALUE`, `echo TEXT > FILE`, `curl`."""
 
     def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+        start_spark: Callable[[], object],
     ) -> None:
         self._folder = folder
+        #: Makes the session of all tests of this process, which commands then find instead of starting one.
+        self._start_spark = start_spark
         self._monkeypatch = monkeypatch
         self._capfd = capfd
         self._stack = ExitStack()
@@ -66,21 +72,11 @@ class Shell:
         return code, shown
 
     def _omnigraph(self, words: list[str]) -> tuple[int, str]:
-        """In this process: a page has many commands, and starting one costs more than most of them.
-
-        Not those that start Spark: their session would be the one of all later tests.
-        """
+        """In this process: a page has many commands, and starting one costs more than most of them."""
         is_remote = "--server" in words
-        is_load = words[0] == "load" and "local" not in words and not is_remote
-        if is_load or (words[0] == "export" and "--out" in words and not is_remote):
-            run = subprocess.run(
-                [sys.executable, "-m", "omnigraph", *words],
-                cwd=self._folder,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            return run.returncode, run.stdout + run.stderr
+        is_load = words[0] == "load" and "local" not in words
+        if not is_remote and (is_load or (words[0] == "export" and "--out" in words)):
+            self._start_spark()
         with pytest.raises(SystemExit) as ended:
             main(words)
         seen = self._capfd.readouterr()

@@ -38,6 +38,7 @@ def test_the_commands_of_a_page_print_what_it_shows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     """All commands of a page run one after the other in one directory; `…` stands for anything within a line."""
     for folder in ("docs", "examples", "deploy"):
@@ -46,7 +47,7 @@ def test_the_commands_of_a_page_print_what_it_shows(
     monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path / ".omnigraph"))
     commands = commands_of(FENCE.finditer(page.read_text(encoding="utf-8")))
     assert commands, "a console block shows at least one command"
-    with Shell(tmp_path, monkeypatch, capfd) as shell:
+    with Shell(tmp_path, monkeypatch, capfd, lambda: request.getfixturevalue("spark")) as shell:
         for line, shown in commands:
             command, _, redirect = re.sub(r"\s+#.*$", "", line).partition(" > ")
             if command.startswith("make "):
