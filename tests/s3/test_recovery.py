@@ -96,7 +96,13 @@ def test_a_failure_between_two_tables_is_rolled_back(
 
 
 @pytest.mark.parametrize(
-    "place", ["after_table_commit@2", "before_publish", "before_catalog_commit", "after_publish"]
+    "place",
+    [
+        pytest.param("after_table_commit@2", marks=pytest.mark.slow),
+        "before_publish",
+        pytest.param("before_catalog_commit", marks=pytest.mark.slow),
+        "after_publish",
+    ],
 )
 def test_a_failure_after_the_last_table_is_healed_and_acknowledged(
     graph: Graph, root: str, place: str, fail_at: Callable[[str | None], None]
@@ -173,7 +179,10 @@ def test_a_folder_that_cannot_be_listed_stops_the_write(
     check_next_write(root, ["a"])
 
 
-@pytest.mark.parametrize("place", ["audit_write", "before_recovery_publish", "after_audit"])
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param("audit_write", marks=pytest.mark.slow), "before_recovery_publish", "after_audit"],
+)
 def test_a_recovery_that_fails_too_is_finished_by_the_next_open(
     graph: Graph, root: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +237,7 @@ def expire_lease(root: str) -> None:
 @pytest.mark.parametrize(
     ("place", "kind", "papers"),
     [
-        ("after_sidecar", "RolledBack", ["a"]),
+        pytest.param("after_sidecar", "RolledBack", ["a"], marks=pytest.mark.slow),
         pytest.param("after_table_commit", "RolledBack", ["a"], marks=pytest.mark.slow),
         ("before_publish", "RolledForward", ["a", "b"]),
         pytest.param("after_publish", "RolledForward", ["a", "b"], marks=pytest.mark.slow),

@@ -70,7 +70,10 @@ def populated(root: str) -> Graph:
     return made
 
 
-@pytest.mark.parametrize("allow_data_loss", [False, True], ids=["soft", "hard"])
+@pytest.mark.parametrize(
+    "allow_data_loss",
+    [pytest.param(False, id="soft", marks=pytest.mark.slow), pytest.param(True, id="hard")],
+)
 def test_a_change_with_everything_happens_in_one_commit(
     graph: Graph, s3_root: str, allow_data_loss: bool
 ) -> None:
@@ -135,6 +138,7 @@ def kill_a_change(root: str, place: str) -> None:
     assert done.returncode == -9, done.stderr.decode()
 
 
+@pytest.mark.slow  # a write whose process died shows the same in the default run
 def test_a_change_whose_process_died_on_s3_is_completed_when_its_lease_is_over(
     s3_root: str,
 ) -> None:
