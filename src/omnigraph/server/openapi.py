@@ -26,7 +26,6 @@ _TAGS = {
     "snapshots": "whole states",
     "schema": "the types of a graph",
     "blobs": "single large values",
-    "agents": "the Model Context Protocol",
 }
 #: Routes that answer without a token.
 _PUBLIC = ("/healthz", "/openapi.json")
