@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.manifest.state import ManifestState
 
-#: A fork is one file in Lance whose name holds the name of the branch, every `/` as three characters.
+#: A fork is one file in Lance whose name holds the name of the branch, every `/` as five characters; no file system
+#: takes more than 255.
 MAX_BRANCH_NAME = 100
+MAX_BRANCH_SEGMENTS = 25
 
 
 def check_new_branch(state: ManifestState, name: str) -> None:
@@ -30,9 +32,9 @@ def check_new_branch(state: ManifestState, name: str) -> None:
         BadRequestError: a prefix of it is taken, so that both would share a directory; it is too long for one; or it
             would be mistaken for a commit.
     """
-    if len(name) > MAX_BRANCH_NAME:
+    if len(name) > MAX_BRANCH_NAME or name.count("/") >= MAX_BRANCH_SEGMENTS:
         raise BadRequestError(
-            f"the name of a branch has at most {MAX_BRANCH_NAME} characters, this one has {len(name):,}"
+            f"the name of a branch has at most {MAX_BRANCH_NAME} characters and {MAX_BRANCH_SEGMENTS} segments"
         )
     if is_ulid(name):
         raise BadRequestError(f"branch {name!r} would be mistaken for the commit of that id")
