@@ -55,7 +55,7 @@ async def read_json(
     if optional and not _has_body(request):
         return _validated(model, {}), 0
     body = await read_json_bytes(request, settings, limit=limit)
-    if optional and not body.strip():
+    if optional and not body:
         return _validated(model, {}), 0
     return _validated(model, parse_json(body)), len(body)
 
