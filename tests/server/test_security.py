@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from base64 import urlsafe_b64encode
 from hashlib import blake2b
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -523,3 +525,50 @@ def test_a_cursor_of_a_hidden_branch_opens_nothing(vault):
     assert refused.status_code == 400
     denied = agent.get(f"{GRAPH}/changes", params={"branch": "vault", "page_token": token})
     assert denied.status_code == 403
+
+
+class _Scans(BaseHTTPRequestHandler):
+    """Has a scan at every address."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(b"scan")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_the_address_of_an_external_blob_stays_in_its_header(uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Scans) as scans:
+        thread = threading.Thread(target=scans.serve_forever)
+        thread.start()
+        base = f"http://127.0.0.1:{scans.server_port}"
+        (tmp_path / "server.yaml").write_text(
+            f"graphs:\n  default: {{ store: {uri}, external_blobs: ['{base}'] }}\n",
+            encoding="utf-8",
+        )
+        config = read_config(tmp_path / "server.yaml")
+        query = 'query q($b: Blob) { insert Person { name: "eve", photo: $b } }'
+        address = f"{base}/é%0D%0Ax?名=1"
+        people = [{"type": "Person", "data": {"name": name}} for name in ("ada", "grace", "alan")]
+        people[0]["data"]["photo"] = address
+        with (
+            open_service(config, ServerSettings(), unauthenticated=True, environment={}) as service,
+            client_of(service) as client,
+        ):
+            copied = client.post(f"{GRAPH}/mutate", json={"query": query, "params": {"b": address}})
+            assert copied.status_code == 200, copied.text
+            body = {"data": "\n".join(map(json.dumps, people)), "mode": "overwrite"}
+            assert client.post(f"{GRAPH}/load", json=body).status_code == 200
+            cell = {"entity": "node", "type": "Person", "id": "ada", "property": "photo"}
+            answer = client.get(f"{GRAPH}/blob", params=cell, follow_redirects=False)
+        scans.shutdown()
+        thread.join()
+    assert answer.status_code == 302
+    assert answer.headers["location"] == f"{base}/%C3%A9%0D%0Ax?%E5%90%8D=1"
