@@ -16,6 +16,7 @@ from omnigraph.graph.folding import fold_after
 from omnigraph.graph.indexing import commit_indexes, plan_indexes
 from omnigraph.graph.results import BuiltIndexes, IndexReport
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.graph.turns import Turns
 from omnigraph.manifest import Expectations, open_pin, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
@@ -87,6 +88,7 @@ class GraphWriter:
         self._settings = settings
         self._compiler = compiler
         self._schema_of = schema_of
+        self._turns = Turns()
 
     def mutate(
         self,
@@ -111,13 +113,17 @@ class GraphWriter:
                 self._settings.external_blobs, self._settings.mutation_max_bytes
             ),
         )
-        result = self._until_won(lambda environment: self._try_mutation(environment, call))
-        self.fold_after(result.commit)
+        with self._turns.on(branch):
+            result = self._until_won(lambda environment: self._try_mutation(environment, call))
+            # In the same turn: beside other writers a fold would be staged and lose, again and again.
+            fold_after(self._environment, self._settings, result.commit)
         return result
 
     def fold_after(self, commit: GraphCommit | None) -> None:
         """Fold small fragments of the tables that a commit touched, where it is time to. Never fails."""
-        fold_after(self._environment, self._settings, commit)
+        if commit is not None:
+            with self._turns.on(commit.branch):
+                fold_after(self._environment, self._settings, commit)
 
     def ensure_indices(self, branch: str, actor: str | None) -> IndexReport:
         """Build what is missing."""
