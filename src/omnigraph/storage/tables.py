@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 
+from omnigraph.environ import whole_number
 from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage.blob_cells import blob_names, read_cells, scan_cells
 from omnigraph.storage.failures import readable, translated
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from omnigraph.storage.location import GraphLocation
 
 _CACHED_HANDLES = 64
+_METADATA_CACHE_BYTES = 128 * 1024 * 1024
+_INDEX_CACHE_BYTES = 1024 * 1024 * 1024
 _U64_MAX = 2**64 - 1
 MAIN = "main"
 #: Stays where a whole dataset was removed: what old commits read there was cleaned up, it is not missing.
@@ -37,8 +40,16 @@ RECLAIMED_MARK = "_reclaimed"
 
 @cache
 def session() -> Any:  # lance exports its Session without a type
-    """The one Lance session of this process: fresh handles share its caches."""
-    return lance.Session()  # type: ignore[attr-defined]  # the same
+    """The one Lance session of this process: fresh handles share its caches.
+
+    Lance would keep 1 GiB of metadata and 6 GiB of indexes, and every commit adds to both.
+    """
+    return lance.Session(  # type: ignore[attr-defined]  # the same
+        metadata_cache_size_bytes=whole_number(
+            "OMNIGRAPH_METADATA_CACHE_BYTES", _METADATA_CACHE_BYTES
+        ),
+        index_cache_size_bytes=whole_number("OMNIGRAPH_INDEX_CACHE_BYTES", _INDEX_CACHE_BYTES),
+    )
 
 
 def branch_uri(uri: str, branch: str | None) -> str:
