@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect
 
 from omnigraph.errors import (
     BadRequestError,
@@ -174,19 +173,20 @@ def _has_body(request: Request) -> bool:
 async def _chunks(request: Request, settings: ServerSettings, limit: int) -> AsyncIterator[bytes]:
     announced_size(request, limit)
     received = 0
-    stream = request.stream()
     deadline = anyio.current_time() + settings.body_total_s
-    while True:
+    is_complete = False
+    while not is_complete:
         wait = min(settings.body_idle_s, deadline - anyio.current_time())
         try:
+            # Not `request.stream()`: it would be asked, and timed, twice more after the last piece.
             with anyio.fail_after(wait):
-                chunk = await anext(stream, None)
+                message = await request.receive()
         except TimeoutError as error:
             raise RequestTimeoutError("the body came too slowly") from error
-        except ClientDisconnect as error:
-            raise TransportError("the client went away before its body was complete") from error
-        if chunk is None:
-            return
+        if message["type"] == "http.disconnect":
+            raise TransportError("the client went away before its body was complete")
+        is_complete = not message.get("more_body", False)
+        chunk: bytes = message.get("body", b"")
         received += len(chunk)
         if received > limit:
             raise ResourceLimitError(_RESOURCE, limit, received, _ADVICE)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from fastapi.routing import APIRoute
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from fastapi import APIRouter
     from pydantic import BaseModel
@@ -46,6 +48,15 @@ _READ_ERRORS = (400, 401, 403, 404, 410, 500)
 _FLAT_ERRORS = (401, 403, 500)
 _BODY_ERRORS = (408, 413, 415)
 _WRITE_ERRORS = (409, 412, 424, 429, 503)
+
+
+class _DirectRoute(APIRoute):
+    """Gives the request to its endpoint at once: FastAPI would look for parameters that no endpoint has."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint itself."""
+        endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return endpoint
 
 
 def operation(
@@ -94,6 +105,7 @@ def operation(
             deprecated=deprecated or None,
             response_model=None,
             openapi_extra=extra,
+            route_class_override=_DirectRoute,
         )
         return endpoint
 
