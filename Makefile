@@ -60,6 +60,7 @@ bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/load.py
 	@$(BIN)/python benchmarks/history.py
 	@$(BIN)/python benchmarks/maintenance.py
+	@$(BIN)/python benchmarks/server.py
 
 lock: ## resolve the ranges of pyproject.toml into requirements/*.txt
 	@$(PYTHON) requirements/lock.py
