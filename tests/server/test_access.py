@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError, InputFileError, PolicyDeniedError
 from omnigraph.server import ServerSettings, open_service
+from omnigraph.server import reload as reloading
 from omnigraph.server.reload import reload
 from omnigraph.server.tokens import Tokens, read_tokens
 from omnigraph.serving import read_config, single_graph
@@ -177,7 +179,8 @@ def test_a_graph_that_cannot_be_served_is_set_aside(uri, tmp_path):
         unknown = client.get("/graphs/unknown/schema")
         for graph_id in ("gone", "broken"):
             answer = client.get(f"/graphs/{graph_id}/schema")
-            assert (answer.status_code, answer.content) == (404, unknown.content)
+            text = answer.text.replace(graph_id, "unknown")
+            assert (answer.status_code, text) == (404, unknown.text)
     strict = ServerSettings(require_all_graphs=True)
     with pytest.raises(BadRequestError, match="not every graph"):
         open_service(config, strict, unauthenticated=True, environment={})
@@ -343,3 +346,129 @@ def test_a_reload_that_fails_changes_nothing(uri, tmp_path, monkeypatch):
         assert not reload(service)
         assert nadia.get(f"{GRAPH}/snapshot").status_code == 200
         assert add(nadia, "zoe").status_code == 403
+
+
+def test_what_was_read_first_is_never_put_in_place_last(uri, tmp_path, monkeypatch):
+    file = tmp_path / "tokens.json"
+    file.write_text('{"act-nadia": "old"}', encoding="utf-8")
+    monkeypatch.setenv("OMNIGRAPH_SERVER_BEARER_TOKENS_FILE", str(file))
+    with open_service(single_graph(uri), ServerSettings()) as service:
+        has_read, may_go_on = threading.Event(), threading.Event()
+        read = reloading.read_authority
+
+        def slowly(*arguments, **options):
+            fresh = read(*arguments, **options)
+            has_read.set()
+            may_go_on.wait(30)
+            return fresh
+
+        monkeypatch.setattr(reloading, "read_authority", slowly)
+        first = threading.Thread(target=reload, args=(service,))
+        first.start()
+        assert has_read.wait(30)
+        file.write_text('{"act-nadia": "new"}', encoding="utf-8")
+        second = threading.Thread(target=reload, args=(service,))
+        second.start()
+        may_go_on.set()
+        first.join()
+        second.join()
+        assert service.authority.tokens.actor_of("new") == "act-nadia"
+        assert service.authority.tokens.actor_of("old") is None
+
+
+def test_a_reload_that_breaks_is_told_and_changes_nothing(uri, monkeypatch, caplog):
+    monkeypatch.setenv("OMNIGRAPH_SERVER_BEARER_TOKEN", "token")
+    with open_service(single_graph(uri), ServerSettings()) as service:
+
+        def explode(*_, **__):
+            raise RuntimeError("the secret manager is away")
+
+        monkeypatch.setattr(reloading, "read_authority", explode)
+        assert not reload(service)
+        assert "the secret manager is away" in caplog.text
+        assert service.authority.tokens.actor_of("token") == "default"
+
+
+# ---- what forks inherit
+
+HALF = """
+version: 1
+groups: { owners: [act-nadia], agents: [act-bot] }
+protected_branches: [main]
+rules:
+  - id: owners
+    allow: { actors: { group: owners }, actions: [read, change], branch_scope: any }
+  - id: owners-branch
+    allow:
+      actors: { group: owners }
+      actions: [branch_create, branch_delete, branch_merge]
+      target_branch_scope: any
+  - id: agents
+    allow: { actors: { group: agents }, actions: [read], branch_scope: unprotected }
+"""
+
+
+def test_who_reads_a_branch_reads_its_past(uri, tmp_path):
+    with (
+        guarded_server(uri, tmp_path, policy=HALF) as service,
+        client_of(service, "act-nadia") as owner,
+        client_of(service, "act-bot") as agent,
+    ):
+        owner.post(f"{GRAPH}/branches", json={"name": "draft"})
+        add(owner, "later")
+        inherited = agent.get(f"{GRAPH}/snapshot?branch=draft").json()["graph_commit_id"]
+        hidden = owner.get(f"{GRAPH}/snapshot").json()["graph_commit_id"]
+        people = "query q() { match { $p: Person } return { $p.name } }"
+        body = {"query": people, "snapshot": inherited}
+        assert agent.post(f"{GRAPH}/query", json=body).json()["row_count"] == 3
+        assert agent.get(f"{GRAPH}/commits/{inherited}").status_code == 200
+        assert agent.get(f"{GRAPH}/commits/{hidden}").status_code == 404
+        body = {"query": people, "snapshot": hidden}
+        assert agent.post(f"{GRAPH}/query", json=body).status_code == 404
+
+
+def test_the_log_tells_nothing_about_branches_that_must_not_be_read(uri, tmp_path):
+    with (
+        guarded_server(uri, tmp_path, policy=HALF) as service,
+        client_of(service, "act-nadia") as owner,
+        client_of(service, "act-bot") as agent,
+    ):
+        owner.post(f"{GRAPH}/branches", json={"name": "draft"})
+        add(owner, "later")
+        hidden = owner.get(f"{GRAPH}/snapshot").json()["graph_commit_id"]
+        owner.post(f"{GRAPH}/branches/merge", json={"source": "main", "target": "draft"})
+        log = agent.get(f"{GRAPH}/log").json()
+        assert list(log["heads"]) == ["draft"]
+        assert hidden not in [commit["graph_commit_id"] for commit in log["commits"]]
+        assert {commit["branch_deleted"] for commit in log["commits"]} == {False}
+        assert hidden in [c["graph_commit_id"] for c in owner.get(f"{GRAPH}/log").json()["commits"]]
+
+
+def test_a_commit_of_a_deleted_branch_is_told_to_whom_it_was_no_secret(uri, tmp_path):
+    with (
+        guarded_server(uri, tmp_path, policy=HALF) as service,
+        client_of(service, "act-nadia") as owner,
+    ):
+        owner.post(f"{GRAPH}/branches", json={"name": "draft"})
+        made = add(owner, "zoe", "draft").json()["commit"]["graph_commit_id"]
+        owner.post(f"{GRAPH}/branches/merge", json={"source": "draft", "delete_branch": True})
+        answer = owner.get(f"{GRAPH}/commits/{made}")
+        assert answer.status_code == 404
+        assert "was deleted" in answer.json()["error"]
+
+
+def test_a_denial_says_what_is_missing(uri, tmp_path):
+    with (
+        guarded_server(uri, tmp_path, policy=HALF) as service,
+        client_of(service, "act-bot") as bot,
+    ):
+        refused = bot.post(f"{GRAPH}/branches/merge", json={"source": "draft"}).json()
+        assert (
+            refused["error"] == "actor `act-bot` may branch_merge on no branch: no rule allows it"
+        )
+    config = single_graph(uri)
+    with (
+        open_service(config, ServerSettings(), environment=TOKENS_JSON) as service,
+        client_of(service, "act-bot") as bot,
+    ):
+        assert "the graph has no policy" in add(bot, "zoe").json()["error"]

@@ -247,9 +247,6 @@ def test_the_bytes_of_an_actor_are_limited_too(uri):
     with open_server(uri, settings=settings) as service, client_of(service) as client:
         large = {"query": ADD, "params": {"n": "x" * 2000}}
         assert client.post(f"{GRAPH}/mutate", json=large).status_code == 429
-        # How much a body without a length holds is not known before it is read: the limit of bodies is counted.
-        unknown = post(service, f"{GRAPH}/load/ndjson", [SILENCE], headers=NDJSON)
-        assert unknown.status == 429
         small = {"query": ADD, "params": {"n": "small"}}
         assert client.post(f"{GRAPH}/mutate", json=small).status_code == 200
 
@@ -263,3 +260,42 @@ def test_policy_is_asked_before_admission(uri, tmp_path):
     ):
         body = {"query": ADD, "params": {"n": "x"}}
         assert bot.post(f"{GRAPH}/mutate", json=body).status_code == 403
+
+
+def test_a_load_that_does_not_say_its_size_holds_what_has_come(uri):
+    settings = ServerSettings(actor_bytes_max=100)
+    with open_server(uri, settings=settings) as service, client_of(service) as client:
+        path = f"{GRAPH}/load/ndjson?mode=append"
+        small = [b'{"type":"Person","data":', b'{"name":"zoe"}}']
+        assert client.post(path, content=iter(small), headers=NDJSON).status_code == 200
+        large = [b'{"type":"Person","data":', b'{"name":"' + b"x" * 90 + b'"}}']
+        refused = client.post(path, content=iter(large), headers=NDJSON)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+        assert not service.admission._bytes, "everything was given back"
+
+
+@pytest.mark.parametrize("path", ["load", "ingest"])
+def test_a_load_is_admitted_before_its_body_is_read(uri, path):
+    settings = ServerSettings(actor_bytes_max=50)
+    with open_server(uri, settings=settings) as service:
+        answer = post(
+            service, f"{GRAPH}/{path}", headers=JSON | {"content-length": "60"}, pieces=[SILENCE]
+        )
+        assert answer.status == 429
+
+
+def test_a_small_load_needs_no_spark_however_large_one_may_be(uri, monkeypatch):
+    engines = []
+    settings = ServerSettings(load_body_max_bytes=1 << 30)
+    with open_server(uri, settings=settings) as service, client_of(service) as client:
+        graph = service.graphs["default"].graph
+        load = graph.load
+
+        def watched(*arguments, engine, **options):
+            engines.append(engine)
+            return load(*arguments, engine=engine, **options)
+
+        monkeypatch.setattr(graph, "load", watched)
+        line = '{"type":"Person","data":{"name":"zoe"}}'
+        client.post(f"{GRAPH}/load/ndjson?mode=append", content=line, headers=NDJSON)
+    assert engines == ["local"]

@@ -234,8 +234,9 @@ def test_a_stored_query_is_no_way_around_the_policy(uri, tmp_path, name, body, s
         client_of(service, "act-nadia") as owner,
         client_of(service, "act-bot") as agent,
     ):
-        head = owner.get(f"{GRAPH}/snapshot").json()["graph_commit_id"]
         owner.post(f"{GRAPH}/branches", json={"name": "draft"})
+        owner.post(f"{GRAPH}/mutate", json={"query": ADD})
+        head = owner.get(f"{GRAPH}/snapshot").json()["graph_commit_id"]
         sent = {key: head if value == "HIDDEN" else value for key, value in body.items()}
         assert agent.post(f"{GRAPH}/queries/{name}", json=sent).status_code == status
         assert owner.get(f"{GRAPH}/snapshot").json()["graph_commit_id"] == head

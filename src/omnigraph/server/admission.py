@@ -28,33 +28,65 @@ class Admission:
         self._bytes: Counter[str | None] = Counter()
 
     @contextmanager
-    def admitted(self, actor: str | None, size: int) -> Iterator[None]:
-        """Hold a place for one request of so many bytes.
+    def admitted(self, actor: str | None, size: int) -> Iterator[Grant]:
+        """Hold a place for one request of so many bytes, or more later.
 
         Raises:
             TooManyRequestsError: the actor has too many requests or bytes in flight.
         """
+        grant = Grant(self, actor)
         with self._lock:
             if self._inflight[actor] >= self._inflight_max:
                 raise TooManyRequestsError(
                     f"{self._inflight_max} writes of this actor are in flight: try again when one is done"
                 )
-            held = self._bytes[actor]
-            if held + size > self._bytes_max:
-                raise TooManyRequestsError(
-                    f"this request holds about {size:,} bytes, the others of this actor {held:,}, and "
-                    f"{self._bytes_max:,} is the limit: send less, or try again when one is done"
-                )
+            self._hold(actor, size)
             self._inflight[actor] += 1
-            self._bytes[actor] += size
+        grant.size = size
         try:
-            yield
+            yield grant
         finally:
             with self._lock:
-                self._release(actor, size)
+                self._release(actor, grant.size)
+
+    def grow(self, grant: Grant, size: int) -> None:
+        """Let a request hold more bytes.
+
+        Raises:
+            TooManyRequestsError: its actor has too many in flight.
+        """
+        with self._lock:
+            self._hold(grant.actor, size)
+        grant.size += size
+
+    def _hold(self, actor: str | None, size: int) -> None:
+        held = self._bytes[actor]
+        if held + size > self._bytes_max:
+            raise TooManyRequestsError(
+                f"this request holds about {size:,} bytes, the others of this actor {held:,}, and "
+                f"{self._bytes_max:,} is the limit: send less, or try again when one is done"
+            )
+        self._bytes[actor] += size
 
     def _release(self, actor: str | None, size: int) -> None:
         self._inflight[actor] -= 1
         self._bytes[actor] -= size
         if not self._inflight[actor]:
             del self._inflight[actor], self._bytes[actor]
+
+
+class Grant:
+    """What one admitted request holds."""
+
+    def __init__(self, admission: Admission, actor: str | None) -> None:
+        self._admission = admission
+        self.actor = actor
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        """Hold more bytes.
+
+        Raises:
+            TooManyRequestsError: the actor has too many in flight.
+        """
+        self._admission.grow(self, size)

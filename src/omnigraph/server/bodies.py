@@ -20,11 +20,13 @@ from omnigraph.errors import (
 from omnigraph.wire.protocol import JSON, NDJSON
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
 
     from omnigraph.server.settings import ServerSettings
+
+    Grow = Callable[[int], None]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _RESOURCE = "http_request_bytes"
@@ -35,6 +37,10 @@ _SHOWN_PROBLEMS = 10
 _LONGEST_LENGTH = 20
 
 
+def _ignore(size: int) -> None:
+    """What most bodies hold is not counted piece by piece."""
+
+
 async def read_json(
     request: Request,
     model: type[_Model],
@@ -42,6 +48,7 @@ async def read_json(
     *,
     limit: int | None = None,
     optional: bool = False,
+    grow: Grow = _ignore,
 ) -> tuple[_Model, int]:
     """The JSON body of a request as a model, and its size.
 
@@ -53,14 +60,18 @@ async def read_json(
     limit = limit or settings.body_max_bytes
     if optional and not _has_body(request):
         return _validated(model, {}), 0
-    body = await read_json_bytes(request, settings, limit=limit)
+    body = await read_json_bytes(request, settings, limit=limit, grow=grow)
     if optional and not body:
         return _validated(model, {}), 0
     return _validated(model, parse_json(body)), len(body)
 
 
 async def read_json_bytes(
-    request: Request, settings: ServerSettings, *, limit: int | None = None
+    request: Request,
+    settings: ServerSettings,
+    *,
+    limit: int | None = None,
+    grow: Grow = _ignore,
 ) -> bytes:
     """The body of a request that is announced as JSON.
 
@@ -70,30 +81,32 @@ async def read_json_bytes(
     """
     # A page of another origin may send forms and plain text without asking, but not JSON.
     _check_content_type(request, JSON)
-    chunks = _chunks(request, settings, limit or settings.body_max_bytes)
+    chunks = _chunks(request, settings, limit or settings.body_max_bytes, grow)
     return b"".join([chunk async for chunk in chunks])
 
 
 @asynccontextmanager
-async def spooled_ndjson(request: Request, settings: ServerSettings) -> AsyncIterator[str]:
+async def spooled_ndjson(
+    request: Request, settings: ServerSettings, grow: Grow
+) -> AsyncIterator[str]:
     """The body of a load in a file of this process, which is gone afterwards."""
     _check_content_type(request, NDJSON)
     with NamedTemporaryFile(prefix="omnigraph-load-", suffix=".jsonl") as file:
-        async for chunk in _chunks(request, settings, settings.load_body_max_bytes):
+        async for chunk in _chunks(request, settings, settings.load_body_max_bytes, grow):
             file.write(chunk)
         file.flush()
         yield file.name
 
 
-def announced_size(request: Request, limit: int) -> int:
-    """How large a body says it is; the limit when it does not say.
+def announced_size(request: Request, limit: int) -> int | None:
+    """How large a body says it is; None when it does not say.
 
     Raises:
         ResourceLimitError: it says that it is larger than the limit.
     """
     text = request.headers.get("content-length", "")
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_LENGTH:
-        return limit
+        return None
     if (size := int(text)) > limit:
         raise ResourceLimitError(_RESOURCE, limit, size, _ADVICE)
     return size
@@ -170,8 +183,11 @@ def _has_body(request: Request) -> bool:
     )
 
 
-async def _chunks(request: Request, settings: ServerSettings, limit: int) -> AsyncIterator[bytes]:
-    announced_size(request, limit)
+async def _chunks(
+    request: Request, settings: ServerSettings, limit: int, grow: Grow
+) -> AsyncIterator[bytes]:
+    """The pieces of a body as they come; `grow` is told the size of each that was not announced."""
+    is_announced = announced_size(request, limit) is not None
     received = 0
     deadline = anyio.current_time() + settings.body_total_s
     is_complete = False
@@ -190,6 +206,8 @@ async def _chunks(request: Request, settings: ServerSettings, limit: int) -> Asy
         received += len(chunk)
         if received > limit:
             raise ResourceLimitError(_RESOURCE, limit, received, _ADVICE)
+        if not is_announced:
+            grow(len(chunk))
         yield chunk
 
 

@@ -139,4 +139,4 @@ def _open(item: ServedGraph, gate: PolicyGate | None) -> OpenGraph:
     except OmniError:
         graph.close()
         raise
-    return OpenGraph(graph_id=item.graph_id, graph=graph, queries=queries, gate=gate, origin=item)
+    return OpenGraph(graph_id=item.graph_id, graph=graph, queries=queries, gate=gate)

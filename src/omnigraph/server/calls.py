@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -18,7 +18,7 @@ from omnigraph.errors import (
     UnauthorizedError,
 )
 from omnigraph.ids import is_ulid
-from omnigraph.policy import Action, Decision, PolicyRequest
+from omnigraph.policy import READ_ONLY, Action, Decision, PolicyRequest
 from omnigraph.server.logs import logger
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
     from omnigraph.manifest import GraphCommit, Target
     from omnigraph.policy import PolicyGate
+    from omnigraph.server.admission import Grant
     from omnigraph.server.service import OpenGraph, Service
     from omnigraph.server.settings import ServerSettings
 
@@ -101,8 +102,16 @@ class GraphCall(Call):
             PolicyDeniedError: it is allowed nowhere.
         """
         gate = self.served.gate
-        if gate is not None and not gate.could(self.actor, action):
-            self.authorize(action)
+        if gate is None or gate.could(self.actor, action):
+            return
+        decision = self.decide(action)
+        reason = (
+            "the graph has no policy, so a token only reads"
+            if gate.policy is READ_ONLY
+            else "no rule allows it"
+        )
+        message = f"actor `{self.actor}` may {action} on no branch: {reason}"
+        raise _denied(PolicyRequest(self.actor, action), replace(decision, message=message))
 
     async def authorize_target(self, target: Target, action: Action = Action.READ) -> None:
         """Refuse to read what the policy does not allow: the branch, or the one that the commit landed on.
@@ -126,12 +135,30 @@ class GraphCall(Call):
         try:
             commit = self.graph.commit(commit_id)
         except NotFoundError:
-            if self.served.gate is None:
+            if self._may_know(commit_id, action):
                 raise
             raise NotFoundError(unknown_commit_text(commit_id)) from None
-        if not self.decide(action, branch=commit.branch).allowed:
+        if not (
+            self.decide(action, branch=commit.branch).allowed
+            or self._is_inherited(commit_id, action)
+        ):
             raise NotFoundError(unknown_commit_text(commit_id))
         return commit
+
+    def _may_know(self, commit_id: str, action: Action) -> bool:
+        """Whether the caller may be told why a commit cannot be read: its branch was deleted, and was no secret."""
+        if self.served.gate is None:
+            return True
+        made = next((item for item in self.graph.log() if item.commit_id == commit_id), None)
+        return made is not None and self.decide(action, branch=made.branch).allowed
+
+    def _is_inherited(self, commit_id: str, action: Action) -> bool:
+        """Whether a commit is in the past of a branch that the caller may read, where its version shows the same."""
+        return any(
+            commit_id in {commit.commit_id for commit in self.graph.commits(name)}
+            for name in self.graph.branches()
+            if self.decide(action, branch=name).allowed
+        )
 
     def commit_named(self, name: str) -> GraphCommit | None:
         """The commit that a name without surrounding blanks means where branches have names too; None for a branch.
@@ -157,15 +184,15 @@ class GraphCall(Call):
         return name
 
     @contextmanager
-    def admitted(self, size: int) -> Iterator[None]:
+    def admitted(self, size: int) -> Iterator[Grant]:
         """Hold a place among the writes of the actor.
 
         Raises:
             TooManyRequestsError: it has too much in flight.
         """
         try:
-            with self.service.admission.admitted(self.actor, size):
-                yield
+            with self.service.admission.admitted(self.actor, size) as grant:
+                yield grant
         except TooManyRequestsError:
             self.service.metrics.refused.labels(self.served.graph_id).inc()
             raise
@@ -213,7 +240,7 @@ def enter_graph(request: Request) -> GraphCall:
     graph_id = request.path_params["graph_id"]
     served = call.service.graphs.get(graph_id)
     if served is None:
-        raise NotFoundError("no graph of that id is served here")
+        raise NotFoundError(f"no graph {graph_id[:100]!r} is served here: name one that is")
     structlog.contextvars.bind_contextvars(graph=graph_id)
     return GraphCall(request=request, service=call.service, actor=call.actor, served=served)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from omnigraph.server.boot import open_service
 from omnigraph.server.logs import configure_logs, logger
 from omnigraph.server.settings import ServerSettings
 from omnigraph.serving import read_config, single_graph
+from omnigraph.wire.protocol import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,8 +42,11 @@ def serve(
         str | None, typer.Option("--store", metavar="URI", help="serve one graph")
     ] = None,
     graph_id: Annotated[
-        str, typer.Option("--graph-id", metavar="ID", help="with --store: the id of the graph")
-    ] = "default",
+        str | None,
+        typer.Option(
+            "--graph-id", metavar="ID", help="with --store: its id; `default` is the default"
+        ),
+    ] = None,
     queries: Annotated[
         Path | None,
         typer.Option(
@@ -76,6 +81,10 @@ def serve(
         settings = replace(settings, require_all_graphs=True)
     is_open = unauthenticated or is_on("OMNIGRAPH_UNAUTHENTICATED")
     with open_service(chosen, settings, unauthenticated=is_open) as service:
+        if is_open and not service.is_open:
+            _log.warning("there are tokens, so --unauthenticated has no effect")
+        if service.is_open and not _is_loopback(host):
+            _log.warning("everybody who reaches this address may do everything", address=host)
         _run(service, host, port)
 
 
@@ -107,9 +116,16 @@ def parse_bind(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _config(
     store: str | None,
-    graph_id: str,
+    graph_id: str | None,
     queries: Path | None,
     policy: Path | None,
     config: Path | None,
@@ -117,9 +133,11 @@ def _config(
     if (store is None) == (config is None):
         raise typer.BadParameter("give one of --store URI and --config FILE")
     if store is not None:
-        return single_graph(store, graph_id, queries=queries, policy=policy)
-    if queries is not None or policy is not None:
-        raise typer.BadParameter("--queries and --policy stand in the file that --config names")
+        return single_graph(store, graph_id or DEFAULT_GRAPH, queries=queries, policy=policy)
+    if queries is not None or policy is not None or graph_id is not None:
+        raise typer.BadParameter(
+            "--graph-id, --queries and --policy stand in the file that --config names"
+        )
     assert config is not None, "one of the two is given"
     return read_config(config)
 
@@ -148,10 +166,22 @@ class _AnnouncedServer(uvicorn.Server):
 def listening_socket(config: uvicorn.Config) -> socket.socket:
     """The socket to listen at; the connections that it accepts send what they have at once.
 
+    Raises:
+        BadRequestError: the address is taken, or not one of this machine.
+
     Without it the second part of a response waits 40 ms for the acknowledgement of the first: the event loop sees to
     that for sockets that it binds itself, not for one that it is given.
     """
-    bound = config.bind_socket()
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    bound = socket.socket(family=family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((config.host, config.port))
+    except OSError as error:
+        bound.close()
+        raise BadRequestError(
+            f"cannot listen at {config.host}:{config.port}: {error.strerror or error}; choose another with --bind"
+        ) from error
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
 
@@ -169,11 +199,12 @@ def _run(service: Service, host: str, port: int) -> None:
             timeout_graceful_shutdown=service.settings.shutdown_s,
         )
     )
+    listener = listening_socket(server.config)
     _log.info(
         "serving",
         graphs=list(service.graphs),
         quarantined=list(service.quarantined),
         state="open" if service.is_open else "tokens",
     )
-    server.run(sockets=[listening_socket(server.config)])
+    server.run(sockets=[listener])
     _log.info("stopped")

@@ -16,6 +16,7 @@ from omnigraph.server.logs import logger
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from omnigraph.server.boot import FreshAuthority
     from omnigraph.server.service import Service
 
 _log = logger(__name__)
@@ -36,16 +37,24 @@ def install_reload(service: Service) -> Iterator[None]:
 
 
 def reload(service: Service) -> bool:
-    """Read tokens and policies again. What cannot be read changes nothing; says whether it worked.
+    """Read tokens and policies again. What cannot be read changes nothing; says whether it worked."""
+    # One after the other: otherwise what was read first could be put in place last.
+    with service.reloading:
+        try:
+            fresh = read_authority(service.config, os.environ, is_open=service.is_open)
+        except OmniError as problem:
+            _log.error("reload refused, nothing changed", reason=problem.message)
+        except Exception:  # noqa: BLE001  # nobody waits for this thread: what it does not tell is never known
+            _log.exception("reload failed, nothing changed")
+        else:
+            _replace(service, fresh)
+            service.metrics.reloads.labels("done").inc()
+            return True
+    service.metrics.reloads.labels("refused").inc()
+    return False
 
-    Requests that are running keep what they were allowed.
-    """
-    try:
-        fresh = read_authority(service.config, os.environ, is_open=service.is_open)
-    except OmniError as problem:
-        _log.error("reload refused, nothing changed", reason=problem.message)
-        service.metrics.reloads.labels("refused").inc()
-        return False
+
+def _replace(service: Service, fresh: FreshAuthority) -> None:
     for graph_id, served in service.graphs.items():
         if served.gate is not None:
             served.gate.replace(fresh.policies[graph_id])
@@ -54,5 +63,3 @@ def reload(service: Service) -> bool:
         gate.replace(fresh.server_policy)
     service.authority.tokens = fresh.tokens
     _log.info("tokens and policy reloaded", actors=0 if fresh.tokens is None else len(fresh.tokens))
-    service.metrics.reloads.labels("done").inc()
-    return True

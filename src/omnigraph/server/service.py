@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.policy import PolicyGate
     from omnigraph.server.settings import ServerSettings
     from omnigraph.server.tokens import Tokens
-    from omnigraph.serving import ServedGraph, ServerConfig, StoredQueries
+    from omnigraph.serving import ServerConfig, StoredQueries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,6 @@ class OpenGraph:
     queries: StoredQueries
     #: Who may do what; None in the open state, where everybody may do everything.
     gate: PolicyGate | None
-    origin: ServedGraph
     slots: StreamSlots = field(default_factory=lambda: StreamSlots(1))
 
 
@@ -69,6 +69,7 @@ class Service:
         self.metrics = Metrics(served=len(graphs), quarantined=len(quarantined))
         #: Responses that stream at the same time, over all graphs.
         self.streams = StreamSlots(8)
+        self.reloading = threading.Lock()
         self.reads = anyio.CapacityLimiter(settings.read_threads)
         self.writes = anyio.CapacityLimiter(settings.write_threads)
         self.producers = anyio.CapacityLimiter(8)

@@ -25,9 +25,12 @@ class ServerSettings:
     #: How long a body may take without a byte arriving, and altogether.
     body_idle_s: float = 10.0
     body_total_s: float = 300.0
-    #: Reads and writes that run at the same time; each has its own threads, so that neither waits for the other.
+    #: How long a reader may take nothing of a response that streams.
+    send_idle_s: float = 300.0
+    #: Reads and writes that run at the same time; each has its own threads, so that neither waits for the other,
+    #: and there are more for writes than one actor may have in flight, so that no actor waits for another one.
     read_threads: int = 32
-    write_threads: int = 16
+    write_threads: int = 64
     #: A start without all graphs is a failure.
     require_all_graphs: bool = False
     #: Names that an open server answers to, beside addresses and `localhost`.

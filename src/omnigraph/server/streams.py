@@ -1,13 +1,17 @@
-"""Responses that a thread produces while they are sent: bounded in memory, as fast as their reader.
+"""Responses that are made while they are sent: bounded in memory, as fast as their reader.
 
-The producer writes text or bytes; pieces of at most 64 KiB wait for the reader, two at a time. A reader that goes away
-stops the producer. A failure after the first byte breaks the connection, so that nobody takes a part for the whole.
+Two ways to make one. *Pulled*: an iterator gives the next piece when the last one was taken, and holds a thread only
+while it makes one, so that any number of readers may pause. *Produced*: a thread writes all of it, and pieces of at
+most 64 KiB wait for the reader, two at a time; how many of these there may be is bounded.
+
+A reader that goes away, or takes nothing for minutes, stops what makes its response. A failure after the first byte
+breaks the connection, so that nobody takes a part for the whole.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from anyio.from_thread import run as run_in_loop
@@ -17,7 +21,7 @@ from omnigraph.errors import OmniError, ResourceLimitError
 from omnigraph.server.logs import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from anyio.streams.memory import MemoryObjectSendStream
     from starlette.types import Receive, Scope, Send
@@ -113,23 +117,56 @@ class _Production:
                 self._release()
 
 
-class ProducedResponse(Response):
-    """A response whose body is still being produced."""
+class _Pull:
+    """An iterator that makes a piece when it is asked for one."""
+
+    def __init__(self, pieces: Iterator[bytes], limiter: anyio.CapacityLimiter) -> None:
+        self._pieces = pieces
+        self._limiter = limiter
+
+    async def next(self) -> bytes | None:
+        """The next piece; None after the last one."""
+        return await anyio.to_thread.run_sync(next, self._pieces, None, limiter=self._limiter)
+
+    async def stop(self) -> None:
+        """Give back what the iterator holds."""
+        close = getattr(self._pieces, "close", None)
+        if close is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(close, limiter=self._limiter)
+
+
+class _Source(Protocol):
+    """Where the pieces of a response come from."""
+
+    async def next(self) -> bytes | None:
+        """The next piece; None after the last one."""
+        ...
+
+    async def stop(self) -> None:
+        """Nobody asks for more."""
+        ...
+
+
+class StreamedResponse(Response):
+    """A response whose body is still being made."""
 
     def __init__(
         self,
-        production: _Production,
+        source: _Source,
         first: bytes | None,
         *,
         media_type: str,
         headers: Mapping[str, str] | None = None,
         status: int = 200,
+        idle_s: float,
     ) -> None:
         super().__init__(None, headers=headers, media_type=media_type, status_code=status)
         if headers is None or "Content-Length" not in headers:
             del self.headers["content-length"]
-        self._production = production
+        self._source = source
         self._first = first
+        self._idle_s = idle_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the pieces until there are no more, or nobody listens."""
@@ -139,36 +176,54 @@ class ProducedResponse(Response):
                 await self._send_all(send)
                 group.cancel_scope.cancel()
         finally:
-            await self._production.stop()
+            await self._source.stop()
 
     async def _send_all(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
-        piece = self._first
+        piece = self._first or await self._source.next()
         while piece is not None:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-            piece = await self._production.next()
+            # A reader that stopped reading would keep the snapshot, and of an export its place, for ever.
+            with anyio.fail_after(self._idle_s):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            piece = await self._source.next()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def produced(
+    service: Service,
     produce: Callable[[Sink], None],
-    limiter: anyio.CapacityLimiter,
     *,
     media_type: str,
     headers: Mapping[str, str] | None = None,
-    status: int = 200,
-    release: Release = lambda: None,
-) -> ProducedResponse:
+    release: Release,
+) -> StreamedResponse:
     """A response of what a producer writes. Whatever fails before its first piece is a failure of the request."""
-    production = _Production(produce, limiter, release)
+    production = _Production(produce, service.producers, release)
     try:
         first = await production.next()
     except BaseException:
         await production.stop()
         raise
-    return ProducedResponse(
-        production, first, media_type=media_type, headers=headers, status=status
+    idle_s = service.settings.send_idle_s
+    return StreamedResponse(
+        production, first, media_type=media_type, headers=headers, idle_s=idle_s
+    )
+
+
+def pulled(
+    service: Service,
+    pieces: Iterator[bytes],
+    *,
+    media_type: str,
+    headers: Mapping[str, str] | None = None,
+    status: int = 200,
+) -> StreamedResponse:
+    """A response of what an iterator gives; nothing of it is made before the response begins."""
+    source = _Pull(pieces, service.reads)
+    idle_s = service.settings.send_idle_s
+    return StreamedResponse(
+        source, None, media_type=media_type, headers=headers, status=status, idle_s=idle_s
     )
 
 
@@ -181,16 +236,11 @@ async def reserve(service: Service, slots: StreamSlots) -> Release:
     if not slots.take():
         advice = "another one of this graph is running: try again when it is done"
         raise ResourceLimitError("stream_export_slots", slots.count, slots.count + 1, advice)
-    deadline = anyio.current_time() + _WAIT_S
-    while not service.streams.take():
-        if anyio.current_time() >= deadline:
-            slots.give_back()
-            limit = service.streams.count * RESERVED_BYTES
-            advice = "other streams of this server are running: try again when one is done"
-            raise ResourceLimitError(
-                "stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice
-            )
-        await anyio.sleep(_POLL_S)
+    try:
+        await _take_stream(service)
+    except BaseException:
+        slots.give_back()
+        raise
     service.metrics.streams.inc()
 
     def release() -> None:
@@ -199,6 +249,18 @@ async def reserve(service: Service, slots: StreamSlots) -> Release:
         slots.give_back()
 
     return release
+
+
+async def _take_stream(service: Service) -> None:
+    deadline = anyio.current_time() + _WAIT_S
+    while not service.streams.take():
+        if anyio.current_time() >= deadline:
+            limit = service.streams.count * RESERVED_BYTES
+            advice = "other streams of this server are running: try again when one is done"
+            raise ResourceLimitError(
+                "stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice
+            )
+        await anyio.sleep(_POLL_S)
 
 
 async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:

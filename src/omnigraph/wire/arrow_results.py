@@ -30,7 +30,7 @@ from omnigraph.wire.answer import Result
 from omnigraph.wire.failures import error_from_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 #: The published stubs of pyarrow lack the parts that take metadata.
 pa: Any = _arrow
@@ -44,7 +44,7 @@ _ERROR = b"omnigraph.error"
 # ---- the sending end
 
 
-def encode_result(result: Result) -> Iterator[bytes]:
+def encode_result(result: Result) -> Generator[bytes]:
     """The body of a result, in pieces of bounded size; reads the result as it goes.
 
     A typed failure while rows are made is written into the stream and then raised: the sender has to break off.

@@ -20,7 +20,7 @@ from omnigraph.server.bodies import parse_query
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.operations import GRAPH, operation
 from omnigraph.server.requests import BlobParams
-from omnigraph.server.streams import produced
+from omnigraph.server.streams import pulled
 from omnigraph.server.targets import arguments_of, target_of
 from omnigraph.wire import BLOB_RANGE_BYTES, BlobKind
 from omnigraph.wire.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
@@ -28,7 +28,6 @@ from omnigraph.wire.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
 if TYPE_CHECKING:
     from omnigraph.graph import BlobInfo, BlobReader
     from omnigraph.server.calls import GraphCall
-    from omnigraph.server.streams import Sink
 
 router = APIRouter()
 _PATH = f"{GRAPH}/blob"
@@ -113,13 +112,9 @@ async def _bytes(
         content = await call.read(lambda: blob.read(begin, length) if length else b"")
         return Response(content, status_code=status, headers=facts, media_type=OCTETS)
 
-    def produce(sink: Sink) -> None:
-        for chunk in blob.chunks(begin, length):
-            sink.write(chunk)
-
-    return await produced(
-        produce,
-        call.service.reads,
+    return pulled(
+        call.service,
+        blob.chunks(begin, length),
         media_type=OCTETS,
         headers=facts | {"Content-Length": str(length)},
         status=status,

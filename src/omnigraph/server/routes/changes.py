@@ -122,4 +122,4 @@ async def baseline(request: Request) -> Response:
         sink.write(json.dumps({"baseline": handshake}) + "\n")
 
     release = await reserve(call.service, call.served.slots)
-    return await produced(produce, call.service.producers, media_type=NDJSON, release=release)
+    return await produced(call.service, produce, media_type=NDJSON, release=release)

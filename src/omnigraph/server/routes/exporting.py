@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.errors import BadRequestError
 from omnigraph.policy import Action
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
@@ -38,6 +39,8 @@ async def export(request: Request) -> Response:
     call.authorize_some(Action.EXPORT)
     body, _ = await read_json(request, ExportBody, call.settings)
     target = target_of(body)
+    if body.type_names == []:
+        raise BadRequestError("type_names is empty: leave it out for all types")
     await call.authorize_target(target, Action.EXPORT)
     # A branch moves; what is exported is the commit that it is at now.
     found = await call.read(lambda: call.graph.snapshot(**arguments_of(target)))
@@ -49,8 +52,8 @@ async def export(request: Request) -> Response:
 
     release = await reserve(call.service, call.served.slots)
     return await produced(
+        call.service,
         produce,
-        call.service.producers,
         media_type=NDJSON,
         headers={SNAPSHOT_ID: found.commit_id, EXPORTED_TYPES: " ".join(types)},
         release=release,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
@@ -69,25 +70,33 @@ async def log(request: Request) -> Response:
         call.authorize_some(Action.READ)
 
     def work() -> bytes:
-        heads = _visible_heads(call)
-        if branch is not None or len(heads) == len(call.graph.branches()):
-            commits = call.graph.log(branch)
-        else:
-            commits = _merged([call.graph.log(name) for name in heads])
-        return json_bytes(log_document(commits, heads))
+        heads = _heads(call)
+        visible = [name for name in heads if call.decide(Action.READ, branch=name).allowed]
+        names = visible if branch is None else [branch]
+        commits = _merged([call.graph.log(name) for name in names])
+        if len(visible) < len(heads):
+            commits = _without_hidden(call, commits, visible)
+        document = log_document(commits, heads)
+        document["heads"] = {name: heads[name].commit_id for name in visible}
+        return json_bytes(document)
 
     return Response(await call.read(work), media_type=JSON)
 
 
-def _visible_heads(call: GraphCall) -> dict[str, Snapshot]:
+def _heads(call: GraphCall) -> dict[str, Snapshot]:
     heads = {}
     for name in call.graph.branches():
-        if call.decide(Action.READ, branch=name).allowed:
-            try:
-                heads[name] = call.graph.snapshot(name)
-            except BranchNotFoundError:
-                continue  # somebody deleted it just now
+        with suppress(BranchNotFoundError):  # somebody deleted it just now
+            heads[name] = call.graph.snapshot(name)
     return heads
+
+
+def _without_hidden(
+    call: GraphCall, commits: list[GraphCommit], visible: list[str]
+) -> list[GraphCommit]:
+    """Without commits that were merged from branches which the caller must not read."""
+    inherited = {commit.commit_id for name in visible for commit in call.graph.commits(name)}
+    return [c for c in commits if c.branch in visible or c.commit_id in inherited]
 
 
 def _merged(logs: list[list[GraphCommit]]) -> list[GraphCommit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import NamedTemporaryFile
@@ -104,8 +105,8 @@ async def load_ndjson(request: Request) -> Response:
         source=params.source or _BODY,
     )
     await _authorize(call, wanted)
-    with call.admitted(announced_size(request, call.settings.load_body_max_bytes)):
-        async with spooled_ndjson(request, call.settings) as path:
+    with call.admitted(announced_size(request, call.settings.load_body_max_bytes) or 0) as grant:
+        async with spooled_ndjson(request, call.settings, grant.grow) as path:
             result = await call.write(lambda: _load(call, wanted, path))
     call.count_commit(result.commit)
     body = receipt_document(result)
@@ -118,20 +119,20 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
     # Which branch is meant stands in the body; whether any could be is known before.
     call.authorize_some(Action.CHANGE)
     limit = call.settings.load_body_max_bytes
-    body, size = await read_json(request, LoadBody, call.settings, limit=limit)
-    wanted = _LoadRequest(
-        branch=MAIN if body.branch is None else body.branch,
-        base=body.from_,
-        mode=body.mode,
-        grammar=body.grammar or grammar,
-    )
-    await _authorize(call, wanted)
+    with call.admitted(announced_size(request, limit) or 0) as grant:
+        body, _ = await read_json(request, LoadBody, call.settings, limit=limit, grow=grant.grow)
+        wanted = _LoadRequest(
+            branch=MAIN if body.branch is None else body.branch,
+            base=body.from_,
+            mode=body.mode,
+            grammar=body.grammar or grammar,
+        )
+        await _authorize(call, wanted)
 
-    def work() -> LoadResult:
-        with _written(body.data) as path:
-            return _load(call, wanted, path)
+        def work() -> LoadResult:
+            with _written(body.data) as path:
+                return _load(call, wanted, path)
 
-    with call.admitted(size):
         result = await call.write(work)
     call.count_commit(result.commit)
     return json_response(receipt_document(result))
@@ -148,7 +149,7 @@ async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
 
 def _load(call: GraphCall, wanted: _LoadRequest, path: str) -> LoadResult:
     limit = whole_number("OMNIGRAPH_LOCAL_LOAD_MAX_BYTES", _LOCAL_MAX_BYTES)
-    is_small = call.settings.load_body_max_bytes <= limit
+    is_small = os.path.getsize(path) <= limit
     try:
         return call.graph.load(
             path,

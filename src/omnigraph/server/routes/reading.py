@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.errors import OmniError
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.query import compile_query
@@ -26,17 +25,16 @@ from omnigraph.server.requests import (
     TargetParams,
 )
 from omnigraph.server.responses import json_bytes, json_response
-from omnigraph.server.streams import produced
+from omnigraph.server.streams import pulled
 from omnigraph.server.targets import arguments_of, target_of
 from omnigraph.wire import encode_result, snapshot_document
 from omnigraph.wire.protocol import ARROW_STREAM, JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from omnigraph.manifest import Target
     from omnigraph.server.calls import GraphCall
-    from omnigraph.server.streams import Sink
     from omnigraph.syntax import SourceText
     from omnigraph.wire import Result
 
@@ -118,7 +116,7 @@ async def answer_query(
 async def _arrow_answer(call: GraphCall, run: Callable[[], Result]) -> Response:
     """Rows as Arrow: at once when they are few, otherwise as they are made."""
 
-    def begin() -> tuple[list[bytes], Iterator[bytes] | None]:
+    def begin() -> tuple[list[bytes], Generator[bytes] | None]:
         pieces, size = [], 0
         rest = encode_result(run())
         for piece in rest:
@@ -131,18 +129,14 @@ async def _arrow_answer(call: GraphCall, run: Callable[[], Result]) -> Response:
     pieces, rest = await call.read(begin)
     if rest is None:
         return Response(b"".join(pieces), media_type=ARROW_STREAM)
-    remaining = chain(pieces, rest)
+    return pulled(call.service, _joined(pieces, rest), media_type=ARROW_STREAM)
 
-    def produce(sink: Sink) -> None:
-        try:
-            for piece in remaining:
-                sink.write(piece)
-        except OmniError:
-            # The last piece tells the reader what went wrong.
-            sink.finish()
-            raise
 
-    return await produced(produce, call.service.reads, media_type=ARROW_STREAM)
+def _joined(pieces: list[bytes], rest: Generator[bytes]) -> Generator[bytes]:
+    """What is made already, then the rest; whoever closes it closes the rest as well."""
+    with closing(rest):
+        yield from pieces
+        yield from rest
 
 
 def successor(request: Request, name: str) -> dict[str, str]:
@@ -166,7 +160,7 @@ async def explain(request: Request) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, ExplainBody, call.settings)
-    branch = body.branch or MAIN
+    branch = MAIN if body.branch is None else body.branch
     call.authorize(Action.READ, branch=branch)
 
     def work() -> bytes:
