@@ -118,6 +118,7 @@ WRITES: dict[str, Any] = {
     "optimize": lambda g, a: g.optimize(engine="local", actor=a),
     "repair": lambda g, a: g.repair(actor=a),
     "confirmed repair": lambda g, a: g.repair(confirm=True, actor=a),
+    "confirmed cleanup": lambda g, a: g.cleanup(keep=3, confirm=True, actor=a),
 }
 
 
@@ -265,6 +266,10 @@ def test_a_graph_is_created_only_by_who_may_give_it_a_schema(tmp_path: Path) -> 
         assert list(tmp_path.iterdir()) == []
     with Graph.init(tmp_path / "new.omni", SCHEMA, actor="olga", policy=policy) as graph:
         assert graph.commits()[0].actor == "olga"
+
+
+def test_a_preview_of_a_cleanup_asks_nobody(graph: Graph) -> None:
+    assert not graph.cleanup(keep=3).confirmed
 
 
 def test_reads_of_an_open_graph_ask_nobody(graph: Graph) -> None:

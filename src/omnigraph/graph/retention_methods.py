@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
+from omnigraph.policy import Action
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -23,13 +24,15 @@ class RetentionMethods(OpenGraph):
         older_than: str | timedelta | None = None,
         commits: bool = False,
         confirm: bool = False,
+        actor: str | None = None,
     ) -> CleanupReport:
         """Remove old versions and leftovers; without `confirm` only say what would go.
 
         Readable stay the newest `keep` commits of every branch, and every state that a branch had within `older_than`
         (`45s`, `30m`, `12h`, `7d`, `2w`); with both, what either of them keeps. Heads, the points at which branches
         began and what merges of branches can need stay always. `keep` is at least 3. With `commits`, commits that
-        cannot be read any more leave the history as well.
+        cannot be read any more leave the history as well. Where the graph has a policy, `actor` needs the right
+        `admin` for a confirmed one; a preview is a read.
 
         >>> import tempfile
         >>> from omnigraph import Graph
@@ -42,7 +45,8 @@ class RetentionMethods(OpenGraph):
         True
 
         Raises:
-            BadRequestError: there is no policy, or the graph is open for reading only.
+            BadRequestError: nothing says what to keep, or the graph is open for reading only.
+            PolicyDeniedError: the policy of the graph does not allow it; nothing was removed.
             RecoveryRequiredError: an interrupted write cannot be settled; nothing was removed.
             RetryableCommitConflictError: writers kept the graph busy; try again.
         """
@@ -52,6 +56,7 @@ class RetentionMethods(OpenGraph):
         call = cleanup_call(keep, older_than, commits=commits, confirm=confirm)
         if confirm:
             self._require_writable()
+            self._authorize(Action.ADMIN, actor)
         return clean_up(self._environment, call)
 
     def doctor(self) -> DoctorReport:
