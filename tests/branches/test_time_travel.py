@@ -319,7 +319,7 @@ def test_a_version_that_was_cleaned_up_is_told_from_one_that_never_was(
             assert not isinstance(error, NotFoundError)
             assert (error.table_key, error.version) == (PERSON, gone.pins[PERSON].version)
             assert error.details() == {
-                "historical_version_reclaimed": {"table_key": PERSON, "version": error.version}
+                "version_reclaimed": {"table_key": PERSON, "version": error.version}
             }
         for read in reads(other, new_ulid()):
             with pytest.raises(NotFoundError):

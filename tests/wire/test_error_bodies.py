@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph import errors
+from omnigraph.cli.conflict_tables import conflict_lines
 from omnigraph.errors import (
     BadRecord,
     ConflictKind,
@@ -18,6 +20,9 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.wire import error_from_body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COMMIT = "01K0000000000000000000000A"
 FINDING = Diagnostic(
@@ -181,3 +186,39 @@ def test_a_body_whose_fields_are_missing_is_still_a_failure() -> None:
     rebuilt = error_from_body(400, {"error": "odd", "kind": "compiler"})
     assert type(rebuilt) is errors.BadRequestError
     assert type(error_from_body(500, {})) is errors.RemoteError
+
+
+#: What a member may turn out to be where it is expected to be something else.
+ODD: tuple[object, ...] = (None, True, 7, "x", [], [1], {}, {"x": 1})
+
+
+def _with_one_odd_member(body: object) -> Iterator[object]:
+    """The body as often as it has values, each time with another of them exchanged."""
+    yield from ODD
+    if isinstance(body, dict):
+        for name, value in body.items():
+            yield from ({**body, name: odd} for odd in _with_one_odd_member(value))
+    elif isinstance(body, list):
+        for index, value in enumerate(body):
+            for odd in _with_one_odd_member(value):
+                yield [*body[:index], odd, *body[index + 1 :]]
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_an_odd_body_is_a_typed_failure_that_can_be_shown(error: OmniError) -> None:
+    for body in _with_one_odd_member(json.loads(json.dumps(error.to_json()))):
+        if not isinstance(body, dict) or "error" not in body:
+            continue
+        rebuilt = error_from_body(error.http_status, body)
+        assert isinstance(rebuilt, OmniError)
+        json.dumps(rebuilt.to_json())
+        match rebuilt:
+            case errors.CompilerError() | errors.ConfigurationError():
+                assert all(item.render() for item in rebuilt.diagnostics)
+            case errors.LoadRejectedError() | errors.LoadKeyConflictError():
+                assert isinstance(rebuilt.report.render(), str)
+            case errors.MergeConflictsError():
+                lines = conflict_lines(
+                    rebuilt.source, rebuilt.target, rebuilt.conflicts, rebuilt.total
+                )
+                assert all(isinstance(line, str) for line in lines)

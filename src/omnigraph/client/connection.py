@@ -170,7 +170,7 @@ class Connection:
         text = self._read(response, is_write=is_write)
         try:
             body = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             raise self._odd(response, is_write=is_write)
@@ -248,7 +248,7 @@ class Connection:
         text = self._read(response, is_write=is_write)
         try:
             body = json.loads(text[:_MAX_ERROR_BYTES])
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) or "error" not in body:
             return self._odd(response, is_write=is_write)

@@ -71,9 +71,8 @@ class HistoricalVersionReclaimedError(OmniError):
         super().__init__(what if context is None else f"{context}: {what}")
 
     def details(self) -> dict[str, object]:
-        """`historical_version_reclaimed` with the version."""
-        gone = {"table_key": self.table_key, "version": self.version}
-        return {"historical_version_reclaimed": gone}
+        """`version_reclaimed` with the version, and the table that had it."""
+        return {"version_reclaimed": {"table_key": self.table_key, "version": self.version}}
 
 
 class HistoryReclaimedError(OmniError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph import errors
 from omnigraph.errors import (
@@ -20,6 +20,9 @@ from omnigraph.errors import (
     RemoteError,
     StorageFailure,
 )
+
+if TYPE_CHECKING:
+    from types import UnionType
 
 Body = Mapping[str, Any]
 
@@ -37,13 +40,17 @@ class _Form:
 
 def error_from_body(status: int, body: Body) -> OmniError:
     """The exception behind an error body; one that this release does not know is the nearest class by status."""
-    for form in _FORMS.get(body.get("kind", ""), ()):
+    kind = body.get("kind")
+    for form in _FORMS.get(kind, ()) if isinstance(kind, str) else ():
         if form.member is None or form.member in body:
             try:
-                return _rebuilt(form.error, str(body["error"]), form.fields(body))
-            except (KeyError, TypeError, ValueError):
+                made = _rebuilt(form.error, str(body["error"]), form.fields(body))
+                # Fields of another type show here at the latest, not where somebody prints the failure.
+                made.to_json()
+            except (KeyError, TypeError, ValueError, AttributeError):
                 # Another release gives the class other fields: it is still a failure of this status.
                 break
+            return made
     nearest = _BY_STATUS.get(status)
     if nearest is None or "error" not in body:
         return RemoteError(status, body)
@@ -60,6 +67,12 @@ def _rebuilt(error: type[OmniError], message: str, fields: Mapping[str, object])
 
 
 # ---- how fields are read
+
+
+def _expect(kind: type | UnionType, *values: object) -> None:
+    """Values that are counted with, cut or searched when somebody looks at the failure have to be what they seem."""
+    if not all(isinstance(value, kind) for value in values):
+        raise TypeError(f"not all of these are {kind}")
 
 
 def _nothing(_: Body) -> dict[str, object]:
@@ -89,7 +102,10 @@ def _drift(body: Body) -> dict[str, object]:
 
 
 def _diagnostics(body: Body) -> dict[str, object]:
-    return {"diagnostics": tuple(map(Diagnostic.from_json, body["diagnostics"]))}
+    found = tuple(map(Diagnostic.from_json, body["diagnostics"]))
+    for item in found:
+        _expect(str, item.code, item.message, item.file, item.excerpt)
+    return {"diagnostics": found}
 
 
 def _parameters(body: Body) -> dict[str, object]:
@@ -105,7 +121,12 @@ def _available(body: Body) -> dict[str, object]:
 
 
 def _report(body: Body) -> dict[str, object]:
-    return {"report": LoadReport.from_json(body["report"])}
+    report = LoadReport.from_json(body["report"])
+    _expect(int, *report.totals.values())
+    for record in report.examples:
+        _expect(str, record.source, record.rule, record.message)
+        _expect(int | None, record.line)
+    return {"report": report}
 
 
 def _load_key_conflict(body: Body) -> dict[str, object]:
@@ -117,11 +138,20 @@ def _unsupported_schema(body: Body) -> dict[str, object]:
 
 
 def _merge_conflicts(body: Body) -> dict[str, object]:
+    conflicts = tuple(map(MergeConflict.from_json, body["merge_conflicts"]))
+    total = body["merge_conflict_total"]
+    _expect(int, total)
+    for conflict in conflicts:
+        _expect(str, conflict.message)
+        _expect(str | None, conflict.entity_id)
+        for row in (conflict.base, conflict.ours, conflict.theirs):
+            _expect(Mapping | None, row)
+            _expect(Mapping, {} if row is None else row["properties"])
     return {
         "source": body["source"],
         "target": body["target"],
-        "conflicts": tuple(map(MergeConflict.from_json, body["merge_conflicts"])),
-        "total": body["merge_conflict_total"],
+        "conflicts": conflicts,
+        "total": total,
     }
 
 
@@ -217,7 +247,7 @@ _ROWS = (
     _Form(
         errors.HistoricalVersionReclaimedError,
         None,
-        _inside("historical_version_reclaimed", "table_key", "version"),
+        _inside("version_reclaimed", "table_key", "version"),
     ),
     _Form(errors.HistoryReclaimedError, None, _history_reclaimed),
     # kind storage
