@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -12,6 +13,8 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.client import RemoteGraph, list_graphs
+from omnigraph.client.lines import LineCount
+from omnigraph.client.record_files import RecordFiles
 from omnigraph.errors import (
     BadRequestError,
     DirectOnlyError,
@@ -227,6 +230,22 @@ def test_a_write_that_something_else_answered_has_an_unknown_outcome() -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": "x", "kind": ["a"]}',
+        b'{"error": "x", "kind": "key_conflict", "key_conflict": "s"}',
+        b'{"error": {"x": 1}, "kind": null}',
+        b"[" * 100_000,
+        b'{"error": ' + b"[" * 100_000,
+    ],
+    ids=lambda body: body[:40].decode(),
+)
+def test_an_odd_refusal_is_a_typed_failure(body: bytes) -> None:
+    with pytest.raises(OmniError):
+        Fake(httpx.Response(500, content=body)).graph().branches()
+
+
+@pytest.mark.parametrize(
     "call",
     [
         lambda graph: graph.branches(),
@@ -415,6 +434,46 @@ def test_packed_files_are_sent_unpacked(tmp_path: Path) -> None:
     }
 
 
+def test_plain_files_say_how_large_they_are(tmp_path: Path) -> None:
+    """A server sets aside what a body announces, and the most it takes for one that announces nothing."""
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf1\n2")
+    (tmp_path / "b.jsonl").write_bytes(b"\xef\xbb\xbf")
+    (tmp_path / "c.jsonl").write_bytes(b"3\n")
+    fake = Fake(refusal(BadRequestError("enough")))
+    with pytest.raises(BadRequestError, match="enough"):
+        fake.graph().load(tmp_path, mode="merge")
+    request = fake.requests[0]
+    assert request.content == b"1\n2\n3\n"
+    assert request.headers["Content-Length"] == "6"
+    assert "Transfer-Encoding" not in request.headers
+
+
+def test_of_packed_files_nobody_knows_the_size_before_they_are_read(tmp_path: Path) -> None:
+    import gzip
+
+    (tmp_path / "a.jsonl").write_bytes(b"1\n")
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b"2\n"))
+    fake = Fake(refusal(BadRequestError("enough")))
+    with pytest.raises(BadRequestError, match="enough"):
+        fake.graph().load(tmp_path, mode="merge")
+    request = fake.requests[0]
+    assert (request.content, request.headers["Transfer-Encoding"]) == (b"1\n2\n", "chunked")
+    assert "Content-Length" not in request.headers
+
+
+@pytest.mark.parametrize("now", [b"1\n", b"1\n2\n3\n", b"1\n2\n" * 200_000])
+def test_a_file_that_changes_meanwhile_is_never_sent_to_its_end(now: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"1\n2\n")
+    files = RecordFiles(path, are_lines=True)
+    assert files.size == 4
+    path.write_bytes(now)
+    sent = bytearray()
+    with pytest.raises(InputFileError, match="changed while it was read"):
+        sent.extend(chain.from_iterable(files.body()))
+    assert len(sent) < 4
+
+
 def test_files_that_cannot_be_loaded_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
     fake = Fake()
     with pytest.raises(InputFileError, match="no such file"):
@@ -452,6 +511,36 @@ def exported(content: bytes | httpx.Response) -> httpx.Response:
         "Omnigraph-Types": "edge:Cites node:Note node:Paper",
     }
     return httpx.Response(200, headers=headers, content=iter([content[:31], content[31:]]))
+
+
+class Piece(bytes):
+    """A piece that must not be appended with `+` to what has come before it."""
+
+    def __radd__(self, other: bytes) -> bytes:
+        pytest.fail("the begun line is copied for every piece: quadratic in its length")
+
+
+def test_a_line_in_many_pieces_is_put_together_once() -> None:
+    pieces = [
+        Piece(b'{"type":"Paper",'),
+        Piece(b'"data":'),
+        Piece(b""),
+        Piece(b"{}}\n{"),
+        Piece(b"}\n"),
+    ]
+    count = LineCount()
+    assert list(count.whole_lines(pieces)) == [b'{"type":"Paper","data":{}}\n', b"{}\n"]
+    assert count.entities == {"node:Paper": 1}
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 1000])
+def test_lines_are_the_same_however_they_are_cut(width: int) -> None:
+    pieces = (LINE[at : at + width] for at in range(0, len(LINE), width))
+    count = LineCount()
+    blocks = list(count.whole_lines(pieces))
+    assert b"".join(blocks) == LINE
+    assert all(block.endswith(b"\n") for block in blocks)
+    assert count.entities == {"node:Paper": 1, "edge:Cites": 1}
 
 
 def test_an_export_counts_what_passes(tmp_path: Path) -> None:

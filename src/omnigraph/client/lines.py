@@ -32,12 +32,15 @@ class LineCount:
         Raises:
             UnexpectedAnswerError: the last line is not complete.
         """
-        rest = b""
+        # Joined once per line: one with a large blob comes in thousands of pieces.
+        begun: list[bytes] = []
         for piece in pieces:
-            block, newline, rest = (rest + piece).rpartition(b"\n")
+            end, newline, rest = piece.rpartition(b"\n")
             if newline:
-                yield self._counted(block + newline)
-        if rest:
+                yield self._counted(b"".join((*begun, end, newline)))
+                begun.clear()
+            begun.append(rest)
+        if any(begun):
             raise UnexpectedAnswerError("the last line of the server is not complete: ask again")
 
     def _counted(self, block: bytes) -> bytes:

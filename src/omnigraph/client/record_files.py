@@ -6,6 +6,7 @@ import os
 import re
 from bisect import bisect_right
 from dataclasses import replace
+from functools import cached_property
 from json import JSONDecoder
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from omnigraph.errors import (
     LoadReport,
     OmniError,
 )
-from omnigraph.pipeline.inputs import find_files, open_text, readable
+from omnigraph.pipeline.inputs import find_files, open_bytes, open_text, readable
 from omnigraph.pipeline.objects import read_objects
 from omnigraph.pipeline.parts import GRAPH_ENDINGS, refuse_tables
 from omnigraph.pipeline.records import BadRecordError
@@ -39,19 +40,53 @@ class RecordFiles:
     """The files that a path, a directory or a pattern names. Read once, from the first to the last."""
 
     def __init__(self, source: str | os.PathLike[str], *, are_lines: bool) -> None:
-        self._files = find_files(os.fspath(source), GRAPH_ENDINGS)
+        self._source = os.fspath(source)
+        self._files = find_files(self._source, GRAPH_ENDINGS)
         refuse_tables(self._files)
         #: Whether records are lines; in old files they are objects between any white space.
         self._are_lines = are_lines
         #: How many lines of the body come before each file.
         self._before: list[int] = []
 
-    def body(self) -> Iterator[bytes]:
-        """All files, unpacked, one after the other.
+    @cached_property
+    def size(self) -> int | None:
+        """How many bytes the body has; None where only reading all of it tells: packed files, pipes.
 
         Raises:
-            InputFileError: a file is gone or damaged.
+            InputFileError: a file is gone.
         """
+        sizes = [_plain_size(file) for file in self._files]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
+
+    def body(self) -> Iterator[bytes]:
+        """All files, unpacked, one after the other; exactly `size` bytes where that is known.
+
+        The last block goes out when everything was read: a server never gets a complete body of files that changed.
+
+        Raises:
+            InputFileError: a file is gone or damaged, or changed meanwhile.
+        """
+        size, count, held = self.size, 0, b""
+        for block in self._blocks():
+            count += len(block)
+            if size is not None and count > size:
+                raise self._changed()
+            if held:
+                yield held
+            held = block
+        if size is not None and count != size:
+            raise self._changed()
+        if held:
+            yield held
+
+    def _changed(self) -> InputFileError:
+        return InputFileError(
+            self._files[0].path if len(self._files) == 1 else self._source,
+            "it changed while it was read; nothing was loaded, try again",
+        )
+
+    def _blocks(self) -> Iterator[bytes]:
         lines = 0
         for file in self._files:
             self._before.append(lines)
@@ -103,6 +138,22 @@ def _blocks(file: InputFile) -> Iterator[bytes]:
         while block:
             yield block
             block = stream.read(_BLOCK_BYTES)
+
+
+def _plain_size(file: InputFile) -> int | None:
+    """How many bytes of the body a file becomes: without its mark, and with the end of its last line."""
+    # Of what is no plain file the size is 0 as well.
+    if file.compression is not None or file.size == 0:
+        return None
+    with readable(file), open_bytes(file) as stream:
+        mark = (
+            len(_BYTE_ORDER_MARK) if stream.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
+        )
+        if file.size == mark:
+            return 0
+        stream.seek(file.size - 1)
+        ends_open = bool(stream.read(1) != b"\n")
+        return file.size - mark + ends_open
 
 
 def _objects_before(files: list[InputFile]) -> list[int]:

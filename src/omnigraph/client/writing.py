@@ -122,13 +122,17 @@ class RemoteWriting(OpenRemoteGraph):
             "dry_run": dry_run,
             "source": BODY_NAME,
         }
+        headers = {"Content-Type": NDJSON}
+        if files.size is not None:
+            # Of a body that does not say how large it is, a server has to assume the largest.
+            headers["Content-Length"] = str(files.size)
         try:
             answer = self._connection.write(
                 "POST",
                 f"{self._path}/load/ndjson",
                 params=params,
                 body=files.body(),
-                headers={"Content-Type": NDJSON},
+                headers=headers,
             )
         except ResourceLimitError as error:
             raise _with_advice(error) from None
