@@ -275,6 +275,16 @@ def test_what_a_server_cannot_do_is_refused_before_it_is_asked(og: Run, tmp_path
     at = ("--server", "lab", "--graph", "people")
     engine = og("load", "--data", "x", "--mode", "merge", "--engine", "spark", *at)
     assert (engine.code, "--engine works on storage" in engine.err) == (2, True)
+    schema = tmp_path / "next.pg"
+    schema.write_text("node A { a: String @key }")
+    for words in (
+        ("branch", "merge", "draft"),
+        ("diff", "main", "draft"),
+        ("schema", "apply", "--schema", str(schema)),
+    ):
+        for engine_name in ("spark", "local"):
+            refused = og(*words, "--engine", engine_name, *at)
+            assert (refused.code, "--engine works on storage" in refused.err) == (2, True), words
     over = og("load", "--data", "x", "--mode", "overwrite", *at, "--json")
     assert (over.code, "give --yes" in json.loads(over.out)["error"]) == (2, True)
     parquet = og("export", "--out", str(tmp_path / "x"), "--format", "parquet", *at)
@@ -288,6 +298,26 @@ def test_a_write_names_the_server_before_it_is_sent(og: Run, pair: Twins) -> Non
     assert (denied.code, denied.out) == (1, "")
     assert echo == f"branch create in {pair.url}/graphs/twin (served)"
     assert og(*words, "--quiet").err == reason
+
+
+def test_the_graph_that_is_assumed_is_named_before_it_is_written_to(
+    og: Run, pair: Twins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server does not tell its graphs, so `default` is meant: the echo and the question say so."""
+    monkeypatch.setenv("OMNIGRAPH_TOKEN_LAB", READER_TOKEN)
+    assumed = f"{pair.url}/graphs/default"
+    written = og("branch", "create", "x", "--server", "lab")
+    echo, _, reason = written.err.partition("\n")
+    assert (written.code, echo) == (1, f"branch create in {assumed} (served)")
+    assert og("branch", "create", "x", "--server", "lab", "--quiet").err == reason
+    asked = og("branch", "delete", "x", "--server", "lab")
+    assert (asked.code, f"this deletes branch x of {assumed}: give --yes" in asked.err) == (2, True)
+
+
+def test_a_write_to_one_of_several_graphs_is_refused_before_any_is_named(og: Run) -> None:
+    refused = og("branch", "create", "x", "--server", "lab")
+    assert (refused.code, "(served)" in refused.err) == (1, False)
+    assert "people, twin" in refused.err
 
 
 def test_nobody_at_an_address_is_told_in_a_sentence(og: Run) -> None:

@@ -9,8 +9,10 @@ from omnigraph.cli.capabilities import RULES, Capability, ScopeFlag, legend
 from omnigraph.cli.main import app
 from omnigraph.cli.operator_config import Defaults, OperatorConfig, Profile
 from omnigraph.cli.resolution import ScopeFlags, ServerScope, StoreScope, resolve_scope
+from omnigraph.cli.scope import token_of
 from omnigraph.cli.urls import graph_in_url, owner_of, server_url
 from omnigraph.cli.words import arranged, wants_json
+from omnigraph.client.addresses import parse_address
 
 LAB = "http://127.0.0.1:9000"
 FAR = "https://far.example/og"
@@ -234,6 +236,42 @@ def test_a_graph_within_an_address_is_its_last_part() -> None:
     assert graph_in_url(FAR) is graph_in_url(f"{FAR}/graphs/") is None
     assert graph_in_url(f"{FAR}/graphs/a/b") is None
     assert server_url(f"{FAR}//") == FAR
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        LAB,
+        f"{LAB}/graphs/a",
+        f"{FAR}/graphs/a",
+        f"{LAB}/graphs/a/graphs/b",
+        f"{LAB}/graphs/graphs/a",
+    ],
+)
+def test_commands_and_the_client_read_the_same_graph_out_of_an_address(url: str) -> None:
+    scope, address = resolve(server=url), parse_address(url)
+    assert isinstance(scope, ServerScope)
+    assert (scope.url, scope.graph) == (address.base, address.graph)
+
+
+@pytest.mark.parametrize(
+    ("flags", "token"),
+    [
+        ({"server": "papers"}, "of papers"),
+        ({"server": f"{LAB}/graphs/papers"}, "of papers"),
+        ({"server": LAB, "graph": "papers"}, "of papers"),
+        ({"server": f"{LAB}/graphs/notes"}, "of lab"),
+        ({"server": "http://127.0.0.1:90/graphs/papers"}, None),
+    ],
+    ids=str,
+)
+def test_a_server_configured_by_the_address_of_a_graph_has_its_token_there(
+    flags, token, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_TOKEN_PAPERS", "of papers")
+    monkeypatch.setenv("OMNIGRAPH_TOKEN_LAB", "of lab")
+    monkeypatch.delenv("OMNIGRAPH_BEARER_TOKEN", raising=False)
+    assert token_of(resolve(**flags), CONFIG) == token
 
 
 # ---- words

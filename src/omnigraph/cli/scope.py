@@ -28,6 +28,8 @@ class Address:
     def __init__(self, flags: ScopeFlags, rule: CommandRule) -> None:
         self._flags = flags
         self._rule = rule
+        #: The address of the graph behind a server, once it is known which one of its graphs is meant.
+        self._graph_uri: str | None = None
 
     @property
     def is_explicit(self) -> bool:
@@ -67,8 +69,8 @@ class Address:
 
     @property
     def text(self) -> str:
-        """The address as a person reads it."""
-        return str(self.scope)
+        """The address as a person reads it; that of the very graph as soon as it is known."""
+        return self._graph_uri or str(self.scope)
 
     @property
     def is_served(self) -> bool:
@@ -104,7 +106,7 @@ class Address:
     def open(self, *, read_only: bool) -> Graph | RemoteGraph:
         """Open the graph."""
         if isinstance(self.scope, ServerScope):
-            return connect(self.scope, self.config)
+            return self._connect(self.scope)
         return self.open_storage(read_only=read_only)
 
     def open_storage(self, *, read_only: bool) -> Graph:
@@ -121,7 +123,7 @@ class Address:
         """
         if isinstance(self.scope, StoreScope):
             raise typer.BadParameter(f"{what}, and {self.text} is storage: give --server")
-        return connect(self.scope, self.config)
+        return self._connect(self.scope)
 
     def served_graphs(self) -> list[dict[str, Any]]:
         """The graphs of the server, `graph_id` and `uri` each, sorted by id."""
@@ -130,9 +132,19 @@ class Address:
         assert isinstance(self.scope, ServerScope), "its rule says so"
         return list_graphs(self.scope.url, token_of(self.scope, self.config))
 
+    def refuse_on_server(self, flag: str) -> None:
+        """Refuse a flag that only means something where the work is done in this process.
+
+        Raises:
+            typer.BadParameter: the graph is behind a server.
+        """
+        if self.is_served:
+            raise typer.BadParameter(f"{flag} works on storage, and {self.text} is a server")
+
     def echo(self, verb: str, *, quiet: bool) -> None:
         """Say what is about to be written to, before it is: a wrong address shows while one can still stop."""
         if not quiet:
+            self._settle()
             print_warning(f"{verb} {self.text} ({self._access})")
 
     def require_consent(self, effect: str, *, yes: bool, json: bool) -> None:
@@ -144,12 +156,23 @@ class Address:
         """
         if yes or self._access == _LOCAL:
             return
+        self._settle()
         if json or not sys.stdin.isatty():
             raise typer.BadParameter(f"this {effect} {self.text}: give --yes")
         sys.stderr.write(f"this {effect} {self.text}. Go on? [yes/no] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise typer.Exit(1)
+
+    def _settle(self) -> None:
+        """Find out which graph of a server is meant: by its name where the command line has it, else by asking."""
+        if isinstance(self.scope, ServerScope) and self._graph_uri is None:
+            self._connect(self.scope).close()
+
+    def _connect(self, scope: ServerScope) -> RemoteGraph:
+        graph = connect(scope, self.config, at=self._graph_uri)
+        self._graph_uri = graph.uri
+        return graph
 
     @property
     def _access(self) -> str:
@@ -163,13 +186,14 @@ class Address:
 _LOCAL = "direct, local"
 
 
-def connect(scope: ServerScope, config: OperatorConfig) -> RemoteGraph:
-    """Open a graph behind a server, with the token that belongs to it."""
+def connect(scope: ServerScope, config: OperatorConfig, *, at: str | None = None) -> RemoteGraph:
+    """Open a graph behind a server, with the token that belongs to it; `at` is its address where that is known."""
     from omnigraph.client import RemoteGraph
 
-    return RemoteGraph.connect(scope.url, token_of(scope, config), scope.graph)
+    return RemoteGraph.connect(at or scope.url, token_of(scope, config), scope.graph)
 
 
 def token_of(scope: ServerScope, config: OperatorConfig) -> str | None:
     """The token for a server, when there is one."""
-    return find_token(scope.url, scope.name, config.servers, os.environ, read_credentials)
+    # With the graph: a server may be configured by the address of one.
+    return find_token(str(scope), scope.name, config.servers, os.environ, read_credentials)

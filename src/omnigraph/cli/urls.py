@@ -48,8 +48,8 @@ def graph_in_url(url: str) -> str | None:
     >>> graph_in_url("http://127.0.0.1:9000/graphs/papers")
     'papers'
     """
-    before, found, graph = urlsplit(url).path.rpartition(_GRAPHS)
-    return graph if found and graph and "/" not in graph and _GRAPHS not in f"{before}/" else None
+    _, found, graph = urlsplit(url).path.rpartition(_GRAPHS)
+    return graph if found and graph and "/" not in graph else None
 
 
 def owner_of(url: str, servers: Mapping[str, str]) -> str | None:

@@ -125,6 +125,8 @@ def merge_branch(
 ) -> None:
     """Merge a branch into another one, row by row: all of it becomes visible in one commit, or nothing does."""
     actor = address.actor
+    if engine is not ElasticEngine.AUTO:
+        address.refuse_on_server("--engine")
     address.echo("branch merge in", quiet=quiet)
     with address.open(read_only=False) as graph:
         try:

@@ -35,6 +35,8 @@ def diff(
     json: AsJson = False,
 ) -> None:
     """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
+    if engine is not ElasticEngine.AUTO:
+        address.refuse_on_server("--engine")
     with address.open(read_only=True) as graph:
         found = graph.diff(
             one,

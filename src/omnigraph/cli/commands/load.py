@@ -148,9 +148,10 @@ class _LoadFlags:
 def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: bool) -> None:
     if (flags.data is None) == (flags.mapping is None):
         raise typer.BadParameter("give one of --data PATH and --mapping FILE")
-    if address.is_served and (flags.engine is not None or flags.mapping is not None):
-        word = "--engine" if flags.engine is not None else "--mapping"
-        raise typer.BadParameter(f"{word} works on storage, and {address.text} is a server")
+    if flags.engine is not None:
+        address.refuse_on_server("--engine")
+    if flags.mapping is not None:
+        address.refuse_on_server("--mapping")
     actor = address.actor
     if flags.mode is Mode.OVERWRITE:
         address.require_consent("replaces data in", yes=yes, json=json)

@@ -107,6 +107,8 @@ def apply(
 ) -> None:
     """Make a schema the accepted one, with all tables, in one commit; or change nothing."""
     actor = address.actor
+    if engine is not ElasticEngine.AUTO:
+        address.refuse_on_server("--engine")
     fills = _backfills(backfill)
     if allow_data_loss:
         address.require_consent("destroys what the schema drops in", yes=yes, json=json)
