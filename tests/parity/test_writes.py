@@ -78,6 +78,7 @@ def test_mutations(twins: Pair) -> None:
         "a condition that does not": lambda g: g.mutate(
             ADD, {"name": "never"}, if_commit=g.commits()[-1].commit_id
         ),
+        "a condition that is no commit": lambda g: g.mutate(ADD, {"name": "no"}, if_commit="no"),
         "an end that is missing": lambda g: g.mutate(WROTE, {"who": "ada", "what": "10.9"}),
         "reads and writes mixed": lambda g: g.mutate(
             'query m() { insert Person { name: "m" } delete Person where name = "m" }'

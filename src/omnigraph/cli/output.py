@@ -6,10 +6,17 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from omnigraph.errors import UnauthorizedError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from omnigraph.errors import OmniError
+
+_HOW_TO_LOG_IN = (
+    "give a token: `omnigraph login NAME` for a server of your configuration, "
+    "or the variable OMNIGRAPH_BEARER_TOKEN"
+)
 
 
 def print_text(text: str) -> None:
@@ -39,3 +46,5 @@ def print_error(error: OmniError, *, as_json: bool) -> None:
         print_json(error.to_json())
     else:
         sys.stderr.write(f"{error.message}\n")
+        if isinstance(error, UnauthorizedError):
+            sys.stderr.write(f"{_HOW_TO_LOG_IN}\n")

@@ -14,7 +14,14 @@ from omnigraph.client.opened import (
     refuse_session,
     text_of,
 )
-from omnigraph.errors import CompilerError, DirectOnlyError, OmniError, ResourceLimitError
+from omnigraph.errors import (
+    CompilerError,
+    DirectOnlyError,
+    OmniError,
+    PreconditionFailedError,
+    ResourceLimitError,
+)
+from omnigraph.ids import is_ulid
 from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.schema import CompiledSchema
 from omnigraph.schema.parser import SYNTAX_ERROR
@@ -70,6 +77,10 @@ class RemoteWriting(OpenRemoteGraph):
             "params": None if params is None else dict(params),
             "branch": branch,
         }
+        if if_commit is not None and not is_ulid(if_commit):
+            # No branch can be at it; the server would call it a malformed header.
+            head = self._connection.ask("GET", f"{self._path}/snapshot", params={"branch": branch})
+            raise PreconditionFailedError(branch, if_commit, head.get("graph_commit_id"))
         path, headers = conditional(f"{self._path}/mutate", if_commit)
         try:
             answer = self._connection.write("POST", path, body=body, headers=headers)
