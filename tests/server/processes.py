@@ -253,3 +253,10 @@ class Wire:
         if len(body) != size:
             raise ConnectionResetError("the response is cut short")
         return body
+
+
+def wait_for_metrics(address: tuple[str, int], *wanted: str, token: str | None = None) -> None:
+    """Until a server counts what it should."""
+    with Wire(address, token) as wire:
+        while not all(text in wire.get("/metrics").body.decode() for text in wanted):
+            pass

@@ -14,7 +14,7 @@ import pytest
 from crash.support import check_sound, copy, sidecars
 from omnigraph import Graph
 from omnigraph.recovery.lock import FileCommitLock
-from server.processes import Nursery, Wire
+from server.processes import Nursery, Wire, wait_for_metrics
 from server.worlds import (
     ADD_PAIR,
     LEFTS,
@@ -227,12 +227,6 @@ def test_a_server_that_is_told_to_stop_finishes_what_it_does(nursery: Nursery, t
         assert graph.query(LEFTS).to_pylist() == [{"name": "last"}]
 
 
-def wait_for_metrics(address: tuple[str, int], *wanted: str) -> None:
-    with Wire(address, "steady") as wire:
-        while not all(text in wire.get("/metrics").body.decode() for text in wanted):
-            pass
-
-
 def wait_until_refused(address: tuple[str, int]) -> None:
     """Until nobody listens any more."""
     while True:
@@ -271,12 +265,12 @@ def test_tokens_are_replaced_under_load_without_a_dropped_request(
             assert (status("old"), status("new")) == (200, 401)
             tokens.write_text('{"act-moved": ', encoding="utf-8")
             server.send(signal.SIGHUP)
-            wait_for_metrics(server.address, 'reloads_total{result="refused"} 1.0')
+            wait_for_metrics(server.address, 'reloads_total{result="refused"} 1.0', token="steady")
             assert (status("old"), status("new")) == (200, 401)
             kept = {"act-steady": "steady", "act-moved": "new"}
             tokens.write_text(json.dumps(kept), encoding="utf-8")
             server.send(signal.SIGHUP)
-            wait_for_metrics(server.address, 'reloads_total{result="done"} 1.0')
+            wait_for_metrics(server.address, 'reloads_total{result="done"} 1.0', token="steady")
             assert (status("old"), status("new")) == (401, 200)
         finally:
             stop.set()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from server.processes import ServerProcess, Wire, resident_bytes
+from omnigraph.recovery.lock import FileCommitLock
+from server.processes import ServerProcess, Wire, resident_bytes, wait_for_metrics
+from server.servers import listening, open_server
 from server.worlds import (
     ADD_PAIR,
     HALVES,
+    ONE,
     SET,
     Ledger,
     check_ledgers,
@@ -148,6 +152,28 @@ def check_load(root: Path, log: Path, *, reads: int, writes: int) -> None:
 
 def test_readers_and_racing_writers_lose_nothing_and_see_no_half_of_a_write(tmp_path: Path):
     check_load(tmp_path / "world.omni", tmp_path / "log", reads=4, writes=2)
+
+
+def test_readers_do_not_wait_for_writers_that_wait(tmp_path: Path):
+    root = make_world(tmp_path / "world.omni")
+    with listening(open_server(str(root))) as url, ExitStack() as stack:
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        address = host, int(port)
+        writers = [stack.enter_context(Wire(address)) for _ in range(20)]
+        with FileCommitLock(root).held(1):
+            for number, writer in enumerate(writers):
+                params = {"name": f"w{number}", "writer": number}
+                writer.begin("/mutate", {"query": ADD_PAIR, "params": params})
+            # As many as one actor may have, and the one that asks.
+            wait_for_metrics(address, "requests_in_flight 17.0")
+            readers = [stack.enter_context(Wire(address)) for _ in range(200)]
+            for reader in readers:
+                reader.begin("/query", {"query": ONE, "params": {"name": "first"}})
+            assert {reader.finish().status for reader in readers} == {200}
+        answers = [writer.finish().status for writer in writers]
+        assert (answers.count(200), answers.count(429)) == (16, 4)
+        check_whole(writers[0])
+        assert count_pairs(writers[0]) == 17
 
 
 @pytest.mark.slow
