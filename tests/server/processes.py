@@ -174,8 +174,15 @@ class Answer:
 class Wire:
     """One connection that is kept: requests one after the other, nothing is retried."""
 
-    def __init__(self, address: tuple[str, int], token: str | None = None) -> None:
-        self._socket = socket.create_connection(address, timeout=120)
+    def __init__(
+        self, address: tuple[str, int], token: str | None = None, *, is_slow: bool = False
+    ) -> None:
+        self._socket = socket.socket()
+        self._socket.settimeout(120)
+        if is_slow:
+            # Little arrives before it is read.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        self._socket.connect(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._replies = self._socket.makefile("rb")
         self.token = token
