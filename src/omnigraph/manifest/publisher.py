@@ -48,6 +48,7 @@ from omnigraph.manifest.rows import (
 from omnigraph.manifest.snapshot import History, snapshot_of
 from omnigraph.manifest.state import ManifestState, newest_per_incarnation, state_of
 from omnigraph.storage.catalog import CatalogTable, CatalogView, PublishContention
+from omnigraph.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -132,6 +133,9 @@ class Manifest:
         self._history: tuple[int, History] | None = None
         #: The same for its commits alone.
         self._commits: tuple[int, Mapping[str, GraphCommit]] | None = None
+        #: By version of the catalog, so that many readers of the past do not all scan it after a commit.
+        self._reading_history: Together[History] = Together()
+        self._reading_commits: Together[Mapping[str, GraphCommit]] = Together()
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
         """The first version of the catalog: branch `main` with one parentless commit."""
@@ -348,6 +352,11 @@ class Manifest:
         kept = self._history
         if kept is not None and kept[0] == state.catalog_version:
             return kept[1]
+        return self._reading_history.make(
+            state.catalog_version, lambda: self._read_history(view, state)
+        )
+
+    def _read_history(self, view: CatalogView, state: ManifestState) -> History:
         versions = [read_version(row) for row in view.read_rows("table_version")]
         stones = [read_tombstone(row) for row in view.read_rows("table_tombstone")]
         history = History(
@@ -375,12 +384,17 @@ class Manifest:
 
     def _commits_of(self, view: CatalogView, state: ManifestState) -> Mapping[str, GraphCommit]:
         kept = self._commits
-        if kept is None or kept[0] != state.catalog_version:
-            rows = view.read_rows("graph_commit")
-            found = (read_commit(row) for row in rows)
-            kept = (state.catalog_version, {commit.commit_id: commit for commit in found})
-            self._commits = kept
-        return kept[1]
+        if kept is not None and kept[0] == state.catalog_version:
+            return kept[1]
+        return self._reading_commits.make(
+            state.catalog_version, lambda: self._read_commits(view, state)
+        )
+
+    def _read_commits(self, view: CatalogView, state: ManifestState) -> Mapping[str, GraphCommit]:
+        found = (read_commit(row) for row in view.read_rows("graph_commit"))
+        commits = {commit.commit_id: commit for commit in found}
+        self._commits = (state.catalog_version, commits)
+        return commits
 
     def fragment_count(self) -> int:
         """Over how many fragments the rows are spread."""
