@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: help demo check test docs docs-generated bench lock clean
+.PHONY: help demo check test coverage docs docs-generated bench lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,10 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generate
 	@$(BIN)/codespell
 	@$(BIN)/python tools/reference_pages.py --check
 
-test: check ## check + the whole test suite with branch coverage
+test: check ## check + the whole test suite
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+coverage: $(VENV)/.dev ## the test suite once more, with branch coverage and its gate; takes a quarter longer
 	@rm -f .coverage .coverage.*
 	@$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m coverage combine --quiet

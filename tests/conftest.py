@@ -33,7 +33,7 @@ settings.register_profile(
     "omnigraph",
     deadline=None,
     derandomize=True,
-    max_examples=20,
+    max_examples=12,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("omnigraph")

@@ -977,6 +977,7 @@ def test_large_inputs_need_the_other_engine(
         "resource": "strict_input_arrow_bytes",
         "limit": size - 1,
         "actual": size,
+        "advice": caught.value.advice,
     }
     write(folder / "x.csv", "name", "a" * size)
     with refused(graph, ResourceLimitError):

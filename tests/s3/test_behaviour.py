@@ -161,6 +161,7 @@ def test_a_branch_forks_only_the_tables_it_writes(graph: Graph, root: str) -> No
     check_graph(root)
 
 
+@pytest.mark.slow  # the same runs on a disk in the default run
 def test_a_branch_of_a_branch_starts_where_its_base_is(graph: Graph, root: str) -> None:
     graph.create_branch("one")
     graph.mutate(ADD_NOTE, {"text": "one"}, branch="one")

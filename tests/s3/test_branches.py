@@ -46,6 +46,7 @@ def test_a_branch_is_merged_and_deleted(graph: Graph, root: str) -> None:
     check_graph(root, has_deleted=True)
 
 
+@pytest.mark.slow  # the same runs on a disk in the default run
 def test_a_conflict_leaves_the_target_alone(graph: Graph, root: str) -> None:
     graph.mutate(FORGET, {"doi": "a"})
     before = graph.snapshot()
@@ -66,6 +67,7 @@ def test_a_feed_goes_on_behind_a_merge(graph: Graph) -> None:
     assert page.caught_up
 
 
+@pytest.mark.slow  # the same runs on a disk in the default run
 def test_a_name_is_used_again(graph: Graph, root: str) -> None:
     graph.delete_branch("work")
     graph.create_branch("work")

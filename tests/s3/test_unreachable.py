@@ -94,6 +94,7 @@ def test_a_bucket_that_does_not_exist_is_not_an_unknown_failure(
         assert error.failure in (StorageFailure.NOT_FOUND, StorageFailure.CONFIGURATION)
 
 
+@pytest.mark.slow  # storage tries again for ten seconds; wrong credentials fail at once
 def test_a_refused_connection_is_a_storage_failure_and_not_a_missing_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -121,7 +122,7 @@ def orphan(monkeypatch: pytest.MonkeyPatch) -> Graph:
     return graph
 
 
-@pytest.mark.slow  # storage tries again for many seconds; a refused connection shows the same in the default run
+@pytest.mark.slow  # storage tries again for many seconds; wrong credentials fail at once
 def test_an_open_graph_whose_server_went_away_fails_typed_and_readable(orphan: Graph) -> None:
     for call in (orphan.snapshot, lambda: orphan.mutate(ADD_NOTE, {"text": "y"})):
         with pytest.raises(StorageError) as caught:

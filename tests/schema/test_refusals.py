@@ -53,7 +53,8 @@ def test_a_refused_plan_comes_with_the_error(graph: Graph) -> None:
     ) as caught:
         apply(graph, ("year: I32?", "year: U32?"), ("score: F32?", "score: I32?"))
     assert [step["kind"] for step in caught.value.plan["steps"]] == ["unsupported_change"] * 2
-    assert caught.value.details() == {"plan": caught.value.plan}
+    refusals = list(caught.value.refusals)
+    assert caught.value.details() == {"plan": caught.value.plan, "refusals": refusals}
     assert caught.value.refusals[0].startswith("node:Paper.score: [OG-MF-106]")
 
 
@@ -201,7 +202,7 @@ def test_rows_that_stand_against_a_rule_stop_the_change(graph: Graph, name: str)
         apply(graph, edit)
     report = caught.value.report
     assert report.totals == totals
-    assert caught.value.details() == {"report": report.to_json()}
+    assert caught.value.details() == {"report": report.to_json(), "refused": "schema_change"}
 
 
 def test_rules_of_all_types_are_checked_before_any_is_refused(graph: Graph) -> None:

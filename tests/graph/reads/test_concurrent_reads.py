@@ -69,7 +69,13 @@ QUERIES: list[tuple[str, Callable[[int], list[dict[str, Any]]]]] = [
 ]
 
 
-@pytest.mark.parametrize("own_handle", [False, True], ids=["one handle", "two handles"])
+@pytest.mark.parametrize(
+    "own_handle",
+    [
+        pytest.param(False, id="one handle", marks=pytest.mark.slow),
+        pytest.param(True, id="two handles"),
+    ],
+)
 def test_every_answer_belongs_to_one_commit(tmp_path, own_handle: bool) -> None:
     graph = new_graph(tmp_path, SCHEMA)
     readers = Graph.open(graph.uri, read_only=True) if own_handle else graph

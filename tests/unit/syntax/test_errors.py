@@ -93,7 +93,7 @@ ERRORS = [
         "bad_request",
         "bad_request",
         400,
-        {"parameters": {"a": "a is wrong", "b": "b is wrong"}},
+        {"parameters": {"a": "a is wrong", "b": "b is wrong"}, "query_name": "q"},
         id="ParameterError",
     ),
     pytest.param(
@@ -113,10 +113,20 @@ ERRORS = [
         id="QuerySelectionError",
     ),
     pytest.param(
-        MixedMutationError("q"), "bad_request", "bad_request", 400, {}, id="MixedMutationError"
+        MixedMutationError("q"),
+        "bad_request",
+        "bad_request",
+        400,
+        {"mixed_mutation": {"query_name": "q"}},
+        id="MixedMutationError",
     ),
     pytest.param(
-        InputFileError("x.pg", "gone"), "io", "internal", 500, {"path": "x.pg"}, id="InputFileError"
+        InputFileError("x.pg", "gone"),
+        "io",
+        "internal",
+        500,
+        {"path": "x.pg", "reason": "gone"},
+        id="InputFileError",
     ),
     pytest.param(OmniError("broken"), "internal", "internal", 500, {}, id="OmniError"),
 ]
