@@ -162,10 +162,11 @@ def test_an_attempt_gets_no_more_than_what_is_left(time: StillTime) -> None:
 def test_a_pause_that_takes_too_long_leaves_an_attempt_a_moment(time: StillTime) -> None:
     provider = Failing(time, takes_s=1.0, failures=1)
     settings = EmbeddingSettings(provider=ProviderName.MOCK, deadline_ms=2_000)
-    # The sleep of the made-up clock: nobody waits.
-    oversleeping = EmbeddingClient(
-        provider, settings, clock=time.clock, sleep=lambda _: time.sleep(5.0)
-    )
+
+    def oversleep(_: float) -> None:
+        time.sleep(5.0)  # of the made-up clock: nobody waits
+
+    oversleeping = EmbeddingClient(provider, settings, clock=time.clock, sleep=oversleep)
     _embed(oversleeping)
     assert provider.timeouts_s == [2.0, 0.001]
 

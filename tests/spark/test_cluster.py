@@ -154,8 +154,7 @@ def eventually(look: Callable[[], Any], timeout_s: float, what: str) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (answer := look()):
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        # Processes of Spark tell nobody when they are ready; looking again is bounded by the deadline.
-        time.sleep(0.05)
+        time.sleep(0.05)  # Spark tells nobody when it is ready; bounded by the deadline
     return answer
 
 

@@ -63,7 +63,7 @@ def scoped(
 
         update_wrapper(run, function)
         # Typer reads both: how the command line is parsed follows from them.
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # functions take it
         run.__annotations__ = {item.name: item.annotation for item in parameters}
         return run
 

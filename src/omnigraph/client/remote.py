@@ -62,8 +62,7 @@ class RemoteGraph(
         )
         try:
             return cls(connection, name or _only_graph(connection))
-        except BaseException:
-            # Also after an interrupt: nobody else closes it.
+        except BaseException:  # also after an interrupt: nobody else closes it
             connection.close()
             raise
 

@@ -443,8 +443,8 @@ class Manifest:
                 try:
                     view = self._catalog.append(view, to_arrow(rows), fold=_fold_of(view, heads))
                 except PublishContention:
-                    # Milliseconds, growing: the winner needs about one publish to finish.
-                    time.sleep(random.uniform(0, 0.004 * 2**attempt))
+                    pause_s = random.uniform(0, 0.004 * 2**attempt)
+                    time.sleep(pause_s)  # the winner needs about one publish to finish
                     continue
                 self._current = (view, state_of(heads, view.version))
                 if view.fragment_count == 1:

@@ -281,8 +281,9 @@ def _wait(attempt: _Attempt, timeout_s: float) -> None:
             raise RetryableCommitConflictError(
                 f"the commit lock stayed busy for {timeout_s:g} s; nothing happened, try again"
             )
-        # Neither backend tells when the lock is free; the pause grows and differs, so that waiters spread.
-        time.sleep(random.uniform(wait_s / 2, wait_s))
+        # The pause grows and differs, so that waiters spread.
+        pause_s = random.uniform(wait_s / 2, wait_s)
+        time.sleep(pause_s)  # neither backend tells when the lock is free
         wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
 

@@ -52,9 +52,7 @@ class RequestEdge:
         metrics.in_flight.inc()
         try:
             await self._app(scope, receive, answer.send)
-        except (
-            Exception
-        ):  # the edge of the server: whatever happens becomes a response and a log entry
+        except Exception:  # the edge of the server: everything becomes a response and a log entry
             _log.exception("unexpected failure")
             if answer.status is None:
                 await internal_response()(scope, receive, answer.send)

@@ -202,7 +202,7 @@ async def produced(
     production = _Production(produce, service.producers, release)
     try:
         first = await production.next()
-    except BaseException:
+    except BaseException:  # also when cancelled: the thread would go on for nobody
         await production.stop()
         raise
     idle_s = service.settings.send_idle_s
@@ -238,7 +238,7 @@ async def reserve(service: Service, slots: StreamSlots) -> Release:
         raise ResourceLimitError("stream_export_slots", slots.count, slots.count + 1, advice)
     try:
         await _take_stream(service)
-    except BaseException:
+    except BaseException:  # also when cancelled: the graph would have no place for exports any more
         slots.give_back()
         raise
     service.metrics.streams.inc()
@@ -260,7 +260,7 @@ async def _take_stream(service: Service) -> None:
             raise ResourceLimitError(
                 "stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice
             )
-        await anyio.sleep(_POLL_S)
+        await anyio.sleep(_POLL_S)  # places are given back in threads, which wake nobody
 
 
 async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:

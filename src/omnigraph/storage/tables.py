@@ -44,7 +44,7 @@ def session() -> Any:  # lance exports its Session without a type
 
     Lance would keep 1 GiB of metadata and 6 GiB of indexes, and every commit adds to both.
     """
-    return lance.Session(  # type: ignore[attr-defined]  # the same
+    return lance.Session(  # type: ignore[attr-defined]  # lance exports it without a type
         metadata_cache_size_bytes=whole_number(
             "OMNIGRAPH_METADATA_CACHE_BYTES", _METADATA_CACHE_BYTES
         ),

@@ -131,8 +131,7 @@ def decode_result(
             commit_id=facts["graph_commit_id"],
             types=tuple(map(_type_from_json, facts["types"])),
         )
-    except BaseException:
-        # Also after an interrupt: nobody else gives the connection back.
+    except BaseException:  # also after an interrupt: nobody else gives the connection back
         connection.close()
         raise
 

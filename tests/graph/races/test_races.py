@@ -147,8 +147,7 @@ def test_of_updates_prepared_against_one_version_exactly_one_wins(
             for _ in range(MOST_TRIES):
                 if len(list(marks.iterdir())) == crew.size:
                     break
-                # The marks come from other processes; looking again is bounded, and only the count decides.
-                time.sleep(0.01)
+                time.sleep(0.01)  # other processes make the marks; the tries are bounded
             assert len(list(marks.iterdir())) == crew.size, "not everybody reached the door"
         reports = [future.result() for future in running]
         (winner,) = acknowledged(reports)
