@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.environ import whole_number
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -15,7 +14,7 @@ from omnigraph.errors import (
     ExpectedVersionMismatchError,
     ReadSetConflictError,
 )
-from omnigraph.graph.settings import REPREPARATION_BUDGET
+from omnigraph.graph.settings import REPREPARATION_BUDGET, local_load_max_bytes
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.graph.writing import NewBranch
 from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, open_pin, snapshot_of
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.external_policy import ExternalPolicy
 
 _log = logging.getLogger(__name__)
-LOCAL_LOAD_MAX_BYTES = "OMNIGRAPH_LOCAL_LOAD_MAX_BYTES"
-_DEFAULT_LOCAL_MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +160,7 @@ class _Run:
         call = self._call
         given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog)
         if call.engine == "local":
-            limit = whole_number(LOCAL_LOAD_MAX_BYTES, _DEFAULT_LOCAL_MAX_BYTES)
-            check_local(given, limit)
+            check_local(given, local_load_max_bytes())
         engine = make_engine(call.engine, call.spark, call.progress, given.size_bytes)
         schema = self._schema
         plan = LoadPlan(

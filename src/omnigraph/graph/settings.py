@@ -14,6 +14,9 @@ from omnigraph.storage.external_policy import DENY_ALL, ExternalPolicy, policy_o
 _log = logging.getLogger(__name__)
 #: A JSON list of the bases below which external blobs may lie.
 EXTERNAL_BLOB_BASES = "OMNIGRAPH_EXTERNAL_BLOB_BASES"
+#: Bytes of input up to which a load may run in this process.
+LOCAL_LOAD_MAX_BYTES = "OMNIGRAPH_LOCAL_LOAD_MAX_BYTES"
+_DEFAULT_LOCAL_MAX_BYTES = 64 * 1024 * 1024
 #: How often insert-only work that lost a race is prepared again before the conflict surfaces.
 REPREPARATION_BUDGET = 32
 #: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
@@ -52,6 +55,11 @@ class GraphSettings:
             ),
             external_blobs=_external_policy(),
         )
+
+
+def local_load_max_bytes() -> int:
+    """How large the input of a load may be that runs in this process."""
+    return whole_number(LOCAL_LOAD_MAX_BYTES, _DEFAULT_LOCAL_MAX_BYTES)
 
 
 def _external_policy() -> ExternalPolicy:

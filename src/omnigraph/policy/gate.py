@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BadRequestError, PolicyDeniedError
+from omnigraph.errors import BadRequestError
 from omnigraph.policy.policy import Policy
 
 if TYPE_CHECKING:
@@ -81,13 +81,7 @@ class PolicyGate:
         """
         decision = self.decide(request)
         if not decision.allowed:
-            raise PolicyDeniedError(
-                decision.message,
-                action=str(request.action),
-                actor=request.actor,
-                branch=request.branch,
-                target_branch=request.target_branch,
-            )
+            raise request.denied(decision)
         return decision
 
     def could(self, actor: str | None, action: Action) -> bool:

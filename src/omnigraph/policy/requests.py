@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omnigraph.errors import PolicyDeniedError
 from omnigraph.policy.rules import Action
 
 #: Longest name that a sentence repeats in full.
@@ -50,6 +51,16 @@ class PolicyRequest:
                 return "maintain the graph"
             case Action.GRAPH_LIST:
                 return "list the graphs of the server"
+
+    def denied(self, decision: Decision) -> PolicyDeniedError:
+        """The refusal of this request."""
+        return PolicyDeniedError(
+            decision.message,
+            action=str(self.action),
+            actor=self.actor,
+            branch=self.branch,
+            target_branch=self.target_branch,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import structlog
 from omnigraph.errors import (
     ForbiddenHostError,
     NotFoundError,
-    PolicyDeniedError,
     TooManyRequestsError,
     UnauthorizedError,
 )
@@ -93,7 +92,7 @@ class GraphCall(Call):
         decision = self.decide(action, branch=branch, target=target)
         if not decision.allowed:
             request = PolicyRequest(self.actor, action, branch=branch, target_branch=target)
-            raise _denied(request, decision)
+            raise request.denied(decision)
 
     def authorize_some(self, action: Action) -> None:
         """Refuse early what the policy allows on no branch, before a body is read.
@@ -111,7 +110,7 @@ class GraphCall(Call):
             else "no rule allows it"
         )
         message = f"actor `{self.actor}` may {action} on no branch: {reason}"
-        raise _denied(PolicyRequest(self.actor, action), replace(decision, message=message))
+        raise PolicyRequest(self.actor, action).denied(replace(decision, message=message))
 
     async def authorize_target(self, target: Target, action: Action = Action.READ) -> None:
         """Refuse to read what the policy does not allow: the branch, or the one that the commit landed on.
@@ -262,7 +261,7 @@ def authorize_server(call: Call, action: Action) -> None:
         call.service.metrics.decisions.labels("", str(action), decision.word).inc()
         _log.info("policy decision", action=str(action), decision=decision.word, rule=None)
     if not decision.allowed:
-        raise _denied(request, decision)
+        raise request.denied(decision)
 
 
 def _decide(call: Call, gate: PolicyGate | None, graph_id: str, request: PolicyRequest) -> Decision:
@@ -271,16 +270,6 @@ def _decide(call: Call, gate: PolicyGate | None, graph_id: str, request: PolicyR
     decision = gate.decide(request)
     call.service.metrics.decisions.labels(graph_id, str(request.action), decision.word).inc()
     return decision
-
-
-def _denied(request: PolicyRequest, decision: Decision) -> PolicyDeniedError:
-    return PolicyDeniedError(
-        decision.message,
-        action=str(request.action),
-        actor=request.actor,
-        branch=request.branch,
-        target_branch=request.target_branch,
-    )
 
 
 def _token(request: Request) -> str:

@@ -12,8 +12,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.environ import whole_number
 from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
+from omnigraph.graph.settings import local_load_max_bytes
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.server.answers import Load
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 _BODY = "body"
-_LOCAL_MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +147,7 @@ async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
 
 
 def _load(call: GraphCall, wanted: _LoadRequest, path: str) -> LoadResult:
-    limit = whole_number("OMNIGRAPH_LOCAL_LOAD_MAX_BYTES", _LOCAL_MAX_BYTES)
-    is_small = os.path.getsize(path) <= limit
+    is_small = os.path.getsize(path) <= local_load_max_bytes()
     try:
         return call.graph.load(
             path,
