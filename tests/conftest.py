@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -10,16 +11,38 @@ from hypothesis import HealthCheck, settings
 
 from omnigraph.schema import Catalog, compile_schema_file
 
-# Recording a class-data archive takes longer than all starts of a run save.
-os.environ.setdefault("OMNIGRAPH_SPARK_ARCHIVE", "off")
-# Whoever runs the tests may have a configuration, and the tests have none unless they make one.
-os.environ["OMNIGRAPH_HOME"] = str(Path(__file__).parent / "no-operator")
-for _name in ("OMNIGRAPH_PROFILE", "OMNIGRAPH_BEARER_TOKEN"):
-    os.environ.pop(_name, None)
+#: Settings of the person or machine that runs the tests: the product, its terminal, object stores, proxies, Spark.
+FOREIGN = (
+    "OMNIGRAPH_",
+    "AWS_",
+    "SPARK_",
+    "PYSPARK_",
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "PY_COLORS",
+    "TTY_",
+    "TERM",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+)
+#: What such settings say to the tests themselves.
+OURS = ("OMNIGRAPH_TEST_",)
 
+# The tests see none of them unless they set them, so that they mean the same on every machine.
+for _name in list(os.environ):
+    if _name.upper().startswith(FOREIGN) and not _name.startswith(OURS):
+        del os.environ[_name]
+
+os.environ["OMNIGRAPH_HOME"] = str(Path(__file__).parent / "no-operator")
+# Recording a class-data archive takes longer than all starts of a run save.
+os.environ["OMNIGRAPH_SPARK_ARCHIVE"] = "off"
 # Killed processes lose nothing that they gave to the operating system; what a power cut needs is tested where it is
 # asked for.
-os.environ.setdefault("OMNIGRAPH_DURABILITY", "process")
+os.environ["OMNIGRAPH_DURABILITY"] = "process"
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Processes that tests start are not measured: starting them, and Spark's tasks in them, would take far longer.
@@ -82,14 +105,33 @@ def _path(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).as_posix()
 
 
+#: `random:SEED` runs the tests in a random order that the seed decides: files first, then the tests of each file.
+ORDER = "OMNIGRAPH_TEST_ORDER"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, then those with many tests; the order within a file stays."""
+    """Long files first, then those with many tests, in their own order; or everything at random."""
+    if wanted := os.environ.get(ORDER):
+        _shuffle(items, wanted)
+        return
     counts = Counter(item.path for item in items)
 
     def order(item: pytest.Item) -> tuple[bool, int, Path]:
         return not _path(item).startswith(LONG), -counts[item.path], item.path
 
     items.sort(key=order)
+
+
+def _shuffle(items: list[pytest.Item], wanted: str) -> None:
+    """The tests of a file stay together, because a worker takes whole files and fixtures belong to a file."""
+    kind, _, seed = wanted.partition(":")
+    if kind != "random" or not seed.isdecimal():
+        # Every worker has to find the same order, so the seed cannot be made up here.
+        raise pytest.UsageError(f"{ORDER}={wanted!r} is not of the form random:SEED")
+    chance = random.Random(int(seed))
+    chance.shuffle(items)
+    files = list(dict.fromkeys(item.path for item in items))
+    items.sort(key=lambda item: files.index(item.path))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

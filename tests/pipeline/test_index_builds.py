@@ -34,6 +34,8 @@ from storage.tables import (
     delete,
     make_table,
     rows,
+    text_hits,
+    vector_hits,
 )
 
 if TYPE_CHECKING:
@@ -82,17 +84,13 @@ def answers(table: Table) -> dict[str, object]:
         for text in conditions
     }
     for text in (*WORDS[:10], "word1 word2 word3"):
-        hits = dataset.to_table(columns=["id", "_score"], full_text_query=text, limit=10_000)
-        found[text] = {row["id"]: pytest.approx(row["_score"]) for row in hits.to_pylist()}
+        found[text] = text_hits(dataset, text)
     phrase = PhraseQuery("word1 word2", "text")
-    hits = dataset.to_table(columns=["id", "_score"], full_text_query=phrase, limit=10_000)
-    found["phrase"] = sorted(hits["id"].to_pylist())
+    found["phrase"] = sorted(text_hits(dataset, phrase))
     chance = random.Random(5)
     for number in range(5):
         point = [chance.random() for _ in range(DIMENSION)]
-        nearest = {"column": "vector", "q": point, "k": 7, "nprobes": 4}
-        hits = dataset.to_table(columns=["id", "_distance"], nearest=nearest)
-        found[f"near {number}"] = hits["id"].to_pylist()
+        found[f"near {number}"] = vector_hits(dataset, point, k=7)
     return found
 
 

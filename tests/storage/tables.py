@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
+import pytest
 from lance import LanceDataset
 
 from omnigraph.storage import (
@@ -144,6 +145,29 @@ def content(dataset: LanceDataset) -> list[dict[str, Any]]:
     return sorted(found.to_pylist(), key=lambda row: str(row["id"]))
 
 
+def vector_hits(
+    dataset: LanceDataset, point: Sequence[float], *, k: int = 5, nprobes: int = 4
+) -> dict[str, Any]:
+    """The ids nearest to a point, best first, each with its distance.
+
+    Lance computes distances with the instructions that a processor has, and over as many rows at once as a fragment
+    holds: the last bits of one distance differ between processors, and before and after a compaction.
+    """
+    nearest = {"column": "vector", "q": list(point), "k": k, "nprobes": nprobes}
+    return _hits(dataset, "_distance", nearest=nearest)
+
+
+def text_hits(dataset: LanceDataset, query: Any, *, limit: int = 10_000) -> dict[str, Any]:
+    """The ids that a text query finds, best first, each with its score."""
+    return _hits(dataset, "_score", full_text_query=query, limit=limit)
+
+
+def _hits(dataset: LanceDataset, computed: str, **asked: Any) -> dict[str, Any]:
+    """Two results are equal when the ids are, and the computed values but for their last bits."""
+    found = dataset.to_table(columns=["id", computed], **asked).to_pylist()
+    return {row["id"]: pytest.approx(row[computed], rel=1e-5, abs=1e-6) for row in found}
+
+
 def every_version(root: str) -> Iterator[tuple[str, int, LanceDataset]]:
     """All versions on all branches of a dataset."""
     branches = [None, *lance.dataset(root).branches.list()]
@@ -162,6 +186,6 @@ def everything(root: str) -> dict[tuple[str, int], tuple[list[dict[str, Any]], s
         if ID.name in indexed:
             dataset.to_table(columns=["id"], filter="id = 'k3'")
         if TEXT.name in indexed:
-            dataset.to_table(columns=["id", "_score"], full_text_query="word3")
+            text_hits(dataset, "word3")
         found[uri, version] = (content(dataset), indexed)
     return found

@@ -49,6 +49,8 @@ from storage.tables import (
     rewrite,
     rows,
     stage_optimized,
+    text_hits,
+    vector_hits,
 )
 
 if TYPE_CHECKING:
@@ -69,20 +71,16 @@ def files(table: Table) -> set[str]:
 
 def answers(dataset: LanceDataset) -> list[object]:
     """What every kind of index answers, and the same questions without any."""
-    nearest = {"column": "vector", "q": [0.5] * 8, "k": 5, "nprobes": 4}
-    found = [
-        dataset.to_table(columns=["id"], filter="id in ('k3', 'k77', 'k61')"),
-        dataset.to_table(columns=["id"], filter="n = 3"),
-        dataset.to_table(columns=["id"], filter="n + 0 = 3"),
+    conditions = ["id in ('k3', 'k77', 'k61')", "n = 3", "n + 0 = 3"]
+    return [
         *(
-            dataset.to_table(
-                columns=["id", "_score"], full_text_query=MatchQuery(word, "text")
-            ).select(["id"])
-            for word in ("word3", "word99")
+            sorted(dataset.to_table(columns=["id"], filter=text)["id"].to_pylist())
+            for text in conditions
         ),
-        dataset.to_table(columns=["id", "_distance"], nearest=nearest),
+        # Statistics, and with them scores, follow what an index covers.
+        *(sorted(text_hits(dataset, MatchQuery(word, "text"))) for word in ("word3", "word99")),
+        vector_hits(dataset, [0.5] * 8),
     ]
-    return [sorted(it.to_pylist(), key=str) for it in found]
 
 
 def moved_rows() -> pa.Table:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import lance
+import pytest
 
 from omnigraph import Graph
 from omnigraph.ids import edge_table_key, node_table_key
@@ -184,6 +185,11 @@ def scored(
         match {{ $d: Doc  {clauses} }} return {{ $d.slug as s, {rank} as score }} order {{ {rank} }} {cut}
     }}"""
     return [(row["s"], row["score"]) for row in ask(graph, text, params)]
+
+
+def close_to(scores: Iterable[tuple[str, float]]) -> list[tuple[str, Any]]:
+    """A ranking to compare others with: the same slugs in the same order, scores but for their last bits."""
+    return [(slug, pytest.approx(score)) for slug, score in scores]
 
 
 def index_names(graph: Graph, key: str, branch: str = "main") -> set[str]:

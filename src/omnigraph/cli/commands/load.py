@@ -202,7 +202,8 @@ def load_text(result: LoadResult) -> str:
 
 def _write_report(path: Path, report: LoadReport) -> None:
     try:
-        path.write_text(json_text.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        text = json_text.dumps(report.to_json(), indent=2, ensure_ascii=False)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputFileError(str(path), error.strerror or str(error)) from error
     print_warning(f"refused records are described in {path}")
