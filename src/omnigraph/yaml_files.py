@@ -82,7 +82,7 @@ class YamlDocument:
         try:
             return cls(read_source(path, code=code), code=code)
         except CompilerError as error:
-            raise ConfigurationError(error.diagnostics) from error
+            raise ConfigurationError(error.diagnostics, error.total) from error
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
@@ -93,7 +93,7 @@ class YamlDocument:
         """Raise one `ConfigurationError` with everything that was found, if anything was."""
         if errors := self.findings.errors:
             ordered = sorted(errors, key=lambda item: (item.line, item.column))
-            raise ConfigurationError(tuple(ordered))
+            raise ConfigurationError(tuple(ordered), self.findings.error_count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,4 +92,5 @@ def in_terms_of(source: str | SourceText, error: CompilerError) -> CompilerError
     """Findings under the name that the caller has for the text."""
     if isinstance(source, str):
         return error
-    return CompilerError(tuple(replace(item, file=source.name) for item in error.diagnostics))
+    found = tuple(replace(item, file=source.name) for item in error.diagnostics)
+    return CompilerError(found, total=error.total)

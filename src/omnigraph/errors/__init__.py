@@ -108,7 +108,7 @@ from omnigraph.errors.merges import (
 )
 from omnigraph.errors.policies import PolicyDeniedError
 from omnigraph.errors.requests import (
-    MAX_SHOWN_DIAGNOSTICS,
+    MAX_DIAGNOSTICS,
     BadRequestError,
     BranchExistsError,
     BranchNotFoundError,
@@ -150,8 +150,8 @@ from omnigraph.errors.transport import (
 
 __all__ = [
     "MAX_CONFLICTS",
+    "MAX_DIAGNOSTICS",
     "MAX_EXAMPLES",
-    "MAX_SHOWN_DIAGNOSTICS",
     "AlreadyInitializedError",
     "BadRecord",
     "BadRequestError",

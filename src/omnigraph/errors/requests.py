@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from omnigraph.errors.base import Diagnostic, OmniError
 
-#: How many findings the message of a `CompilerError` spells out; `diagnostics` holds all of them.
-MAX_SHOWN_DIAGNOSTICS = 100
+#: How many findings an error carries; `total` counts all of them.
+MAX_DIAGNOSTICS = 100
+#: How many names or problems an error lists.
+_MAX_LISTED = MAX_DIAGNOSTICS
 
 
 class CompilerError(OmniError):
-    """A schema or a query is wrong. `diagnostics` holds every independent finding, the first one first."""
+    """A schema or a query is wrong. `diagnostics` holds the first independent findings, `total` counts all of them."""
 
     kind = "compiler"
     code = "bad_request"
     http_status = 400
 
-    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], total: int | None = None) -> None:
         if not diagnostics:
             raise ValueError("a CompilerError needs at least one diagnostic")
-        self.diagnostics = diagnostics
-        super().__init__(_listing(diagnostics))
+        self.diagnostics = diagnostics[:MAX_DIAGNOSTICS]
+        self.total = max(total or 0, len(diagnostics))
+        super().__init__(_listing(self.diagnostics, self.total))
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The codes of all findings, in order."""
+        """The codes of the findings, in order."""
         return tuple(item.code for item in self.diagnostics)
 
     def details(self) -> dict[str, object]:
-        """The findings, one JSON object each, with their excerpts."""
-        return {"diagnostics": [item.document() for item in self.diagnostics]}
+        """The findings, one JSON object each, with their excerpts, and their number where some are left out."""
+        return _documents(self.diagnostics, self.total)
 
 
 class BadRequestError(OmniError):
@@ -40,26 +45,27 @@ class BadRequestError(OmniError):
 
 
 class ConfigurationError(BadRequestError):
-    """A configuration file is wrong. `diagnostics` holds every finding with its place."""
+    """A configuration file is wrong. `diagnostics` holds the first findings with their places, `total` counts all."""
 
-    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], total: int | None = None) -> None:
         if not diagnostics:
             raise ValueError("a ConfigurationError needs at least one diagnostic")
-        self.diagnostics = diagnostics
-        super().__init__(_listing(diagnostics))
+        self.diagnostics = diagnostics[:MAX_DIAGNOSTICS]
+        self.total = max(total or 0, len(diagnostics))
+        super().__init__(_listing(self.diagnostics, self.total))
 
     def details(self) -> dict[str, object]:
-        """The findings, one JSON object each, with their excerpts."""
-        return {"diagnostics": [item.document() for item in self.diagnostics]}
+        """The findings, one JSON object each, with their excerpts, and their number where some are left out."""
+        return _documents(self.diagnostics, self.total)
 
 
 class ParameterError(BadRequestError):
-    """Query parameters do not fit their declaration. `problems` maps each parameter name to its sentence."""
+    """Query parameters do not fit their declaration. `problems` maps the first parameter names to their sentences."""
 
     def __init__(self, query: str, problems: dict[str, str]) -> None:
         self.query = query
-        self.problems = problems
-        listing = "; ".join(problems.values())
+        self.problems = dict(islice(problems.items(), _MAX_LISTED))
+        listing = "; ".join([*self.problems.values(), *_more(len(problems), "problem")])
         super().__init__(f"parameters of query `{query}` do not fit: {listing}")
 
     def details(self) -> dict[str, object]:
@@ -68,10 +74,10 @@ class ParameterError(BadRequestError):
 
 
 class QuerySelectionError(BadRequestError):
-    """The source does not hold exactly the query that was asked for. `available` lists what it holds."""
+    """The source does not hold exactly the query that was asked for. `available` lists the first that it holds."""
 
     def __init__(self, message: str, available: tuple[str, ...]) -> None:
-        self.available = available
+        self.available = available[:_MAX_LISTED]
         super().__init__(message)
 
     def details(self) -> dict[str, object]:
@@ -191,8 +197,16 @@ class ResourceLimitError(OmniError):
         }
 
 
-def _listing(diagnostics: tuple[Diagnostic, ...]) -> str:
-    shown = [item.render() for item in diagnostics[:MAX_SHOWN_DIAGNOSTICS]]
-    if (hidden := len(diagnostics) - len(shown)) > 0:
-        shown.append(f"… and {hidden} more error{'' if hidden == 1 else 's'}")
-    return "\n".join(shown)
+def _listing(diagnostics: tuple[Diagnostic, ...], total: int) -> str:
+    return "\n".join([*(item.render() for item in diagnostics), *_more(total, "error")])
+
+
+def _more(total: int, word: str) -> list[str]:
+    """What stands behind a list that leaves some out."""
+    hidden = total - _MAX_LISTED
+    return [f"… and {hidden} more {word}{'' if hidden == 1 else 's'}"] if hidden > 0 else []
+
+
+def _documents(diagnostics: tuple[Diagnostic, ...], total: int) -> dict[str, object]:
+    body: dict[str, object] = {"diagnostics": [item.document() for item in diagnostics]}
+    return body | ({"diagnostic_total": total} if total > len(diagnostics) else {})

@@ -43,6 +43,7 @@ QUERY_CODES: dict[str, str] = {
     "Q115": "update of a key member",
     "Q116": "query annotation blank or given twice",
     "Q117": "column name used as a value",
+    "Q118": "query with more parts than its limits allow",
     "D2": "one mutation both writes and deletes",
     "L201": "warning: nullable property that no update sets",
 }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog
 
 _CACHE_ENTRIES = 256
+#: Names that a message lists.
+_LISTED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,7 @@ def _select(tree: ast.QueryFile, name: str | None, source: SourceText) -> ast.Qu
             return tree.queries[0]
         if not names:
             raise QuerySelectionError(f"{source.name} holds no query", names)
-        listing = ", ".join(names)
+        listing = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
         raise QuerySelectionError(
             f"{source.name} holds {len(names)} queries, name one: {listing}", names
         )
@@ -184,4 +186,4 @@ def _raise_findings(findings: Findings, tree: ast.QueryFile) -> None:
     if errors and all(error.code == "D2" for error in errors):
         raise MixedMutationError(next(query.name for query in tree.queries if is_mixed(query)))
     if errors:
-        raise CompilerError(errors)
+        raise CompilerError(errors, total=findings.error_count)

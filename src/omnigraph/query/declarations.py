@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
@@ -59,7 +60,7 @@ def _param_type(findings: Findings, param: ast.Param) -> BaseType | None:
         return None
     scalar = _SCALARS.get(written.name)
     if scalar is None:
-        hint = did_you_mean(written.name, [*_SCALARS, "Vector"])
+        hint = partial(did_you_mean, written.name, [*_SCALARS, "Vector"])
         findings.error("Q105", written.span, f"`{written.name}` is not a parameter type", hint)
         return None
     if written.form == "scalar":

@@ -5,6 +5,7 @@ Every function records what is wrong and returns None for it; a None from below 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
@@ -24,6 +25,7 @@ from omnigraph.types import (
 
 if TYPE_CHECKING:
     from omnigraph.schema import PropertyDef
+    from omnigraph.syntax.source import Hint
 
 AGGREGATES = frozenset(function.value for function in ir.AggregateFunction)
 TEXT_FUNCTIONS = frozenset(kind.value for kind in ir.TextKind)
@@ -63,7 +65,7 @@ def check_arity(context: Context, call: ast.Call, low: int, high: int, code: str
 
 def report_unknown_function(context: Context, call: ast.Call) -> None:
     """Record that no function has this name."""
-    hint = did_you_mean(call.function, FUNCTIONS)
+    hint = partial(did_you_mean, call.function, FUNCTIONS)
     context.error("Q110", call.span, f"there is no function `{call.function}`", hint)
 
 
@@ -178,7 +180,7 @@ def property_definition(
     if definition is None:
         kind = "edge" if isinstance(bound, EdgeVariable) else "node"
         message = f"{kind} type `{bound.definition.name}` has no property `{access.property}`"
-        hint = did_you_mean(access.property, bound.definition.properties)
+        hint: Hint = partial(did_you_mean, access.property, bound.definition.properties)
         if access.property == "id" and kind == "node":
             hint = f"the id of a node is the variable itself: `${access.variable.name}`"
         context.error("T6", access.span, message, hint)
@@ -240,9 +242,8 @@ def plain_value(context: Context, expression: ast.Value) -> ir.Value | None:
         case ast.Variable(name):
             if name not in context.params:
                 message = f"`${name}` is not a parameter"
-                hint = did_you_mean(f"${name}", [f"${known}" for known in context.params])
                 context.error(
-                    "T14", expression.span, message, hint or "declare it: `query name($x: Type)`"
+                    "T14", expression.span, message, partial(_near_parameter, context, name)
                 )
                 return None
             type_ = context.params[name]
@@ -251,3 +252,8 @@ def plain_value(context: Context, expression: ast.Value) -> ir.Value | None:
             return value_call(context, expression)
         case _:
             return literal(context, expression)
+
+
+def _near_parameter(context: Context, name: str) -> str:
+    hint = did_you_mean(f"${name}", (f"${known}" for known in context.params))
+    return hint or "declare it: `query name($x: Type)`"

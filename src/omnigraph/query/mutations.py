@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
@@ -72,7 +73,7 @@ def _report_unknown_type(context: Context, statement: ast.Statement) -> None:
         return
     known = (*context.catalog.nodes, *context.catalog.edges)
     message = f"there is no node or edge type `{name}`"
-    context.error("T10", statement.type_span, message, did_you_mean(name, known))
+    context.error("T10", statement.type_span, message, partial(did_you_mean, name, known))
 
 
 def _columns(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
@@ -154,7 +155,7 @@ def _assignments(
         type_ = columns.get(name)
         if type_ is None:
             message = f"`{type_name}` has no property `{name}`"
-            context.error("T11", assignment.span, message, did_you_mean(name, columns))
+            context.error("T11", assignment.span, message, partial(did_you_mean, name, columns))
             continue
         value = _assigned_value(context, name, type_, assignment.value)
         if value is not None:
@@ -226,7 +227,7 @@ def _predicate(
     type_ = columns.get(name)
     if type_ is None:
         message = f"there is no property `{name}` to compare"
-        context.error("T11", predicate.span, message, did_you_mean(name, columns))
+        context.error("T11", predicate.span, message, partial(did_you_mean, name, columns))
         return None
     if type_.base == _BLOB:
         context.error("T11", predicate.span, f"`{name}` is a Blob and cannot be compared")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from omnigraph.query.scope import Context, Scope
     from omnigraph.schema import EdgeDef, NodeDef
+    from omnigraph.syntax.source import Hint
     from omnigraph.types import BaseType, PropertyType
 
 
@@ -99,14 +101,14 @@ def _report_unknown_node_type(context: Context, binding: ast.Binding) -> None:
     name = binding.type_name
     if name in context.catalog.interfaces:
         message = f"`{name}` is an interface: only node types can be matched"
-        hint = None
+        hint: Hint = None
     elif name in context.catalog.edges:
         word = name[0].lower() + name[1:]
         message = f"`{name}` is an edge type, not a node type"
         hint = f"traverse it: `$a {word} $b`"
     else:
         message = f"there is no node type `{name}`"
-        hint = did_you_mean(name, context.catalog.nodes)
+        hint = partial(did_you_mean, name, context.catalog.nodes)
     context.error("T1", binding.type_span, message, hint)
 
 
@@ -160,7 +162,7 @@ def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
     if edge is None:
         words = [name[0].lower() + name[1:] for name in context.catalog.edges]
         message = f"there is no edge `{clause.hop.edge_word}`"
-        context.error("T4", clause.hop.span, message, did_you_mean(clause.hop.edge_word, words))
+        context.error("T4", clause.hop.span, message, partial(did_you_mean, word, words))
     elif clause.hop.undirected and edge.source != edge.target:
         message = (
             f"`<{clause.hop.edge_word}>` follows both directions, "
@@ -307,7 +309,7 @@ def _check_match(
     prop = definition.properties.get(match.property)
     if prop is None:
         message = f"node type `{definition.name}` has no property `{match.property}`"
-        hint = did_you_mean(match.property, definition.properties)
+        hint = partial(did_you_mean, match.property, definition.properties)
         context.error("T2", match.span, message, hint)
         return
     value = plain_value(context, match.value)
@@ -361,7 +363,9 @@ def check_enum_value(
     if value.value in enum.values:
         return True
     message = f"{render_value(value.type.base, value.value)} is not a value of `{name}`"
-    context.error("T3", expression.span, message, did_you_mean(str(value.value), enum.values))
+    context.error(
+        "T3", expression.span, message, partial(did_you_mean, str(value.value), enum.values)
+    )
     return False
 
 

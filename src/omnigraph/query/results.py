@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
@@ -51,9 +52,14 @@ def check_result(context: Context, scope: Scope, body: ast.ReadBody) -> CheckedR
     if body.limit is not None and body.limit.count > _MAX_LIMIT:
         message = f"the limit {body.limit.count} is beyond 64 bits"
         context.error("Q109", body.limit.span, message)
-    known = {column.name: column for column in columns if column is not None}
+    shown = _Shown(
+        columns={column.name: column for column in columns if column is not None},
+        names=frozenset(map(column_name, body.projections)),
+        bare=frozenset(item.expression for item in body.projections if item.alias is None),
+        grouped=grouped,
+    )
     keys = [
-        _order_key(context, scope, sort, body, known, grouped=grouped)
+        _order_key(context, scope, sort, shown)
         for index, sort in enumerate(body.order)
         if not (index == 0 and rank_key is not None)
     ]
@@ -265,24 +271,29 @@ def _check_grouping(context: Context, scope: Scope, body: ast.ReadBody) -> None:
             context.error("T9", projection.span, message)
 
 
-def _order_key(
-    context: Context,
-    scope: Scope,
-    sort: ast.Sort,
-    body: ast.ReadBody,
-    columns: dict[str, ir.Projection],
-    *,
-    grouped: bool,
-) -> ir.OrderKey | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What is returned, as order keys refer to it."""
+
+    columns: dict[str, ir.Projection]
+    #: Names of all columns, those of wrong ones included.
+    names: frozenset[str]
+    #: Expressions that are returned without an alias.
+    bare: frozenset[ast.Expression]
+    grouped: bool
+
+
+def _order_key(context: Context, scope: Scope, sort: ast.Sort, shown: _Shown) -> ir.OrderKey | None:
     expression = sort.expression
     descending = sort.direction == "desc"
     match expression:
         case ast.Alias(name):
-            if all(column_name(projection) != name for projection in body.projections):
+            if name not in shown.names:
                 message = f"there is no column `{name}`"
-                context.error("T6", expression.span, message, did_you_mean(name, columns))
+                hint = partial(did_you_mean, name, shown.columns)
+                context.error("T6", expression.span, message, hint)
                 return None
-            column = columns.get(name)
+            column = shown.columns.get(name)
             if column is None or not _check_sortable(context, expression, column.type):
                 return None
             return ir.OrderKey(ir.ColumnRef(name), descending)
@@ -290,7 +301,7 @@ def _order_key(
             field = property_ref(context, scope, expression)
             if field is None or not _check_sortable(context, expression, field.type):
                 return None
-            if grouped and not _is_projected(expression, body):
+            if shown.grouped and expression not in shown.bare:
                 message = (
                     "in a query with aggregates an order key has to be returned, without an alias"
                 )
@@ -301,16 +312,12 @@ def _order_key(
             context.error("Q112", sort.span, f"`{function}` can only be the first order key")
         case ast.Call(function) if function in AGGREGATES:
             message = f"`{function}(…)` cannot be an order key"
-            hint = f"return it under a name and order by that: `{function}(…) as n`"
-            context.error("Q113", sort.span, message, hint)
+            advice = f"return it under a name and order by that: `{function}(…) as n`"
+            context.error("Q113", sort.span, message, advice)
         case _:
             message = "an order key is a property such as `$p.year` or a column name"
             context.error("Q113", sort.span, message)
     return None
-
-
-def _is_projected(access: ast.PropertyAccess, body: ast.ReadBody) -> bool:
-    return any(item.expression == access and item.alias is None for item in body.projections)
 
 
 def _check_sortable(context: Context, expression: ast.Expression, type_: PropertyType) -> bool:
@@ -325,7 +332,7 @@ def _check_sortable(context: Context, expression: ast.Expression, type_: Propert
 
 def _quiet_rank(context: Context, scope: Scope, call: ast.Call) -> ir.Rank | None:
     """A rank function that is checked as order key as well: its findings are recorded there only."""
-    before = len(context.findings.items)
+    before = context.findings.mark()
     ranked = rank(context, scope, call)
     context.findings.forget(before)
     return ranked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from omnigraph.query import ast
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
     from omnigraph.syntax import Findings, Span
+    from omnigraph.syntax.source import Hint
     from omnigraph.types import PropertyType
 
 
@@ -47,7 +49,7 @@ class Context:
         self._hidden += 1
         return f"~{self._hidden}"
 
-    def error(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+    def error(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
         """Record an error and go on."""
         self.findings.error(code, span, message, hint)
 
@@ -71,4 +73,4 @@ class Scope:
             context.error(code, variable.span, "`$_` has no value: give the variable a name")
         else:
             message = f"variable `{name}` is not bound"
-            context.error(code, variable.span, message, did_you_mean(name, known))
+            context.error(code, variable.span, message, partial(did_you_mean, name, known))

@@ -11,6 +11,7 @@ from omnigraph.query.mutations import check_statement
 from omnigraph.query.patterns import check_pattern
 from omnigraph.query.results import check_result
 from omnigraph.query.scope import Context, Scope
+from omnigraph.query.size import check_size
 
 if TYPE_CHECKING:
     from omnigraph.schema import Catalog
@@ -22,6 +23,8 @@ def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.Qu
 
     The rule that one mutation either writes or deletes (D2) is the last to be checked.
     """
+    if not check_size(query, findings):
+        return None
     context = Context(catalog, findings, {})
     before = findings.error_count
     params = check_declaration(query, findings, context.params)

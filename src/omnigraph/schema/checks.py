@@ -6,6 +6,7 @@ Rules about one property are in `property_checks`; here are the rules about whol
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -189,7 +190,9 @@ def _report_unknown_interface(name: ast.Name, world: _World) -> None:
         world.findings.error("S-08", name.span, message)
     elif world.complete:
         message = f"interface `{name.text}` is not declared"
-        world.findings.error("S-08", name.span, message, did_you_mean(name.text, world.interfaces))
+        world.findings.error(
+            "S-08", name.span, message, partial(did_you_mean, name.text, world.interfaces)
+        )
 
 
 def _check_same_type(
@@ -228,7 +231,7 @@ def _check_embedding(
         if name not in types:
             if owner is not None:
                 message = f"`@embed` names property `{name}`, which node `{owner}` does not have"
-                findings.error("S-17", source.span, message, did_you_mean(name, types))
+                findings.error("S-17", source.span, message, partial(did_you_mean, name, types))
         elif (type_ := types[name]) and type_.base != ScalarType(Scalar.STRING):
             message = f"`@embed` needs a String source, `{name}` is {type_}"
             findings.error("S-17", source.span, message)
@@ -326,7 +329,7 @@ def _known_type(
     if name.text not in types:
         if complete:
             message = f"there is no property `{name.text}` here"
-            findings.error("S-20", name.span, message, did_you_mean(name.text, types))
+            findings.error("S-20", name.span, message, partial(did_you_mean, name.text, types))
         return None
     return types[name.text]
 
@@ -383,7 +386,7 @@ def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
                 if is_interface
                 else "is not a declared node type"
             )
-            hint = None if is_interface else did_you_mean(endpoint.text, world.nodes)
+            hint = None if is_interface else partial(did_you_mean, endpoint.text, world.nodes)
             findings.error("S-26", endpoint.span, f"endpoint `{endpoint.text}` {what}", hint)
     if edge.card:
         _check_card(edge.card, findings)

@@ -41,7 +41,7 @@ def compile_schema(source: SourceText | str, *, accepted: bool = False) -> Compi
     if isinstance(source, str):
         source = SourceText(source, "<schema>")
     tree, failures = parse_schema_all(source)
-    findings = Findings(source, list(failures))
+    findings = Findings(source, list(failures), len(failures))
     check_schema(tree, findings, complete=not failures, accepted=accepted)
     findings.items.sort(key=lambda item: (item.line, item.column))
     findings.raise_errors()

@@ -8,6 +8,7 @@ an argument.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.schema.catalog import Catalog, EdgeDef, InterfaceDef, NodeDef, RenameHint, TypeKind
@@ -161,7 +162,7 @@ def _match_types(accepted: Identities, wanted: Catalog, findings: Findings) -> d
             message = (
                 f"`@rename_from` names `{hint.name}`, which is no {kind} of the accepted schema"
             )
-            findings.error("S-29", hint.span, message, did_you_mean(hint.name, known))
+            findings.error("S-29", hint.span, message, partial(did_you_mean, hint.name, known))
         elif (kind, hint.name) in consumed:
             other = consumed[kind, hint.name]
             message = f"`{other}` and `{name}` both continue the accepted {kind} `{hint.name}`"
@@ -199,7 +200,7 @@ def _match_properties(
                 findings.warning("S-29", hint.span, message)
             elif hint.name not in known:
                 message = f"`@rename_from` names `{hint.name}`, which `{origin}` does not have"
-                findings.error("S-30", hint.span, message, did_you_mean(hint.name, known))
+                findings.error("S-30", hint.span, message, partial(did_you_mean, hint.name, known))
             elif hint.name in consumed:
                 message = (
                     f"`{consumed[hint.name]}` and `{name}` both continue the property `{hint.name}`"

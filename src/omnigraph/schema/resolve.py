@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,6 @@ def _list(expr: ast.TypeExpr, findings: Findings | None) -> ListType | None:
 def _scalar(expr: ast.TypeExpr, findings: Findings | None) -> Scalar | None:
     scalar = _SCALARS.get(expr.name)
     if scalar is None and findings:
-        hint = did_you_mean(expr.name, _TYPE_WORDS)
+        hint = partial(did_you_mean, expr.name, _TYPE_WORDS)
         findings.error("S-01", expr.span, f"found `{expr.name}`, expected a type", hint)
     return scalar

@@ -110,9 +110,24 @@ def to_sql(filter_: Filter) -> str:
             function = "starts_with" if at_start else "contains"
             return f"{function}({quote_name(column)}, {quote_text(text)})"
         case AnyOf(filters):
-            return f"({' OR '.join(map(to_sql, filters))})" if filters else NEVER
+            return _joined("OR", filters) if filters else NEVER
         case AllOf(filters):
-            return f"({' AND '.join(map(to_sql, filters))})" if filters else "true"
+            return _joined("AND", filters) if filters else "true"
+
+
+def _joined(word: str, filters: Sequence[Filter]) -> str:
+    """Filters joined as a balanced tree.
+
+    Lance parses and rewrites a flat chain of N as N nested expressions, and overflows its stack where that is a text of
+    some thousand conditions; a tree is only as deep as the logarithm.
+    """
+    parts = [to_sql(item) for item in filters]
+    while len(parts) > 1:
+        pairs = [
+            f"({left} {word} {right})" for left, right in zip(parts[::2], parts[1::2], strict=False)
+        ]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
 
 
 def quote_name(name: str) -> str:

@@ -5,10 +5,9 @@ grammar so that every broken declaration of a file is reported, and "did you mea
 Start reading at `source`, then `parsing`.
 """
 
+from omnigraph.syntax.limits import MAX_NESTING, MAX_PARTS, MAX_PATTERNS, MAX_SOURCE_BYTES
 from omnigraph.syntax.parsing import DeclarationGrammar
 from omnigraph.syntax.source import (
-    MAX_NESTING,
-    MAX_SOURCE_BYTES,
     Findings,
     SourceText,
     Span,
@@ -20,6 +19,8 @@ from omnigraph.syntax.suggest import did_you_mean, one_of
 
 __all__ = [
     "MAX_NESTING",
+    "MAX_PARTS",
+    "MAX_PATTERNS",
     "MAX_SOURCE_BYTES",
     "DeclarationGrammar",
     "EscapeFailure",

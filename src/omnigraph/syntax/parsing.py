@@ -14,7 +14,7 @@ from lark import Lark, TextSlice, UnexpectedCharacters, UnexpectedInput, Unexpec
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 from lark.parsers.lalr_parser_state import ParserState
 
-from omnigraph.errors import CompilerError, Diagnostic
+from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
 from omnigraph.syntax.grammar_cache import grammar_cache
 from omnigraph.syntax.source import OPAQUE, SourceText, Span, check_readable
 from omnigraph.syntax.strings import EscapeFailure, unescape
@@ -103,6 +103,9 @@ class DeclarationGrammar(Generic[T]):
                 parsed.extend(self._parse_text(TextSlice(source.text, piece.start, piece.end)))
             except (UnexpectedInput, EscapeFailure) as failure:
                 failures.append(self._explain(source, failure))
+                if len(failures) == MAX_DIAGNOSTICS:
+                    # What is wrong further on shows when these are right.
+                    break
         # A text can fail as a whole although its pieces parse: what stands between them is then to blame.
         return tuple(parsed), failures or [self._explain(source, first)]
 

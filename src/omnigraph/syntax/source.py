@@ -13,16 +13,22 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from omnigraph.errors import CompilerError, Diagnostic, InputFileError, Severity
+from omnigraph.errors import (
+    MAX_DIAGNOSTICS,
+    CompilerError,
+    Diagnostic,
+    InputFileError,
+    Severity,
+)
+from omnigraph.syntax.limits import MAX_MESSAGE, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS
 
-#: Largest source text of either language. A schema or query file is written by people and tools for people; data
-#: belongs into load files, which have no such limit.
-MAX_SOURCE_BYTES = 4 * 1024 * 1024
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-#: Deepest nesting of brackets. Far beyond any readable query, far below what a recursive walk could not survive.
-MAX_NESTING = 64
+    #: A hint, or how to find one: looked for only when the finding is kept.
+    Hint = str | Callable[[], str | None] | None
 
 _EXCERPT_WIDTH = 160
 _TAB = "    "
@@ -30,6 +36,8 @@ _TAB = "    "
 #: Matches what no structure is looked for in: strings and comments, unterminated ones up to the end of the text.
 OPAQUE = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|//[^\n]*|/\*(?:.*?\*/|.*)'
 _OPAQUE_OR_BRACKET = re.compile(rf"{OPAQUE}|(?P<open>[{{(\[])|(?P<close>[}})\]])", re.DOTALL)
+#: About one token of either language; blanks are skipped.
+_TOKEN = re.compile(rf"{OPAQUE}|\w+|[^\w\s]", re.DOTALL)
 
 
 class Span(NamedTuple):
@@ -109,27 +117,40 @@ class SourceText:
 
 @dataclass(slots=True)
 class Findings:
-    """Collects the diagnostics of one source text while a compiler walks over it."""
+    """Collects the diagnostics of one source text while a compiler walks over it.
+
+    Keeps the first of them and counts the others: a text that is wrong in 30,000 places costs as little as one that is
+    wrong in a hundred, and its answer can be read.
+    """
 
     source: SourceText
     items: list[Diagnostic] = field(default_factory=list)
     error_count: int = 0
 
-    def error(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+    def error(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
         """Record an error and go on."""
-        self.items.append(self.source.diagnostic(code, span, message, hint=hint))
         self.error_count += 1
+        self._keep(code, span, message, hint, Severity.ERROR)
 
-    def forget(self, length: int) -> None:
-        """Drop everything recorded after the first `length` findings."""
-        dropped = self.items[length:]
-        self.error_count -= sum(item.severity is Severity.ERROR for item in dropped)
-        del self.items[length:]
-
-    def warning(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
+    def warning(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
         """Record a warning and go on."""
-        finding = self.source.diagnostic(code, span, message, hint=hint, severity=Severity.WARNING)
-        self.items.append(finding)
+        self._keep(code, span, message, hint, Severity.WARNING)
+
+    def _keep(self, code: str, span: Span, message: str, hint: Hint, severity: Severity) -> None:
+        if len(self.items) >= MAX_DIAGNOSTICS:
+            return
+        found = hint() if callable(hint) else hint
+        text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
+        self.items.append(self.source.diagnostic(code, span, text, hint=found, severity=severity))
+
+    def mark(self) -> tuple[int, int]:
+        """What is recorded now, to be given to `forget`."""
+        return len(self.items), self.error_count
+
+    def forget(self, mark: tuple[int, int]) -> None:
+        """Drop everything that was recorded after a mark."""
+        length, self.error_count = mark
+        del self.items[length:]
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -137,9 +158,9 @@ class Findings:
         return tuple(item for item in self.items if item.severity is Severity.ERROR)
 
     def raise_errors(self) -> None:
-        """Raise one `CompilerError` with all errors, if there are any."""
+        """Raise one `CompilerError` with the first errors and the number of all, if there are any."""
         if errors := self.errors:
-            raise CompilerError(errors)
+            raise CompilerError(errors, total=self.error_count)
 
 
 def read_source(path: str | Path, *, code: str) -> SourceText:
@@ -175,7 +196,7 @@ def read_source(path: str | Path, *, code: str) -> SourceText:
 
 
 def check_readable(source: SourceText, code: str) -> None:
-    """Refuse a text that no parser should see: too large, with NUL characters, or nested beyond reason.
+    """Refuse a text that no parser should see: too large, with NUL characters, too long or too deep.
 
     Raises:
         CompilerError: with one finding that carries `code`.
@@ -190,8 +211,21 @@ def check_readable(source: SourceText, code: str) -> None:
         _refuse(code, source, _too_large())
     if (offset := text.find("\0")) >= 0:
         _refuse(code, source, "the text holds a NUL character", Span(offset, offset + 1))
+    if len(text) > MAX_TOKENS:
+        _check_tokens(source, code)
     if sum(map(text.count, "{([")) > MAX_NESTING:
         _check_nesting(source, code)
+
+
+def _check_tokens(source: SourceText, code: str) -> None:
+    """Count what a parser would have to read, at a fraction of its cost."""
+    for number, match in enumerate(_TOKEN.finditer(source.text)):
+        if number >= MAX_TOKENS:
+            message = (
+                f"the text has more than {MAX_TOKENS:,} words and signs, the limit of a source: "
+                "pass long lists as parameters, load data from files, or split the text"
+            )
+            _refuse(code, source, message, Span(*match.span()))
 
 
 def _check_nesting(source: SourceText, code: str) -> None:

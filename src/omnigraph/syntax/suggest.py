@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _LISTED = 8
 #: Beyond this many known names a near one is not looked for: comparing costs more than the hint is worth.
 _COMPARED = 256
+#: Longer names are neither compared nor shown: comparing takes the product of two lengths.
+_LONGEST = 64
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -21,7 +23,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     'did you mean `Paper`?'
     """
     distinct = set(islice(known, _COMPARED + 1))
-    if len(distinct) > _COMPARED:
+    if (
+        len(distinct) > _COMPARED
+        or len(name) > _LONGEST
+        or max(map(len, distinct), default=0) > _LONGEST
+    ):
         return None
     names = sorted(distinct)
     folded = {known_name.casefold(): known_name for known_name in reversed(names)}

@@ -105,7 +105,9 @@ def _diagnostics(body: Body) -> dict[str, object]:
     found = tuple(map(Diagnostic.from_json, body["diagnostics"]))
     for item in found:
         _expect(str, item.code, item.message, item.file, item.excerpt)
-    return {"diagnostics": found}
+    total = body.get("diagnostic_total", len(found))
+    _expect(int, total)
+    return {"diagnostics": found, "total": total}
 
 
 def _parameters(body: Body) -> dict[str, object]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.query import compile_query, ir
+from omnigraph.syntax import MAX_PATTERNS
 
 
 def pipeline(clauses: str, reading, params: str = "") -> tuple[ir.Op, ...]:
@@ -199,8 +200,8 @@ def test_now_becomes_the_reserved_parameter(reading):
 
 
 def test_a_pattern_of_many_traversals_compiles(reading):
-    chain = " ".join(f"$p{i} cites $p{i + 1}" for i in range(2000))
+    chain = " ".join(f"$p{i} cites $p{i + 1}" for i in range(MAX_PATTERNS - 1))
 
     ops = pipeline(f"$p0: Paper {chain}", reading)
 
-    assert len(ops) == 2001
+    assert len(ops) == MAX_PATTERNS

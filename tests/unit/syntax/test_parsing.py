@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from lark import Transformer
 
-from omnigraph.errors import CompilerError
+from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError
 from omnigraph.syntax import DeclarationGrammar, SourceText
 
 GRAMMAR = r"""
@@ -145,7 +145,9 @@ def test_a_character_that_does_not_print_is_named_by_its_number(
 
 
 @pytest.mark.timeout(60)
-def test_very_many_broken_declarations_are_all_reported(grammar: DeclarationGrammar[str]) -> None:
+def test_of_very_many_broken_declarations_the_first_are_reported(
+    grammar: DeclarationGrammar[str],
+) -> None:
     _, failures = grammar.parse_all(SourceText("thing a )\n" * 3000))
 
-    assert len(failures) == 3000
+    assert len(failures) == MAX_DIAGNOSTICS

@@ -170,10 +170,11 @@ class TestFindings:
     def test_findings_can_be_forgotten(self) -> None:
         findings = Findings(SourceText("abc"))
         findings.error("E", Span(0, 1), "kept")
+        kept = findings.mark()
         findings.warning("W", Span(0, 1), "dropped")
         findings.error("E", Span(0, 1), "dropped")
 
-        findings.forget(1)
+        findings.forget(kept)
 
         assert [item.message for item in findings.items] == ["kept"]
         assert findings.error_count == 1

@@ -25,6 +25,10 @@ _MIRRORED = {
 }
 #: Longer lists are compared in memory: the text of the filter would cost more than it saves.
 _MAX_LIST = 1000
+#: Comparisons, and characters of the values they are made with, that one filter holds; what is beyond them is
+#: evaluated in memory, with the same meaning. Storage parses, plans and rewrites a filter on every scan.
+_MAX_COMPARISONS = 2000
+_MAX_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +43,35 @@ def push_down(predicates: Iterable[Predicate], values: Mapping[str, StoredValue]
     """Split predicates on one variable into a storage filter and the rest."""
     filters: list[Filter] = []
     rest: list[Predicate] = []
+    comparisons, characters = _MAX_COMPARISONS, _MAX_CHARACTERS
     for predicate in predicates:
         filter_ = _filter_of(predicate, values)
         if filter_ is None:
             rest.append(predicate)
-        else:
-            filters.append(filter_)
+            continue
+        cost, size = _cost(filter_)
+        if cost > comparisons or size > characters:
+            rest.append(predicate)
+            continue
+        comparisons, characters = comparisons - cost, characters - size
+        filters.append(filter_)
     if len(filters) == 1:
         return Pushed(filters[0], tuple(rest))
     return Pushed(AllOf(tuple(filters)) if filters else None, tuple(rest))
+
+
+def _cost(filter_: Filter) -> tuple[int, int]:
+    """How many comparisons a filter holds, and the characters of its texts."""
+    match filter_:
+        case AnyOf(filters):
+            costs = [_cost(item) for item in filters]
+            return sum(cost for cost, _ in costs), sum(size for _, size in costs)
+        case HasText(text=text):
+            return 1, len(text)
+        case Compare(value=str(text)) | HasItem(value=str(text)):
+            return 1, len(text)
+        case _:
+            return 1, 0
 
 
 def value_of(operand: Value, values: Mapping[str, StoredValue]) -> StoredValue:
