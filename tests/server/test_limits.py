@@ -243,9 +243,9 @@ def test_the_writes_of_one_actor_do_not_count_for_another(uri, tmp_path):
 
 
 def test_the_bytes_of_an_actor_are_limited_too(uri):
-    settings = ServerSettings(actor_bytes_max=1000)
+    settings = ServerSettings(actor_bytes_max=10_000)
     with open_server(uri, settings=settings) as service, client_of(service) as client:
-        large = {"query": ADD, "params": {"n": "x" * 2000}}
+        large = {"query": ADD, "params": {"n": "x" * 3000}}
         assert client.post(f"{GRAPH}/mutate", json=large).status_code == 429
         small = {"query": ADD, "params": {"n": "small"}}
         assert client.post(f"{GRAPH}/mutate", json=small).status_code == 200
@@ -263,7 +263,7 @@ def test_policy_is_asked_before_admission(uri, tmp_path):
 
 
 def test_a_load_that_does_not_say_its_size_holds_what_has_come(uri):
-    settings = ServerSettings(actor_bytes_max=100)
+    settings = ServerSettings(actor_bytes_max=600)
     with open_server(uri, settings=settings) as service, client_of(service) as client:
         path = f"{GRAPH}/load/ndjson?mode=append"
         small = [b'{"type":"Person","data":', b'{"name":"zoe"}}']

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import asynccontextmanager
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,9 @@ from omnigraph.errors import (
     TransportError,
     UnsupportedMediaTypeError,
 )
+from omnigraph.server.admission import memory_of
+from omnigraph.server.bounded_json import check_characters, measure_json, parse_json
+from omnigraph.server.load_envelopes import split_envelope
 from omnigraph.wire.protocol import JSON, NDJSON
 
 if TYPE_CHECKING:
@@ -24,15 +26,18 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from omnigraph.server.load_envelopes import LongText
     from omnigraph.server.settings import ServerSettings
 
     Grow = Callable[[int], None]
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_Outcome = TypeVar("_Outcome")
 _RESOURCE = "http_request_bytes"
 _ADVICE = "send less at once"
-_MAX_DEPTH = 100
 _SHOWN_PROBLEMS = 10
+#: Bodies up to this size are parsed where they are read; handing them to a thread would take longer.
+_INLINE_BYTES = 32 * 1024
 #: Digits of a length; those of nonsense are not turned into a number.
 _LONGEST_LENGTH = 20
 
@@ -42,47 +47,93 @@ def _ignore(size: int) -> None:
 
 
 async def read_json(
-    request: Request,
-    model: type[_Model],
-    settings: ServerSettings,
-    *,
-    limit: int | None = None,
-    optional: bool = False,
-    grow: Grow = _ignore,
+    request: Request, model: type[_Model], settings: ServerSettings, *, optional: bool = False
 ) -> tuple[_Model, int]:
-    """The JSON body of a request as a model, and its size.
+    """The JSON body of a request as a model, and what it takes in memory.
 
     Raises:
         UnsupportedMediaTypeError: it is announced as something else.
-        ResourceLimitError: it is larger than the limit.
-        BadRequestError: it is no JSON, or JSON of another shape.
+        ResourceLimitError: it is larger than the limit, or holds more values.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
+        BadRequestError: it is not JSON, or JSON of another shape.
     """
-    limit = limit or settings.body_max_bytes
     if optional and not _has_body(request):
         return _validated(model, {}), 0
-    body = await read_json_bytes(request, settings, limit=limit, grow=grow)
+    body = await read_json_bytes(request, settings)
     if optional and not body:
         return _validated(model, {}), 0
-    return _validated(model, parse_json(body)), len(body)
+    value, size = await parse_body(request, body, settings)
+    return _validated(model, value), size
 
 
-async def read_json_bytes(
-    request: Request,
-    settings: ServerSettings,
-    *,
-    limit: int | None = None,
-    grow: Grow = _ignore,
-) -> bytes:
+async def read_json_bytes(request: Request, settings: ServerSettings) -> bytes:
     """The body of a request that is announced as JSON.
 
     Raises:
         UnsupportedMediaTypeError: it is announced as something else.
         ResourceLimitError: it is larger than the limit.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
     """
+    return await _json_bytes(request, settings, settings.body_max_bytes, _ignore)
+
+
+async def parse_body(request: Request, body: bytes, settings: ServerSettings) -> tuple[Any, int]:
+    """The value of a JSON body, and what it takes in memory; made in a thread when it is not small.
+
+    Raises:
+        ResourceLimitError: it holds more values than the limit.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
+        BadRequestError: it is not JSON.
+    """
+    memory = memory_of(request)
+
+    def work() -> tuple[Any, int]:
+        size = measure_json(body, max_values=settings.body_max_values)
+        memory.grow(size.memory_bytes)
+        return parse_json(body), size.memory_bytes
+
+    return await _run(request, work, len(body))
+
+
+async def read_load(
+    request: Request, model: type[_Model], settings: ServerSettings, *, member: str, grow: Grow
+) -> tuple[_Model, LongText | None]:
+    """The JSON body of a load as a model, and the long text of one of its members, which is empty in the model.
+
+    Raises:
+        UnsupportedMediaTypeError: it is announced as something else.
+        ResourceLimitError: it is larger than the limit, or holds more values than a load has.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
+        BadRequestError: it is not JSON, or JSON of another shape.
+    """
+    body = await _json_bytes(request, settings, settings.load_body_max_bytes, grow)
+    document, text = await _run(request, lambda: split_envelope(body, member), len(body))
+    return _validated(model, document), text
+
+
+async def _run(request: Request, work: Callable[[], _Outcome], size: int) -> _Outcome:
+    """Work on a body of a size: here when it is small, otherwise in one of few threads."""
+    if size <= _INLINE_BYTES:
+        return work()
+    return await anyio.to_thread.run_sync(work, limiter=request.app.state.service.parsers)
+
+
+async def _json_bytes(request: Request, settings: ServerSettings, limit: int, grow: Grow) -> bytes:
     # A page of another origin may send forms and plain text without asking, but not JSON.
     _check_content_type(request, JSON)
-    chunks = _chunks(request, settings, limit or settings.body_max_bytes, grow)
-    return b"".join([chunk async for chunk in chunks])
+    memory = memory_of(request)
+
+    def hold(size: int) -> None:
+        grow(size)
+        memory.grow(size)
+
+    announced = announced_size(request, limit)
+    if announced is not None:
+        memory.grow(announced)
+    body = bytearray()
+    async for chunk in _chunks(request, settings, limit, hold):
+        body += chunk
+    return bytes(body)
 
 
 @asynccontextmanager
@@ -112,24 +163,6 @@ def announced_size(request: Request, limit: int) -> int | None:
     return size
 
 
-def parse_json(body: bytes) -> Any:
-    """JSON as it is written down: no NaN, no lone surrogates, no towers of brackets.
-
-    Raises:
-        BadRequestError: it is something else.
-    """
-    try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        raise BadRequestError("the body is not UTF-8") from error
-    except RecursionError as error:
-        raise BadRequestError("the body is nested too deeply") from error
-    except ValueError as error:
-        raise BadRequestError(f"the body is not JSON: {error}") from error
-    _check_values(value, 0)
-    return value
-
-
 def parse_query(request: Request, model: type[_Model]) -> _Model:
     """The query string of a request as a model; lists are parameters that may be repeated.
 
@@ -152,7 +185,7 @@ def parse_query(request: Request, model: type[_Model]) -> _Model:
             raise BadRequestError(f"the parameter {name!r} is given twice")
         else:
             values[name] = value
-    _check_values(values, 0)
+    check_characters(values)
     return _validated(model, values, strict=False)
 
 
@@ -209,24 +242,3 @@ async def _chunks(
         if not is_announced:
             grow(len(chunk))
         yield chunk
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
-
-
-def _check_values(value: Any, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise BadRequestError("the body is nested too deeply")
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise BadRequestError("a text holds half of a character (a lone surrogate)") from error
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            _check_values(name, depth + 1)
-            _check_values(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _check_values(item, depth + 1)

@@ -51,7 +51,8 @@ class RequestEdge:
         begun = time.perf_counter()
         metrics.in_flight.inc()
         try:
-            await self._app(scope, receive, answer.send)
+            with self._service.bodies.of_request(scope):
+                await self._app(scope, receive, answer.send)
         except Exception:  # the edge of the server: everything becomes a response and a log entry
             _log.exception("unexpected failure")
             if answer.status is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from omnigraph.server.admission import Admission
+from omnigraph.server.admission import Admission, BodyMemory
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.stream_slots import StreamSlots
 
@@ -66,12 +66,15 @@ class Service:
         self.admission = Admission(
             inflight_max=settings.actor_inflight_max, bytes_max=settings.actor_bytes_max
         )
+        self.bodies = BodyMemory(settings.bodies_max_bytes)
         self.metrics = Metrics(served=len(graphs), quarantined=len(quarantined))
         #: Responses that stream at the same time, over all graphs.
         self.streams = StreamSlots(8)
         self.reloading = threading.Lock()
         self.reads = anyio.CapacityLimiter(settings.read_threads)
         self.writes = anyio.CapacityLimiter(settings.write_threads)
+        #: Threads that parse bodies. Two: more would only take turns.
+        self.parsers = anyio.CapacityLimiter(2)
         self.producers = anyio.CapacityLimiter(8)
 
     @property

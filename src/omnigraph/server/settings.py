@@ -9,7 +9,8 @@ from pathlib import Path
 from omnigraph.environ import is_on, whole_number
 
 MEBIBYTE = 1024 * 1024
-_LOWEST_BYTES = 64 * MEBIBYTE
+#: One load of the largest body has to fit.
+_LOWEST_BYTES = 256 * MEBIBYTE
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -22,6 +23,10 @@ class ServerSettings:
     actor_bytes_max: int = 1024 * MEBIBYTE
     body_max_bytes: int = MEBIBYTE
     load_body_max_bytes: int = 32 * MEBIBYTE
+    #: Values, at every depth, that a JSON body may hold.
+    body_max_values: int = 100_000
+    #: Memory that the bodies of all requests may take together.
+    bodies_max_bytes: int = 1024 * MEBIBYTE
     #: How long a body may take without a byte arriving, and altogether.
     body_idle_s: float = 10.0
     body_total_s: float = 300.0
@@ -55,6 +60,12 @@ class ServerSettings:
             ),
             load_body_max_bytes=whole_number(
                 "OMNIGRAPH_LOAD_BODY_MAX_BYTES", defaults.load_body_max_bytes, lowest=1
+            ),
+            body_max_values=whole_number(
+                "OMNIGRAPH_BODY_MAX_VALUES", defaults.body_max_values, lowest=1
+            ),
+            bodies_max_bytes=whole_number(
+                "OMNIGRAPH_BODIES_MAX_BYTES", max(_memory() // 4, _LOWEST_BYTES), lowest=1
             ),
             read_threads=whole_number(
                 "OMNIGRAPH_SERVER_READ_THREADS", defaults.read_threads, lowest=1, highest=1024

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from omnigraph import __version__
 from omnigraph.errors import BadRequestError, OmniError
-from omnigraph.server.bodies import parse_json, read_json_bytes
+from omnigraph.server.bodies import parse_body, read_json_bytes
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.failures import internal_document
 from omnigraph.server.logs import logger
@@ -82,7 +82,8 @@ async def mcp(request: Request) -> Response:
     """The Model Context Protocol: tools of an agent for this graph. Streamable HTTP without sessions."""
     call = enter_graph(request)
     body = await read_json_bytes(request, call.settings)
-    _check_message(parse_json(body))
+    message, _ = await parse_body(request, body, call.settings)
+    _check_message(message)
     return _McpResponse(call, body)
 
 

@@ -16,8 +16,9 @@ from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedE
 from omnigraph.graph.settings import local_load_max_bytes
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
+from omnigraph.server.admission import LOAD_FACTOR, memory_of
 from omnigraph.server.answers import Load
-from omnigraph.server.bodies import announced_size, parse_query, read_json, spooled_ndjson
+from omnigraph.server.bodies import announced_size, parse_query, read_load, spooled_ndjson
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.load_reports import named
 from omnigraph.server.operations import GRAPH, operation
@@ -28,8 +29,9 @@ from omnigraph.wire import receipt_document
 from omnigraph.wire.protocol import NDJSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from omnigraph.server.admission import Grant
     from omnigraph.server.calls import GraphCall
     from omnigraph.wire import LoadResult
 
@@ -104,8 +106,11 @@ async def load_ndjson(request: Request) -> Response:
         source=params.source or _BODY,
     )
     await _authorize(call, wanted)
-    with call.admitted(announced_size(request, call.settings.load_body_max_bytes) or 0) as grant:
-        async with spooled_ndjson(request, call.settings, grant.grow) as path:
+    size = announced_size(request, call.settings.load_body_max_bytes)
+    with call.admitted(0) as grant:
+        hold = _holder(call, grant)
+        hold(size or 0)
+        async with spooled_ndjson(request, call.settings, hold) as path:
             result = await call.write(lambda: _load(call, wanted, path))
     call.count_commit(result.commit)
     body = receipt_document(result)
@@ -117,9 +122,11 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
     call = enter_graph(request)
     # Which branch is meant stands in the body; whether any could be is known before.
     call.authorize_some(Action.CHANGE)
-    limit = call.settings.load_body_max_bytes
-    with call.admitted(announced_size(request, limit) or 0) as grant:
-        body, _ = await read_json(request, LoadBody, call.settings, limit=limit, grow=grant.grow)
+    size = announced_size(request, call.settings.load_body_max_bytes)
+    with call.admitted(0) as grant:
+        hold = _holder(call, grant)
+        hold(size or 0)
+        body, text = await read_load(request, LoadBody, call.settings, member="data", grow=hold)
         wanted = _LoadRequest(
             branch=MAIN if body.branch is None else body.branch,
             base=body.from_,
@@ -129,12 +136,23 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
         await _authorize(call, wanted)
 
         def work() -> LoadResult:
-            with _written(body.data) as path:
+            with _written([body.data] if text is None else text.pieces()) as path:
                 return _load(call, wanted, path)
 
         result = await call.write(work)
     call.count_commit(result.commit)
     return json_response(receipt_document(result))
+
+
+def _holder(call: GraphCall, grant: Grant) -> Callable[[int], None]:
+    """Counts bytes of a body as the memory that loading them takes: of the actor, and of the server."""
+    memory = memory_of(call.request)
+
+    def hold(size: int) -> None:
+        grant.grow(size * LOAD_FACTOR)
+        memory.grow(size * LOAD_FACTOR)
+
+    return hold
 
 
 async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
@@ -165,10 +183,10 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str) -> LoadResult:
 
 
 @contextmanager
-def _written(text: str) -> Iterator[str]:
+def _written(pieces: Iterable[str]) -> Iterator[str]:
     with NamedTemporaryFile(
         "w", prefix="omnigraph-load-", suffix=".jsonl", encoding="utf-8", newline=""
     ) as file:
-        file.write(text)
+        file.writelines(pieces)
         file.flush()
         yield file.name
