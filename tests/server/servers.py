@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from omnigraph import Graph
 from omnigraph.server import ServerSettings, make_app, open_service
-from omnigraph.server.main import listening_socket
+from omnigraph.server.main import http_server, listening_socket
 from omnigraph.serving import single_graph
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def client_of(service: Service, actor: str | None = None) -> Iterator[TestClient
 @contextmanager
 def listening(service: Service) -> Iterator[str]:
     """A server on a free port of this machine; gives its address."""
-    config = uvicorn.Config(make_app(service), host="127.0.0.1", port=0, log_config=None)
+    config = http_server(service, "127.0.0.1", 0)
     server = uvicorn.Server(config)
     socket = listening_socket(config)
     socket.listen(128)

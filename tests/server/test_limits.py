@@ -158,24 +158,29 @@ def test_a_client_that_leaves_during_an_export_frees_its_place(uri):
         assert len(again.body) > 1_000_000
 
 
-def test_one_export_of_a_graph_runs_at_a_time(client, reader):
-    service = client.app.state.service
-    assert service.graphs["default"].slots.take()
-    for path in ("export", "changes/baseline"):
-        refused = client.post(f"{GRAPH}/{path}", json={})
-        assert refused.status_code == 413
-        assert refused.json()["resource_limit"]["resource"] == "stream_export_slots"
-    assert reader.post(f"{GRAPH}/export", json={}).status_code == 200, "of another graph"
-    service.graphs["default"].slots.give_back()
-    assert client.post(f"{GRAPH}/export", json={}).status_code == 200
+def test_a_caller_has_two_exports_of_a_graph_and_all_have_four(uri, tmp_path):
+    with (
+        guarded_server(uri, tmp_path) as service,
+        client_of(service, "act-nadia") as nadia,
+        client_of(service, "act-bot") as bot,
+    ):
+        slots = service.graphs["default"].slots
+        assert [slots.take("act-nadia") for _ in range(3)] == [True, True, False]
+        for path in ("export", "changes/baseline"):
+            refused = nadia.post(f"{GRAPH}/{path}", json={})
+            assert refused.status_code == 413
+            assert refused.json()["resource_limit"]["resource"] == "stream_export_slots"
+            assert bot.post(f"{GRAPH}/{path}", json={}).status_code == 200, "another caller"
+        assert [slots.take("one"), slots.take("two")] == [True, True]
+        assert bot.post(f"{GRAPH}/export", json={}).status_code == 413
+        slots.give_back("one")
+        assert bot.post(f"{GRAPH}/export", json={}).status_code == 200
 
 
 def test_eight_exports_of_all_graphs_run_at_a_time(client):
     service = client.app.state.service
-    taken = 0
-    while service.streams.take():
-        taken += 1
-    assert taken == 8
+    callers = [f"caller {number}" for number in range(9)]
+    assert [service.streams.take(name) for name in callers] == [True] * 8 + [False]
     refused = client.post(f"{GRAPH}/export", json={})
     assert refused.status_code == 413
     assert refused.json()["resource_limit"] == {
@@ -184,7 +189,7 @@ def test_eight_exports_of_all_graphs_run_at_a_time(client):
         "actual": 2 * 1024 * 1024 + 256 * 1024,
         "advice": refused.json()["resource_limit"]["advice"],
     }
-    service.streams.give_back()
+    service.streams.give_back(callers[0])
     assert client.post(f"{GRAPH}/export", json={}).status_code == 200, (
         "the refused one kept no place"
     )

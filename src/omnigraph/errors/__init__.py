@@ -51,7 +51,7 @@
     │   ├── MethodNotAllowedError        the path exists, the method does not
     │   ├── RequestTimeoutError          a body came too slowly
     │   ├── UnsupportedMediaTypeError    a body of another content type
-    │   ├── TooManyRequestsError         the actor has too much in flight
+    │   ├── TooManyRequestsError         the actor or the server has too much in flight
     │   ├── ServerUnreachableError       nobody answered
     │   ├── UnexpectedAnswerError        something else answered, or not to the end
     │   └── RemoteError                  a refusal that this release does not know

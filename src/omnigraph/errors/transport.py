@@ -57,7 +57,7 @@ class UnsupportedMediaTypeError(TransportError):
 
 
 class TooManyRequestsError(TransportError):
-    """The actor has too much work in flight. Nothing happened; try again later."""
+    """The actor or the server has too much work in flight. Nothing happened; try again later."""
 
     kind = "too_many_requests"
     code = "too_many_requests"

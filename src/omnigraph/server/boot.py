@@ -13,6 +13,7 @@ from omnigraph.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.schema import compile_schema
 from omnigraph.server.logs import logger
 from omnigraph.server.service import Authority, OpenGraph, Service
+from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.tokens import Tokens, read_tokens
 from omnigraph.serving import StoredQueries
 
@@ -91,7 +92,8 @@ def open_service(
     def attempt(item: ServedGraph) -> None:
         policy = fresh.policies.get(item.graph_id)
         try:
-            opened[item.graph_id] = _open(item, None if policy is None else PolicyGate(policy))
+            gate = None if policy is None else PolicyGate(policy)
+            opened[item.graph_id] = _open(item, gate, settings)
         except OmniError as problem:
             quarantined[item.graph_id] = problem.message
             _log.error("graph quarantined", graph=item.graph_id, reason=problem.message)
@@ -121,7 +123,7 @@ def _check_health(
     raise BadRequestError(f"{what} can be served:\n{listing}")
 
 
-def _open(item: ServedGraph, gate: PolicyGate | None) -> OpenGraph:
+def _open(item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings) -> OpenGraph:
     """Open one graph with its stored queries.
 
     Raises:
@@ -139,4 +141,5 @@ def _open(item: ServedGraph, gate: PolicyGate | None) -> OpenGraph:
     except OmniError:
         graph.close()
         raise
-    return OpenGraph(graph_id=item.graph_id, graph=graph, queries=queries, gate=gate)
+    slots = StreamSlots(settings.exports_per_graph, per_caller=settings.exports_per_caller)
+    return OpenGraph(graph_id=item.graph_id, graph=graph, queries=queries, gate=gate, slots=slots)

@@ -18,6 +18,7 @@ from omnigraph.errors import (
 )
 from omnigraph.ids import is_ulid
 from omnigraph.policy import READ_ONLY, Action, Decision, PolicyRequest
+from omnigraph.server.connections import peer_of
 from omnigraph.server.logs import logger
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Call:
     def settings(self) -> ServerSettings:
         """The limits of the server."""
         return self.service.settings
+
+    @property
+    def caller(self) -> str:
+        """Whose share of the server it uses: the actor, or where there are none the address of the client."""
+        return f"peer {peer_of(self.request.client)}" if self.actor is None else self.actor
 
     async def read(self, work: Callable[[], _Outcome]) -> _Outcome:
         """Run work that only reads, in a thread of the readers."""

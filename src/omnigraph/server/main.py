@@ -19,6 +19,7 @@ from omnigraph.environ import is_on
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
+from omnigraph.server.connections import ConnectionLimits, bounded
 from omnigraph.server.logs import configure_logs, logger
 from omnigraph.server.settings import ServerSettings
 from omnigraph.serving import read_config, single_graph
@@ -186,19 +187,25 @@ def listening_socket(config: uvicorn.Config) -> socket.socket:
     return bound
 
 
-def _run(service: Service, host: str, port: int) -> None:
-    server = _AnnouncedServer(
-        uvicorn.Config(
-            make_app(service),
-            host=host,
-            port=port,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=True,
-            timeout_graceful_shutdown=service.settings.shutdown_s,
-        )
+def http_server(service: Service, host: str, port: int) -> uvicorn.Config:
+    """How the service is served: HTTP/1.1, with connections that are bounded."""
+    return uvicorn.Config(
+        make_app(service),
+        host=host,
+        port=port,
+        http=bounded(ConnectionLimits.of(service.settings)),
+        ws="none",
+        timeout_keep_alive=service.settings.keep_alive_s,
+        timeout_graceful_shutdown=service.settings.shutdown_s,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
     )
+
+
+def _run(service: Service, host: str, port: int) -> None:
+    server = _AnnouncedServer(http_server(service, host, port))
     listener = listening_socket(server.config)
     _log.info(
         "serving",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from omnigraph.server.tokens import Tokens
     from omnigraph.serving import ServerConfig, StoredQueries
 
+#: Streams of all graphs at the same time.
+STREAMS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGraph:
@@ -32,7 +35,8 @@ class OpenGraph:
     queries: StoredQueries
     #: Who may do what; None in the open state, where everybody may do everything.
     gate: PolicyGate | None
-    slots: StreamSlots = field(default_factory=lambda: StreamSlots(1))
+    #: Places for its exports.
+    slots: StreamSlots
 
 
 @dataclass(slots=True)
@@ -69,13 +73,13 @@ class Service:
         self.bodies = BodyMemory(settings.bodies_max_bytes)
         self.metrics = Metrics(served=len(graphs), quarantined=len(quarantined))
         #: Responses that stream at the same time, over all graphs.
-        self.streams = StreamSlots(8)
+        self.streams = StreamSlots(STREAMS, per_caller=STREAMS // 2)
         self.reloading = threading.Lock()
         self.reads = anyio.CapacityLimiter(settings.read_threads)
         self.writes = anyio.CapacityLimiter(settings.write_threads)
         #: Threads that parse bodies. Two: more would only take turns.
         self.parsers = anyio.CapacityLimiter(2)
-        self.producers = anyio.CapacityLimiter(8)
+        self.producers = anyio.CapacityLimiter(STREAMS)
 
     @property
     def is_open(self) -> bool:

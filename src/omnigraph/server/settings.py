@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.environ import is_on, whole_number
+from omnigraph.environ import duration_s, is_on, whole_number
 
 MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.
@@ -30,8 +30,16 @@ class ServerSettings:
     #: How long a body may take without a byte arriving, and altogether.
     body_idle_s: float = 10.0
     body_total_s: float = 300.0
-    #: How long a reader may take nothing of a response that streams.
-    send_idle_s: float = 300.0
+    #: How long a client may take for 48 KiB of its answer, or the rest of it.
+    send_idle_s: float = 60.0
+    #: Connections at the same time, how long the headers of a request may take, and how long a connection is kept for
+    #: the next one.
+    max_connections: int = 512
+    header_s: float = 10.0
+    keep_alive_s: int = 5
+    #: Exports of one graph at the same time, and those of them that one caller may have.
+    exports_per_graph: int = 4
+    exports_per_caller: int = 2
     #: Reads and writes that run at the same time; each has its own threads, so that neither waits for the other,
     #: and there are more for writes than one actor may have in flight, so that no actor waits for another one.
     read_threads: int = 32
@@ -66,6 +74,20 @@ class ServerSettings:
             ),
             bodies_max_bytes=whole_number(
                 "OMNIGRAPH_BODIES_MAX_BYTES", max(_memory() // 4, _LOWEST_BYTES), lowest=1
+            ),
+            body_idle_s=duration_s("OMNIGRAPH_BODY_IDLE", "10s"),
+            body_total_s=duration_s("OMNIGRAPH_BODY_TOTAL", "5m"),
+            send_idle_s=duration_s("OMNIGRAPH_SEND_IDLE", "60s"),
+            max_connections=whole_number(
+                "OMNIGRAPH_MAX_CONNECTIONS", defaults.max_connections, lowest=1
+            ),
+            header_s=duration_s("OMNIGRAPH_HEADER_TIMEOUT", "10s"),
+            keep_alive_s=whole_number("OMNIGRAPH_KEEP_ALIVE_S", defaults.keep_alive_s, lowest=1),
+            exports_per_graph=whole_number(
+                "OMNIGRAPH_EXPORTS_PER_GRAPH", defaults.exports_per_graph, lowest=1, highest=8
+            ),
+            exports_per_caller=whole_number(
+                "OMNIGRAPH_EXPORTS_PER_CALLER", defaults.exports_per_caller, lowest=1, highest=8
             ),
             read_threads=whole_number(
                 "OMNIGRAPH_SERVER_READ_THREADS", defaults.read_threads, lowest=1, highest=1024

@@ -1,28 +1,32 @@
-"""Places for responses that stream: how many may be open at the same time."""
+"""Places for responses that stream: how many may be open at the same time, and how many of them for one caller."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 
 class StreamSlots:
-    """A number of places. Thread-safe; nobody waits in it."""
+    """A number of places, of which one caller gets a part. Thread-safe; nothing waits in it."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, per_caller: int) -> None:
         self.count = count
-        self._free = count
+        self._per_caller = per_caller
+        self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def take(self) -> bool:
-        """Take a place; False when there is none."""
+    def take(self, caller: str) -> bool:
+        """Take a place; False when there is none for the caller."""
         with self._lock:
-            if self._free == 0:
+            if self._taken[caller] >= self._per_caller or self._taken.total() >= self.count:
                 return False
-            self._free -= 1
+            self._taken[caller] += 1
             return True
 
-    def give_back(self) -> None:
+    def give_back(self, caller: str) -> None:
         """Give a place back."""
         with self._lock:
-            assert self._free < self.count, "a place is given back once"
-            self._free += 1
+            assert self._taken[caller] > 0, "a place is given back once"
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]

@@ -4,8 +4,8 @@ Two ways to make one. *Pulled*: an iterator gives the next piece when the last o
 while it makes one, so that any number of readers may pause. *Produced*: a thread writes all of it, and pieces of at
 most 64 KiB wait for the reader, two at a time; how many of these there may be is bounded.
 
-A reader that goes away, or takes nothing for minutes, stops what makes its response. A failure after the first byte
-breaks the connection, so that nobody takes a part for the whole.
+A reader that goes away stops what makes its response; one that takes too little is made to go by `connections`. A
+failure after the first byte breaks the connection, so that nobody takes a part for the whole.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
     from starlette.types import Receive, Scope, Send
 
+    from omnigraph.server.calls import GraphCall
     from omnigraph.server.service import Service
-    from omnigraph.server.stream_slots import StreamSlots
 
     Release = Callable[[], None]
 
@@ -159,14 +159,12 @@ class StreamedResponse(Response):
         media_type: str,
         headers: Mapping[str, str] | None = None,
         status: int = 200,
-        idle_s: float,
     ) -> None:
         super().__init__(None, headers=headers, media_type=media_type, status_code=status)
         if headers is None or "Content-Length" not in headers:
             del self.headers["content-length"]
         self._source = source
         self._first = first
-        self._idle_s = idle_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the pieces until there are no more, or nobody listens."""
@@ -183,9 +181,7 @@ class StreamedResponse(Response):
         await send({**start, "headers": self.raw_headers})
         piece = self._first or await self._source.next()
         while piece is not None:
-            # A reader that stopped reading would keep the snapshot, and of an export its place, for ever.
-            with anyio.fail_after(self._idle_s):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
             piece = await self._source.next()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -205,10 +201,7 @@ async def produced(
     except BaseException:  # also when cancelled: the thread would go on for nobody
         await production.stop()
         raise
-    idle_s = service.settings.send_idle_s
-    return StreamedResponse(
-        production, first, media_type=media_type, headers=headers, idle_s=idle_s
-    )
+    return StreamedResponse(production, first, media_type=media_type, headers=headers)
 
 
 def pulled(
@@ -221,39 +214,37 @@ def pulled(
 ) -> StreamedResponse:
     """A response of what an iterator gives; nothing of it is made before the response begins."""
     source = _Pull(pieces, service.reads)
-    idle_s = service.settings.send_idle_s
-    return StreamedResponse(
-        source, None, media_type=media_type, headers=headers, status=status, idle_s=idle_s
-    )
+    return StreamedResponse(source, None, media_type=media_type, headers=headers, status=status)
 
 
-async def reserve(service: Service, slots: StreamSlots) -> Release:
-    """A place for one large stream; what is returned gives it back.
+async def reserve(call: GraphCall) -> Release:
+    """A place for one large stream of the graph; what is returned gives it back.
 
     Raises:
-        ResourceLimitError: too many streams of the graph, or of the server, are open.
+        ResourceLimitError: too many streams of the caller, the graph or the server are open.
     """
-    if not slots.take():
-        advice = "another one of this graph is running: try again when it is done"
+    service, slots, caller = call.service, call.served.slots, call.caller
+    if not slots.take(caller):
+        advice = "others of this graph are running: try again when one is done"
         raise ResourceLimitError("stream_export_slots", slots.count, slots.count + 1, advice)
     try:
-        await _take_stream(service)
-    except BaseException:  # also when cancelled: the graph would have no place for exports any more
-        slots.give_back()
+        await _take_stream(service, caller)
+    except BaseException:  # also when cancelled: the graph would have a place less for exports
+        slots.give_back(caller)
         raise
     service.metrics.streams.inc()
 
     def release() -> None:
         service.metrics.streams.dec()
-        service.streams.give_back()
-        slots.give_back()
+        service.streams.give_back(caller)
+        slots.give_back(caller)
 
     return release
 
 
-async def _take_stream(service: Service) -> None:
+async def _take_stream(service: Service, caller: str) -> None:
     deadline = anyio.current_time() + _WAIT_S
-    while not service.streams.take():
+    while not service.streams.take(caller):
         if anyio.current_time() >= deadline:
             limit = service.streams.count * RESERVED_BYTES
             advice = "other streams of this server are running: try again when one is done"

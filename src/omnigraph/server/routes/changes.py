@@ -121,5 +121,5 @@ async def baseline(request: Request) -> Response:
         }
         sink.write(json.dumps({"baseline": handshake}) + "\n")
 
-    release = await reserve(call.service, call.served.slots)
+    release = await reserve(call)
     return await produced(call.service, produce, media_type=NDJSON, release=release)

@@ -50,7 +50,7 @@ async def export(request: Request) -> Response:
     def produce(sink: Sink) -> None:
         call.graph.export(sink, snapshot=found.commit_id, types=body.type_names)
 
-    release = await reserve(call.service, call.served.slots)
+    release = await reserve(call)
     return await produced(
         call.service,
         produce,
