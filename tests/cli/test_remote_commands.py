@@ -173,12 +173,15 @@ def test_a_baseline_and_an_export_to_a_file(og: Run, pair: Twins, tmp_path: Path
 # ---- what only servers have
 
 
-def test_stored_queries_run_by_name(og: Run) -> None:
+def test_stored_queries_run_by_name(og: Run, pair: Twins) -> None:
     at = ("--server", "lab", "--graph", "people")
     rows = og("query", "older_than", "--params", '{"age": 80}', "--format", "csv", *at)
     assert "grace" in rows.out.splitlines()
     receipt = og("mutate", "add_person", "--params", '{"name": "ida"}', "--json", *at).json()
     assert (receipt["affected_nodes"], receipt["actor_id"]) == (1, ACTOR)
+    # The other twin gets the same commit: tests that compare the two run before and after this one.
+    words = ("mutate", "-e", ADD, "--params", '{"name": "ida"}', "--as", ACTOR, "--quiet")
+    assert og(*words, "--store", pair.store).code == 0
     for words in (("query", "add_person"), ("mutate", "people"), ("query", "nothing")):
         refused = og(*words, *at, "--json")
         assert refused.code == 1
