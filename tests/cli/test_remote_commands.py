@@ -68,7 +68,7 @@ ADD = "query add($name: String) { insert Person { name: $name } }"
 def test_reads_print_the_same(both: Both) -> None:
     for format_ in ("table", "json"):
         assert both("query", "-e", PEOPLE, "--format", format_).code == 0
-    assert both("query", "-e", BY_AGE, "--params", '{"age": 40}', "--json").json()["row_count"] == 2
+    assert both("query", "-e", BY_AGE, "--params", '{"age": 40}', "--json").json()["row_count"] >= 2
     both("explain", "-e", PEOPLE, "--json")
     both("snapshot")
     both("snapshot", "--json")
