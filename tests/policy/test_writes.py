@@ -29,7 +29,7 @@ ADD = "query add($doi: String) { insert Paper { doi: $doi } }"
 
 POLICY = """
 version: 1
-groups: { curators: [nadia], owners: [olga], editors: [emil], readers: [bot] }
+groups: { curators: [nadia], owners: [olga], editors: [emil], readers: [bot], writers: [nadia, olga, emil] }
 protected_branches: [main]
 rules:
   - id: drafts
@@ -46,6 +46,8 @@ rules:
       actions: [change, schema_apply, branch_create, branch_delete, branch_merge, admin]
   - id: look
     allow: { actors: { group: readers }, actions: [read, export] }
+  - id: writers-look
+    allow: { actors: { group: writers }, actions: [read] }
 """
 
 
@@ -156,6 +158,46 @@ def test_scopes_are_about_the_right_branch(graph: Graph) -> None:
     with pytest.raises(PolicyDeniedError, match="merge branch `main` into branch `draft`"):
         graph.merge("main", "draft", engine="local", actor="nadia")
     assert graph.merge("draft", engine="local", actor="nadia").commit is not None
+
+
+BLIND = """
+version: 1
+groups: { blind: [blind], half: [half], drafts: [drafts] }
+protected_branches: [main]
+rules:
+  - id: work
+    allow: { actors: { group: blind }, actions: [change, branch_create, branch_merge] }
+  - id: half-works
+    allow: { actors: { group: half }, actions: [branch_create, branch_merge] }
+  - id: half-reads
+    allow: { actors: { group: half }, actions: [read], branch_scope: protected }
+  - id: drafts-work
+    allow: { actors: { group: drafts }, actions: [branch_create] }
+  - id: drafts-read
+    allow: { actors: { group: drafts }, actions: [read], branch_scope: unprotected }
+"""
+
+
+def test_what_is_branched_or_merged_must_be_readable(root: Path) -> None:
+    with Graph.open(root, policy=Policy.from_text(BLIND)) as graph:
+        on_draft, *_, on_main = (commit.commit_id for commit in graph.commits("draft"))
+        refused: dict[str, Any] = {
+            "create": lambda: graph.create_branch("new", actor="blind"),
+            "create at a commit": lambda: graph.create_branch("new", on_draft, actor="half"),
+            "forking load": lambda: load(graph, "blind", branch="new", base="main"),
+            "merge": lambda: graph.merge("draft", engine="local", actor="blind"),
+            "merge of a hidden source": lambda: graph.merge("draft", engine="local", actor="half"),
+            "merge into a hidden target": lambda: graph.merge(
+                "main", "draft", engine="local", dry_run=True, actor="half"
+            ),
+        }
+        for name, work in refused.items():
+            with pytest.raises(PolicyDeniedError, match="may not read") as denied:
+                work()
+            assert denied.value.action == "read", name
+        assert graph.branches() == ["draft", "main"]
+        assert graph.create_branch("of-main", actor="half").name == "of-main"
+        assert graph.create_branch("of-past", on_main, actor="drafts").name == "of-past"
 
 
 def test_a_load_that_forks_needs_both_rights(graph: Graph) -> None:

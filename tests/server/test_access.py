@@ -149,7 +149,9 @@ def test_graphs_are_listed_only_where_a_policy_of_the_server_grants_it(uri, tmp_
     )
     with open_service(read_config(file), ServerSettings(), environment=TOKENS_JSON) as service:
         with client_of(service, "act-nadia") as client:
-            assert client.get("/graphs").json() == {"graphs": [{"graph_id": "people", "uri": uri}]}
+            assert client.get("/graphs").json() == {
+                "graphs": [{"graph_id": "people", "uri": "/graphs/people"}]
+            }
         with client_of(service, "act-bot") as client:
             assert client.get("/graphs").status_code == 403
 

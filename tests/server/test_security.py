@@ -155,15 +155,15 @@ def test_a_protected_branch_is_not_written_under_another_spelling(vault, form):
 @pytest.mark.parametrize("name", ["m\u0430in", "main\u200b", "ｍain", "../main", "a/../main"])
 def test_names_that_look_like_a_protected_branch_are_no_names(vault, name):
     agent: TestClient = vault["agent"]
-    refused = agent.post(f"{GRAPH}/branches", json={"name": name})
+    refused = agent.post(f"{GRAPH}/branches", json={"name": name, "from": "draft"})
     assert refused.status_code == 400
     assert "is not a branch name" in refused.json()["error"]
 
 
 def test_no_branch_can_be_mistaken_for_a_commit(vault):
     agent: TestClient = vault["agent"]
-    for body in ({"name": vault["commit"]}, {"name": f" {vault['commit']}", "from": "draft"}):
-        refused = agent.post(f"{GRAPH}/branches", json=body)
+    for name in (vault["commit"], f" {vault['commit']}"):
+        refused = agent.post(f"{GRAPH}/branches", json={"name": name, "from": "draft"})
         assert refused.status_code == 400
         assert "mistaken for the commit" in refused.json()["error"]
     load = {"data": "", "branch": vault["commit"], "from": "draft"}

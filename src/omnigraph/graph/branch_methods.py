@@ -35,6 +35,7 @@ class BranchMethods(OpenGraph):
         self._require_writable()
         name = check_branch_name(name)
         self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
+        self._authorize_reading(base, actor)
         self._heal()
         create_branch(self._environment, name, base, actor)
         return BranchReceipt(name=name, base=base, actor=actor)
@@ -100,6 +101,9 @@ class BranchMethods(OpenGraph):
             ),
         )
         self._authorize(Action.BRANCH_MERGE, actor, branch=call.source, target=call.target)
+        # Conflicts show the rows of both, and the target shows those of the source afterwards.
+        for name in (call.source, call.target):
+            self._authorize_reading(name, actor)
         self._heal()
         merger = GraphMerger(self._environment, self._schema_of, self._writer.open_in)
         result = merger.merge(call)

@@ -367,6 +367,7 @@ class Graph(
 
         def authorize_fork() -> None:
             self._authorize(Action.BRANCH_CREATE, actor, branch=call.base, target=call.branch)
+            self._authorize(Action.READ, actor, branch=call.base)
 
         call = load_call(
             mode,

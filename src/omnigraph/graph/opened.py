@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
 from omnigraph.graph.reading import GraphReader
 from omnigraph.graph.schemas import find_schema
-from omnigraph.manifest import MAIN, Snapshot, Target, open_pin, resolve_target
-from omnigraph.policy import PolicyRequest
+from omnigraph.manifest import MAIN, Snapshot, Target, first_parents, open_pin, resolve_target
+from omnigraph.policy import Action, PolicyRequest
 from omnigraph.query import QueryCompiler
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.settings import GraphSettings
     from omnigraph.graph.writing import GraphWriter
     from omnigraph.manifest import ManifestState, TablePin
-    from omnigraph.policy import Action, PolicyGate
+    from omnigraph.policy import PolicyGate
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.storage import Table
 
@@ -117,6 +117,27 @@ class OpenGraph:
         """
         if self._gate is not None:
             self._gate.authorize(PolicyRequest(actor, action, branch, target))
+
+    def _authorize_reading(self, name: str, actor: str | None) -> None:
+        """Ask the policy about reading what a new branch or a merge carries on: a branch, or a commit in its past.
+
+        Raises:
+            PolicyDeniedError: the actor may read neither the branch nor another one that the commit belongs to.
+        """
+        gate, name = self._gate, name.strip()
+        if gate is None:
+            return
+        heads = self._state().heads
+        commits = self._environment.manifest.commits()
+        branch = name
+        if name not in heads and name in commits:
+            branch = commits[name].branch
+            for readable, head in heads.items():
+                if gate.decide(PolicyRequest(actor, Action.READ, readable)).allowed and any(
+                    commit.commit_id == name for commit in first_parents(commits, head.commit_id)
+                ):
+                    return
+        gate.authorize(PolicyRequest(actor, Action.READ, branch))
 
     def _schema_of(self, schema_hash: str) -> GraphSchema:
         known = self._schemas.get(schema_hash)

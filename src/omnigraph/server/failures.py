@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from omnigraph.server.hidden_places import HiddenPlaces
+
 _log = logger(__name__)
 _INTERNAL = "the server failed; its log tells more under the id of this request"
 
@@ -41,8 +43,8 @@ def install_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     app.add_exception_handler(HTTPException, on_http_exception)
 
 
-def failure_response(error: OmniError) -> Response:
-    """The response of a typed failure."""
+def failure_response(error: OmniError, hidden: HiddenPlaces | None = None) -> Response:
+    """The response of a typed failure, without the places of the storage."""
     headers = {}
     if isinstance(error, UnauthorizedError):
         headers["WWW-Authenticate"] = "Bearer"
@@ -50,7 +52,10 @@ def failure_response(error: OmniError) -> Response:
         headers["Retry-After"] = str(RETRY_AFTER_S)
     if isinstance(error, BlobRangeError):
         headers["Content-Range"] = f"bytes */{error.length}"
-    return json_response(error.to_json(), status=error.http_status, headers=headers)
+    document = error.to_json()
+    if hidden is not None:
+        document = hidden.in_document(document)
+    return json_response(document, status=error.http_status, headers=headers)
 
 
 def internal_response() -> Response:
@@ -63,11 +68,11 @@ def internal_document() -> dict[str, object]:
     return {"error": _INTERNAL, "kind": "internal", "code": "internal"}
 
 
-async def _on_omni_error(_: Request, error: Exception) -> Response:
+async def _on_omni_error(request: Request, error: Exception) -> Response:
     failure = cast("OmniError", error)
     if failure.http_status >= 500:
         _log.error("request failed", kind=failure.kind, message=failure.message)
-    return failure_response(failure)
+    return failure_response(failure, request.app.state.service.hidden)
 
 
 def _unrouted(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Response:

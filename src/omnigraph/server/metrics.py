@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -12,6 +14,14 @@ from prometheus_client import (
     generate_latest,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from prometheus_client import Metric
+
+_GRAPHS = "omnigraph_graphs"
+#: The label of what belongs to one graph.
+_GRAPH = "graph"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -43,19 +53,19 @@ class Metrics:
         self.decisions = Counter(
             "omnigraph_policy_decisions",
             "Decisions of the policy.",
-            ("graph", "action", "decision"),
+            (_GRAPH, "action", "decision"),
             registry=self._registry,
         )
         self.refused = Counter(
             "omnigraph_admission_refused",
             "Writes refused because their actor had too much in flight.",
-            ("graph",),
+            (_GRAPH,),
             registry=self._registry,
         )
         self.commits = Counter(
             "omnigraph_commits",
             "Commits published through this server.",
-            ("graph",),
+            (_GRAPH,),
             registry=self._registry,
         )
         self.streams = Gauge(
@@ -67,10 +77,31 @@ class Metrics:
             ("result",),
             registry=self._registry,
         )
-        graphs = Gauge("omnigraph_graphs", "Graphs by state.", ("state",), registry=self._registry)
+        graphs = Gauge(_GRAPHS, "Graphs by state.", ("state",), registry=self._registry)
         graphs.labels("served").set(served)
         graphs.labels("quarantined").set(quarantined)
 
-    def render(self) -> bytes:
-        """All metrics as text."""
-        return generate_latest(self._registry)
+    def render(self, graphs: Collection[str] | None) -> bytes:
+        """All metrics as text; with `graphs` only what belongs to these graphs, or to none."""
+        source = self._registry if graphs is None else _Visible(self._registry, graphs)
+        return generate_latest(source)
+
+
+class _Visible:
+    """The metrics of a registry without those of other graphs, and without their number."""
+
+    def __init__(self, registry: CollectorRegistry, graphs: Collection[str]) -> None:
+        self._registry = registry
+        self._graphs = graphs
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        for metric in self._registry.collect():
+            if metric.name == _GRAPHS:
+                continue
+            metric.samples = [
+                sample
+                for sample in metric.samples
+                if _GRAPH not in sample.labels or sample.labels[_GRAPH] in self._graphs
+            ]
+            yield metric

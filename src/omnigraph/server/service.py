@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from omnigraph.server.admission import Admission, BodyMemory
+from omnigraph.server.hidden_places import HiddenPlaces
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.stream_slots import StreamSlots
 
@@ -37,6 +38,11 @@ class OpenGraph:
     gate: PolicyGate | None
     #: Places for its exports.
     slots: StreamSlots
+
+    @property
+    def address(self) -> str:
+        """Where it is on this server; where its storage is, no answer tells."""
+        return f"/graphs/{self.graph_id}"
 
 
 @dataclass(slots=True)
@@ -70,6 +76,8 @@ class Service:
         self.admission = Admission(
             inflight_max=settings.actor_inflight_max, bytes_max=settings.actor_bytes_max
         )
+        #: What no answer tells.
+        self.hidden = HiddenPlaces.of(config)
         self.bodies = BodyMemory(settings.bodies_max_bytes)
         self.metrics = Metrics(served=len(graphs), quarantined=len(quarantined))
         #: Responses that stream at the same time, over all graphs.

@@ -194,7 +194,7 @@ async def _run(call: GraphCall, tool: GraphTool, arguments: dict[str, Any]) -> t
     try:
         answer = await ask(call.request, call.served.graph_id, tool.request_of(arguments))
     except OmniError as error:
-        status, document = error.http_status, error.to_json()
+        status, document = error.http_status, call.service.hidden.in_document(error.to_json())
     except Exception:  # noqa: BLE001  # the edge of the protocol, which would tell the caller what went wrong inside
         _log.exception("tool failed", tool=tool.name)
         status, document = 500, internal_document()

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.errors import NotFoundError, without_credentials
+from omnigraph.errors import NotFoundError
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.server import answers
@@ -38,10 +38,12 @@ _SLASHES = GRAPH.count("/") + 2
     returns=answers.Branches,
 )
 async def list_branches(request: Request) -> Response:
-    """The names of all branches, sorted."""
+    """The names of the branches that the caller may read, sorted."""
     call = enter_graph(request)
-    call.authorize(Action.READ, branch=MAIN)
-    return json_response({"branches": await call.read(call.graph.branches)})
+    call.authorize_some(Action.READ)
+    names = await call.read(call.graph.branches)
+    visible = [name for name in names if call.decide(Action.READ, branch=name).allowed]
+    return json_response({"branches": visible})
 
 
 @operation(
@@ -62,11 +64,13 @@ async def create_branch(request: Request) -> Response:
     base = MAIN if body.from_ is None else body.from_.strip()
     origin = await _origin(call, base)
     call.authorize(Action.BRANCH_CREATE, branch=origin, target=body.name)
+    if origin == base:  # otherwise it is a commit, which was found because the caller may read it
+        call.authorize(Action.READ, branch=base)
     with call.admitted(BRANCH_OPERATION_BYTES):
         await call.write(lambda: call.graph.create_branch(body.name, base, actor=call.actor))
     return json_response(
         {
-            "uri": without_credentials(call.graph.uri),
+            "uri": call.served.address,
             "name": body.name.strip(),
             "from": base,
             "actor_id": call.actor,
@@ -98,7 +102,7 @@ async def delete_branch(request: Request) -> Response:
         await call.write(lambda: call.graph.delete_branch(name, actor=call.actor))
     return json_response(
         {
-            "uri": without_credentials(call.graph.uri),
+            "uri": call.served.address,
             "name": name.strip(),
             "actor_id": call.actor,
         }
@@ -135,6 +139,8 @@ async def merge(request: Request) -> Response:
     body, _ = await read_json(request, MergeBody, call.settings)
     target = MAIN if body.target is None else body.target
     call.authorize(Action.BRANCH_MERGE, branch=body.source, target=target)
+    for name in (body.source, target):  # conflicts show the rows of both
+        call.authorize(Action.READ, branch=name)
     deletion = call.decide(Action.BRANCH_DELETE, target=body.source) if body.delete_branch else None
     may_delete = deletion is not None and deletion.allowed
     with call.admitted(BRANCH_OPERATION_BYTES):
@@ -151,5 +157,8 @@ async def merge(request: Request) -> Response:
         )
     if deletion is not None and not may_delete and not body.dry_run:
         result = replace(result, branch_deleted=False, branch_delete_error=deletion.message)
+    elif result.branch_delete_error is not None:
+        shown = call.service.hidden.in_text(result.branch_delete_error)
+        result = replace(result, branch_delete_error=shown)
     call.count_commit(result.commit)
     return json_response(receipt_document(result))

@@ -8,10 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import INTERNAL_SCHEMA_VERSION, __version__
-from omnigraph.errors import without_credentials
 from omnigraph.policy import Action
 from omnigraph.server.answers import Graphs, Health
-from omnigraph.server.calls import authorize_server, enter
+from omnigraph.server.calls import authorize_server, enter, visible_graphs
 from omnigraph.server.operations import operation
 from omnigraph.server.responses import json_response
 
@@ -32,9 +31,10 @@ async def health(_: Request) -> Response:
 
 @operation(router, "GET", "/metrics", id="metrics", tag="health", returns="text/plain")
 async def metrics(request: Request) -> Response:
-    """What the server counts, as Prometheus reads it."""
+    """What the server counts, as Prometheus reads it; about a graph to whom it may be shown."""
     call = enter(request)
-    return Response(call.service.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+    text = call.service.metrics.render(visible_graphs(call))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @operation(router, "GET", "/openapi.json", id="openapi", tag="health", returns="application/json")
@@ -51,7 +51,7 @@ async def list_graphs(request: Request) -> Response:
     return json_response(
         {
             "graphs": [
-                {"graph_id": graph_id, "uri": without_credentials(served.graph.uri)}
+                {"graph_id": graph_id, "uri": served.address}
                 for graph_id, served in call.service.graphs.items()
             ]
         }

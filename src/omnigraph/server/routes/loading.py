@@ -141,7 +141,7 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
 
         result = await call.write(work)
     call.count_commit(result.commit)
-    return json_response(receipt_document(result))
+    return json_response(receipt_document(result) | {"uri": call.served.address})
 
 
 def _holder(call: GraphCall, grant: Grant) -> Callable[[int], None]:
@@ -161,6 +161,7 @@ async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
         branches = await call.read(call.graph.branches)
         if wanted.branch.strip() not in branches:
             call.authorize(Action.BRANCH_CREATE, branch=wanted.base, target=wanted.branch)
+            call.authorize(Action.READ, branch=wanted.base)
     call.authorize(Action.CHANGE, branch=wanted.branch)
 
 

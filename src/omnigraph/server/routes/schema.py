@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.errors import BadRequestError, without_credentials
+from omnigraph.errors import BadRequestError
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.schema import compile_schema
@@ -83,7 +83,7 @@ async def apply_schema(request: Request) -> Response:
             )
         )
     call.count_commit(result.commit)
-    return json_response({"uri": without_credentials(call.graph.uri), **result.document()})
+    return json_response({"uri": call.served.address, **result.document()})
 
 
 def _finding_text(finding: RegistryFinding) -> str:
