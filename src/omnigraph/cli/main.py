@@ -44,7 +44,7 @@ from omnigraph.cli.commands import (
 )
 from omnigraph.cli.output import print_error, print_json, print_warning
 from omnigraph.cli.words import arranged, wants_json
-from omnigraph.errors import OmniError
+from omnigraph.errors import OmniError, is_panic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OmniError as error:
         print_error(error, as_json=as_json)
         sys.exit(error.exit_code)
-    except Exception as error:  # noqa: BLE001  # the outermost edge: a person never sees a stack trace unasked
+    except BaseException as error:  # the outermost edge: a person never sees a stack trace unasked
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         if os.environ.get("OMNIGRAPH_DEBUG"):
             traceback.print_exc()
         else:

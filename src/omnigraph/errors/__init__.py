@@ -41,6 +41,7 @@
     ├── HistoricalVersionReclaimedError  the version was cleaned up
     ├── HistoryReclaimedError            the commits before one were cleaned up
     ├── StorageError                     the storage below failed
+    │   ├── DamageError                  a stored file does not hold what was written
     │   ├── StorageFormatError           written by another release
     │   └── DriftError                   a table is not where its writer left it
     ├── EmbeddingError                   the embedding provider failed
@@ -65,6 +66,7 @@ from omnigraph.errors.base import (
     Diagnostic,
     OmniError,
     Severity,
+    is_panic,
 )
 from omnigraph.errors.blobs import (
     BlobChangedError,
@@ -125,6 +127,7 @@ from omnigraph.errors.requests import (
 from omnigraph.errors.schema_changes import SchemaViolationsError, UnsupportedSchemaError
 from omnigraph.errors.storage import (
     AlreadyInitializedError,
+    DamageError,
     DriftError,
     EmbeddingError,
     HistoricalVersionReclaimedError,
@@ -170,6 +173,7 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "ConflictKind",
+    "DamageError",
     "Diagnostic",
     "DirectOnlyError",
     "DriftError",
@@ -217,5 +221,6 @@ __all__ = [
     "UnexpectedAnswerError",
     "UnsupportedMediaTypeError",
     "UnsupportedSchemaError",
+    "is_panic",
     "without_credentials",
 ]

@@ -104,3 +104,15 @@ class OmniError(Exception):
         if self.code is not None:
             body["code"] = self.code
         return body | self.details()
+
+
+#: The class cannot be imported: it is made when an extension module is loaded.
+_PANIC = ("pyo3_runtime", "PanicException")
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether an extension module gave up in the middle of a call; `except Exception` does not catch that.
+
+    Every call into storage turns it into a `DamageError`. The outermost edges look for it as well.
+    """
+    return (type(error).__module__, type(error).__name__) == _PANIC

@@ -118,6 +118,23 @@ class StorageError(OmniError):
         return {"failure": str(self.failure)}
 
 
+class DamageError(StorageError):
+    """A stored file does not hold what was written to it."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        #: What was being done; names the table or the file.
+        self.what = what
+        super().__init__(
+            f"{what} failed: {reason}; a stored file is damaged: "
+            "`omnigraph verify` tells which, then restore it from a copy",
+            StorageFailure.PERMANENT,
+        )
+
+    def details(self) -> dict[str, object]:
+        """`damage` with what could not be done."""
+        return super().details() | {"damage": {"what": self.what}}
+
+
 class StorageFormatError(StorageError):
     """The graph was written in another storage format than this release reads."""
 

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import HistoricalVersionReclaimedError, OmniError, RecoveryRequiredError
+from omnigraph.errors import (
+    HistoricalVersionReclaimedError,
+    OmniError,
+    RecoveryRequiredError,
+    is_panic,
+)
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health, worst_first
 from omnigraph.graph.indexing import missing_indexes
 from omnigraph.graph.schemas import read_schema_files
@@ -62,7 +67,11 @@ def examine(environment: GraphEnvironment) -> DoctorReport:
             found = list(check(look))
         except OmniError as error:
             found = [Finding(check=name, severity=Health.ERROR, message=error.message)]
-        except Exception as error:  # noqa: BLE001  # a damaged graph may fail anywhere: the other checks still tell
+        except (
+            BaseException
+        ) as error:  # a damaged graph may fail anywhere: the other checks still tell
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             message = f"this check failed: {type(error).__name__}: {error}"
             found = [Finding(check=name, severity=Health.ERROR, message=message)]
         findings += found

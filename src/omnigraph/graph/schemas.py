@@ -191,7 +191,7 @@ def _read(objects: ControlObjects, name: str) -> bytes:
 def _read_json(objects: ControlObjects, name: str) -> dict[str, object]:
     try:
         body = json.loads(_read(objects, name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(name, error) from error
     if not isinstance(body, dict):
         raise _damaged(name, "it is no JSON object")

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.errors import DamageError
 from omnigraph.ids import TableKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+T = TypeVar("T")
 MAIN = "main"
 
 #: Marks the column for readers of the format; our own publisher does not rely on it.
@@ -227,6 +230,21 @@ def head_row(head: Head) -> Row:
     )
 
 
+def _from_catalog(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str, Any]], T]:
+    """A reader of rows that are stored, and may be damaged."""
+
+    @wraps(read)
+    def checked(row: Mapping[str, Any]) -> T:
+        try:
+            return read(row)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            what = f"reading the row {row['object_id']!r} of the catalog"
+            raise DamageError(what, f"{type(error).__name__}: {error}") from error
+
+    return checked
+
+
+@_from_catalog
 def read_head(row: Mapping[str, Any]) -> Head:
     """The inverse of `head_row`."""
     body = json.loads(row["metadata"])
@@ -257,6 +275,7 @@ def read_head(row: Mapping[str, Any]) -> Head:
     )
 
 
+@_from_catalog
 def read_commit(row: Mapping[str, Any]) -> GraphCommit:
     """The inverse of `commit_row`."""
     body = json.loads(row["metadata"])
@@ -279,6 +298,7 @@ def read_commit(row: Mapping[str, Any]) -> GraphCommit:
     )
 
 
+@_from_catalog
 def read_version(row: Mapping[str, Any]) -> PublishedVersion:
     """The inverse of `version_row`."""
     body = json.loads(row["metadata"])
@@ -295,6 +315,7 @@ def read_version(row: Mapping[str, Any]) -> PublishedVersion:
     )
 
 
+@_from_catalog
 def read_tombstone(row: Mapping[str, Any]) -> Tombstone:
     """The inverse of `tombstone_row`."""
     return Tombstone(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.failpoints import Failpoint, reach
+from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Compare
 from omnigraph.storage.location import RECOVERIES
 from omnigraph.storage.staged import (
@@ -123,4 +124,5 @@ class RecoveryAudit:
         if operation_id is not None:
             condition = Compare("operation_id", ScalarType(Scalar.STRING), "=", operation_id)
         rows = TableStore(self._location).open(RECOVERIES).read(None, condition).to_pylist()
-        return [RecoveryRecord(**(row | {"tables": json.loads(row["tables"])})) for row in rows]
+        with translated(f"reading {RECOVERIES}"):
+            return [RecoveryRecord(**(row | {"tables": json.loads(row["tables"])})) for row in rows]

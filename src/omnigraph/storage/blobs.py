@@ -64,13 +64,17 @@ def find_blob(table: Table, column: str, entity_id: str) -> StoredBlob | None:
             columns=[column, ROW_ID, ROW_ADDRESS],
             filter=to_sql(Compare("id", _STRING, "=", entity_id)),
         ).to_pylist()
-    descriptor = rows[0][column] if rows else None
+        return _described(table, column, rows[0]) if rows else None
+
+
+def _described(table: Table, column: str, row: dict[str, Any]) -> StoredBlob | None:
+    descriptor = row[column]
     if descriptor is None:
         return None
     uri = stored_address(descriptor)
     if uri is not None:
-        return StoredBlob(column=column, row_id=rows[0][ROW_ID], uri=uri)
-    file, base = _data_file(table, column, rows[0][ROW_ADDRESS] >> 32)
+        return StoredBlob(column=column, row_id=row[ROW_ID], uri=uri)
+    file, base = _data_file(table, column, row[ROW_ADDRESS] >> 32)
     own_file = None
     if descriptor["kind"] in _IN_OWN_FOLDER:
         # Lance names them by the bits of their number, the lowest first.
@@ -79,9 +83,9 @@ def find_blob(table: Table, column: str, entity_id: str) -> StoredBlob | None:
         own_file = (base, f"data/{file.removesuffix('.lance')}/{name}.blob", end)
     return StoredBlob(
         column=column,
-        row_id=rows[0][ROW_ID],
+        row_id=row[ROW_ID],
         size=descriptor["size"],
-        place=_place(file, column, rows[0][ROW_ADDRESS], descriptor),
+        place=_place(file, column, row[ROW_ADDRESS], descriptor),
         _own_file=own_file,
     )
 

@@ -51,13 +51,15 @@ class CatalogView:
     @property
     def metadata(self) -> dict[str, str]:
         """The schema metadata as text."""
-        raw = self._dataset.schema.metadata or {}
-        return {key.decode(): value.decode() for key, value in raw.items()}
+        with translated("reading the catalog"):
+            raw = self._dataset.schema.metadata or {}
+            return {key.decode(): value.decode() for key, value in raw.items()}
 
     @property
     def fragment_count(self) -> int:
         """Over how many fragments the rows are spread."""
-        return len(self._dataset.get_fragments())
+        with translated("looking at the catalog"):
+            return len(self._dataset.get_fragments())
 
     def is_current(self) -> bool:
         """Whether nobody has committed since; one cheap probe."""
@@ -99,13 +101,18 @@ class CatalogTable:
             StorageError: `NOT_FOUND` when there is none, `PERMANENT` when it is damaged.
         """
         try:
-            return CatalogView(lance.dataset(self._uri, session=session()))
-        except (OSError, ValueError, RuntimeError) as error:
-            if dataset_exists(self._location, MANIFEST):
-                message = f"the catalog of {self._location} is damaged: {readable(error)}"
-                raise StorageError(message, StorageFailure.PERMANENT) from error
-            message = f"there is no graph at {self._location}"
-            raise StorageError(message, StorageFailure.NOT_FOUND) from error
+            with translated(f"opening the catalog of {self._location}"):
+                return CatalogView(lance.dataset(self._uri, session=session()))
+        except StorageError as error:
+            if not dataset_exists(self._location, MANIFEST):
+                message = f"there is no graph at {self._location}"
+                raise StorageError(message, StorageFailure.NOT_FOUND) from error
+            if error.failure in (StorageFailure.TRANSIENT, StorageFailure.CONFIGURATION):
+                raise
+            message = (
+                f"the catalog of {self._location} is damaged: {readable(error.__cause__ or error)}"
+            )
+            raise StorageError(message, StorageFailure.PERMANENT) from error
 
     def create(self, rows: pa.Table, metadata: dict[str, str]) -> CatalogView:
         """Write the first version.

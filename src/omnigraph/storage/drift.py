@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lance import LanceOperation
 
+from omnigraph.errors import StorageError
 from omnigraph.storage.failures import translated
 from omnigraph.storage.row_changes import differing_rows
 
@@ -31,12 +32,11 @@ def movements(head: Table, after: int) -> list[Movement]:
 
 def _movement(head: Table, version: int) -> Movement:
     try:
-        transaction = head._dataset.read_transaction(version)
-    except TypeError:
+        with translated(f"reading the history of {head.path}"):
+            transaction = head._dataset.read_transaction(version)
+    except StorageError as error:
         # Lance cannot show a compaction that rewrote an index, and nothing else fails like this.
-        return Movement.LAYOUT
-    except (OSError, ValueError, RuntimeError):
-        return Movement.UNKNOWN
+        return Movement.LAYOUT if isinstance(error.__cause__, TypeError) else Movement.UNKNOWN
     if transaction is None:
         return Movement.UNKNOWN
     operation = transaction.operation

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import errno
 import re
+import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import obstore.exceptions as obstore_errors
+import pyarrow as pa
 
-from omnigraph.errors import OmniError, StorageError, StorageFailure
+from omnigraph.errors import DamageError, OmniError, StorageError, StorageFailure, is_panic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+#: What reading stored bytes raises when they do not mean what was written.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    MemoryError,
+    EOFError,
+    struct.error,
+    pa.ArrowException,
+)
 
 _BY_ERRNO = {
     errno.ENOSPC: StorageFailure.CONFIGURATION,
@@ -51,13 +66,26 @@ def classify(error: BaseException) -> StorageFailure:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn the failures of Lance, Arrow and obstore into `StorageError`; our own errors pass."""
+    """Turn the failures of Lance, Arrow and obstore into `StorageError`; our own errors pass.
+
+    A panic and a value that cannot be become `DamageError`: with files as their writers left them there is none.
+    """
     try:
         yield
     except OmniError:
         raise
-    except (OSError, ValueError, RuntimeError, obstore_errors.BaseError) as error:
-        raise StorageError(f"{what} failed: {readable(error)}", classify(error)) from error
+    except (OSError, RuntimeError, obstore_errors.BaseError) as error:
+        failure = classify(error)
+        message = f"{what} failed: {readable(error)}"
+        if failure is StorageFailure.UNKNOWN:
+            message += "; if it happens again, `omnigraph verify` tells whether a file is damaged"
+        raise StorageError(message, failure) from error
+    except _UNREADABLE as error:
+        raise DamageError(what, readable(error)) from error
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise DamageError(what, readable(error)) from error
 
 
 def readable(error: BaseException) -> str:

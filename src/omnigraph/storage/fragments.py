@@ -172,7 +172,8 @@ def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> 
 
 def fragment_sizes(table: Table) -> dict[int, int]:
     """The fragments of a table with their rows; known from metadata."""
-    return {item.fragment_id: item.count_rows() for item in table._dataset.get_fragments()}
+    with translated(f"looking at the fragments of {table.path}"):
+        return {item.fragment_id: item.count_rows() for item in table._dataset.get_fragments()}
 
 
 def read_addresses(table: Table, column: str, addresses: Sequence[int]) -> list[str]:

@@ -124,6 +124,11 @@ def plan_builds(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
     was built. A row that was there before keeps its row id wherever it moves, and the old segment would go on answering
     for it with the old value: then the index is built anew. So is a vector index, whose partitions follow all vectors.
     """
+    with translated(f"planning the indexes of {table.path}"):
+        return _planned(table, specs)
+
+
+def _planned(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
     existing = list_indexes(table)
     every = tuple(fragment.fragment_id for fragment in table._dataset.get_fragments())
     builds: list[IndexBuild] = []

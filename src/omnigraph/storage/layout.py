@@ -49,10 +49,11 @@ class FragmentFacts:
 
 def newest_rows(table: Table, fragments: int) -> int | None:
     """How many rows the newest so many fragments hold; None when there are fewer. Looks at metadata in memory only."""
-    newest = table._dataset.get_fragments()[-fragments:]
-    if len(newest) < fragments:
-        return None
-    return sum(fragment.metadata.num_rows for fragment in newest)
+    with translated(f"looking at the fragments of {table.path}"):
+        newest = table._dataset.get_fragments()[-fragments:]
+        if len(newest) < fragments:
+            return None
+        return sum(fragment.metadata.num_rows for fragment in newest)
 
 
 def fragment_facts(table: Table, *, with_blobs: bool = False) -> list[FragmentFacts]:

@@ -88,8 +88,9 @@ def check_condition(table: Table, where: str) -> None:
 
 def list_fragment_groups(table: Table, group_rows: int = GROUP_ROWS) -> tuple[FragmentGroup, ...]:
     """All rows of a table in parts for tasks; empty for an empty table. Looks at metadata in memory only."""
-    fragments = (fragment.metadata for fragment in table._dataset.get_fragments())
-    return group_fragments(((item.id, item.num_rows) for item in fragments), group_rows)
+    with translated(f"looking at the fragments of {table.path}"):
+        fragments = [fragment.metadata for fragment in table._dataset.get_fragments()]
+        return group_fragments(((item.id, item.num_rows) for item in fragments), group_rows)
 
 
 def group_fragments(

@@ -14,6 +14,7 @@ import lance
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
+from omnigraph.errors import StorageError
 from omnigraph.storage.failures import translated
 from omnigraph.storage.file_names import (
     attached_version,
@@ -234,8 +235,9 @@ def _privately_used(
         if place is not None and (version := detached_version(place[1])) is not None:
             uri = line_address(location, listing.path, place[0])
             try:
-                yield from detached_references(uri, version)
-            except (OSError, ValueError):
+                with translated(f"reading a private version of {listing.path}"):
+                    yield from detached_references(uri, version)
+            except StorageError:
                 # Its writer is done: what it read is not needed any more, what it wrote is young.
                 if _is_there(location, f"{listing.path}/{name}"):
                     raise

@@ -214,7 +214,10 @@ def _marked_offsets(table: Table, fragment: lance.LanceFragment) -> NDArray[np.u
     if mark.file_type != "array" or not file.is_file():
         return None
     with pa.memory_map(str(file)) as source:
-        return np.array(pa.ipc.open_file(source).read_all()["row_id"], dtype=np.uint32)
+        offsets = pa.ipc.open_file(source).read_all()["row_id"]
+        # Arrow believes the lengths in a file until it is asked to check them.
+        offsets.validate(full=True)
+        return np.array(offsets, dtype=np.uint32)
 
 
 def _row_ids_at(

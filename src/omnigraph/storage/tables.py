@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 from omnigraph.environ import whole_number
-from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.errors import DamageError, StorageError, StorageFailure
 from omnigraph.storage.blob_cells import blob_names, read_cells, scan_cells
 from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.filters import Filter, to_sql
@@ -77,17 +77,21 @@ class Table:
         again can repeat it. Looks at metadata in memory only.
         """
         if self._fingerprint is None:
-            digest = sha256()
-            for field in self._dataset.lance_schema.fields():
-                digest.update(f"{field.id()}={field.name()}\n".encode())
-            for fragment in self._dataset.get_fragments():
-                metadata = fragment.metadata
-                names = [file.path for file in metadata.files]
-                if metadata.deletion_file is not None:
-                    names.append(metadata.deletion_file.path(metadata.id))
-                digest.update(f"{metadata.id}:{','.join(names)}\n".encode())
-            self._fingerprint = digest.hexdigest()[:32]
+            with translated(f"looking at {self.path}"):
+                self._fingerprint = self._made_fingerprint()
         return self._fingerprint
+
+    def _made_fingerprint(self) -> str:
+        digest = sha256()
+        for field in self._dataset.lance_schema.fields():
+            digest.update(f"{field.id()}={field.name()}\n".encode())
+        for fragment in self._dataset.get_fragments():
+            metadata = fragment.metadata
+            names = [file.path for file in metadata.files]
+            if metadata.deletion_file is not None:
+                names.append(metadata.deletion_file.path(metadata.id))
+            digest.update(f"{metadata.id}:{','.join(names)}\n".encode())
+        return digest.hexdigest()[:32]
 
     @property
     def version(self) -> int:
@@ -117,18 +121,20 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The columns as Lance holds them."""
-        return self._dataset.schema
+        with translated(f"reading the columns of {self.path}"):
+            return self._dataset.schema
 
     @property
     def blob_columns(self) -> frozenset[str]:
         """The columns that hold blobs."""
-        return blob_names(self._dataset.schema)
+        return blob_names(self.schema)
 
     @property
     def metadata(self) -> dict[str, str]:
         """The schema metadata as text."""
-        raw = self._dataset.schema.metadata or {}
-        return {key.decode(): value.decode() for key, value in raw.items()}
+        raw = self.schema.metadata or {}
+        with translated(f"reading the columns of {self.path}"):
+            return {key.decode(): value.decode() for key, value in raw.items()}
 
     def count_rows(self, filter_: Filter | None = None) -> int:
         """How many rows there are, or how many satisfy a filter."""
@@ -184,7 +190,8 @@ class Table:
 
     def fragment_count(self) -> int:
         """How many fragments the rows are spread over."""
-        return len(self._dataset.get_fragments())
+        with translated(f"looking at {self.path}"):
+            return len(self._dataset.get_fragments())
 
 
 class TableStore:
@@ -236,15 +243,18 @@ class TableStore:
 
     def _open(self, path: str, branch: str | None, version: int | None) -> Table:
         uri = branch_uri(self.location.child(path), branch)
+        wanted = path if version is None else f"version {version} of {path}"
         try:
-            dataset = lance.dataset(uri, version=version, session=session())
-        except (OSError, ValueError, RuntimeError) as error:
-            exists = dataset_exists(self.location, path, branch, version)
-            failure = StorageFailure.PERMANENT if exists else StorageFailure.NOT_FOUND
-            wanted = path if version is None else f"version {version} of {path}"
-            what = f"cannot open {wanted}" if exists else f"{wanted} does not exist"
-            first_line = readable(error)
-            raise StorageError(f"{what}: {first_line}", failure) from error
+            with translated(f"opening {wanted}"):
+                dataset = lance.dataset(uri, version=version, session=session())
+        except StorageError as error:
+            reason = readable(error.__cause__ or error)
+            if not dataset_exists(self.location, path, branch, version):
+                message = f"{wanted} does not exist: {reason}"
+                raise StorageError(message, StorageFailure.NOT_FOUND) from error
+            if error.failure in (StorageFailure.TRANSIENT, StorageFailure.CONFIGURATION):
+                raise
+            raise DamageError(f"opening {wanted}", reason) from error
         return Table(dataset, path, branch)
 
 

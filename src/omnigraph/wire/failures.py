@@ -101,6 +101,10 @@ def _drift(body: Body) -> dict[str, object]:
     return _failure(body) | _inside("drift", "location", "expected", "actual")(body)
 
 
+def _damage(body: Body) -> dict[str, object]:
+    return _failure(body) | _inside("damage", "what")(body)
+
+
 def _diagnostics(body: Body) -> dict[str, object]:
     found = tuple(map(Diagnostic.from_json, body["diagnostics"]))
     for item in found:
@@ -255,6 +259,7 @@ _ROWS = (
     # kind storage
     _Form(errors.StorageFormatError, "storage_format", _storage_format),
     _Form(errors.DriftError, "drift", _drift),
+    _Form(errors.DamageError, "damage", _damage),
     _Form(errors.StorageError, None, _failure),
     _Form(errors.EmbeddingError, None, _failure),
     _Form(errors.SparkError, None, _nothing),

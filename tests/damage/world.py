@@ -1,0 +1,110 @@
+"""A small graph that has a file of every kind, and the questions that are asked of it."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from omnigraph import Graph
+from omnigraph.engine.local import adjacencies
+
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I64? @index
+    bio: String? @index
+    vec: Vector(8)? @index
+    photo: Blob?
+}
+node City {
+    title: String @key
+    size: U64?
+}
+edge Knows: Person -> Person { since: Date? }
+edge LivesIn: Person -> City
+"""
+
+PEOPLE = 60
+#: Blobs by person: inside the data file, in a shared file and in a file of its own.
+BLOB_SIZES = {1: 20, 2: 80_000, 3: 5_000_000}
+
+
+def blob(size: int) -> bytes:
+    """Bytes of a blob."""
+    return bytes(range(251)) * (size // 251) + b"end"
+
+
+def _lines() -> str:
+    records: list[dict[str, Any]] = [
+        {"type": "City", "data": {"title": f"city {n}", "size": n * 10**17}} for n in range(5)
+    ]
+    for n in range(PEOPLE):
+        data: dict[str, Any] = {
+            "name": f"person {n:03}",
+            "age": n,
+            "bio": f"likes tea and number {n}",
+            "vec": [float((n * k) % 7) for k in range(1, 9)],
+        }
+        if n in BLOB_SIZES:
+            data["photo"] = "base64:" + b64encode(blob(BLOB_SIZES[n])).decode()
+        records.append({"type": "Person", "data": data})
+    for n in range(PEOPLE):
+        for step in (1, 7):
+            records.append(
+                {
+                    "edge": "Knows",
+                    "from": f"person {n:03}",
+                    "to": f"person {(n + step) % PEOPLE:03}",
+                    "data": {"since": "2020-01-01"},
+                }
+            )
+        records.append({"edge": "LivesIn", "from": f"person {n:03}", "to": f"city {n % 5}"})
+    return "\n".join(map(json.dumps, records))
+
+
+def make_graph(folder: Path) -> None:
+    """Loads, mutations, deletions, blobs, indexes, a fork with data of its own, and a kept traversal index."""
+    source = folder.parent / "people.jsonl"
+    source.write_text(_lines(), encoding="utf-8")
+    kept = adjacencies.PERSIST_MIN_EDGES
+    adjacencies.PERSIST_MIN_EDGES = 10
+    try:
+        with Graph.init(str(folder), SCHEMA) as graph:
+            graph.load(str(source), mode="append")
+            graph.ensure_indices()
+            graph.mutate("query gone() { delete Person where age = 13 }")
+            graph.create_branch("draft")
+            graph.mutate(
+                'query add() { insert Person { name: "drafted", age: 77 } }', branch="draft"
+            )
+            graph.mutate('query gone() { delete Person where age = 5 }', branch="draft")
+            graph.ensure_indices()
+            ask(graph)
+    finally:
+        adjacencies.PERSIST_MIN_EDGES = kept
+
+
+QUERIES = {
+    "all": "query q() { match { $p: Person } return { $p.name, $p.age, $p.bio } order { $p.name } }",
+    "key": 'query q() { match { $p: Person { name: "person 003" } } return { $p.age } }',
+    "range": "query q() { match { $p: Person  $p.age > 40 } return { $p.name } order { $p.name } }",
+    "hop": "query q() { match { $p: Person  $p knows $q } return { $p.name, $q.name } order { $p.name, $q.name } }",
+    "city": "query q() { match { $p: Person  $p livesIn $c  $c.size > 0 } return { $c.title, count($p) as n } order { $c.title } }",
+    "text": 'query q() { match { $p: Person  search($p.bio, "number 17") } return { $p.name } order { $p.name } }',
+    "near": "query q() { match { $p: Person } return { $p.name } order { nearest($p.vec, [1,2,3,4,5,6,0,1]) } limit 5 }",
+}
+
+
+def ask(graph: Graph, branches: tuple[str, ...] = ("main", "draft")) -> dict[str, object]:
+    """The answers to everything, as plain values."""
+    answers: dict[str, object] = {}
+    for branch in branches:
+        for name, text in QUERIES.items():
+            answers[f"{branch}/{name}"] = list(graph.query(text, branch=branch).json_rows())
+        for number in BLOB_SIZES:
+            data = graph.read_blob("node:Person", f"person {number:03}", "photo", branch=branch)
+            answers[f"{branch}/blob {number}"] = [len(data), crc32(data)]
+    return answers
