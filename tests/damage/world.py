@@ -10,6 +10,7 @@ from zlib import crc32
 
 from omnigraph import Graph
 from omnigraph.engine.local import adjacencies
+from omnigraph.graph import reading
 
 SCHEMA = """
 node Person {
@@ -70,7 +71,7 @@ def make_graph(folder: Path) -> None:
     source = folder.parent / "people.jsonl"
     source.write_text(_lines(), encoding="utf-8")
     kept = adjacencies.PERSIST_MIN_EDGES
-    adjacencies.PERSIST_MIN_EDGES = 10
+    adjacencies.PERSIST_MIN_EDGES = reading.PERSIST_MIN_EDGES = 10
     try:
         with Graph.init(str(folder), SCHEMA) as graph:
             graph.load(str(source), mode="append")
@@ -84,7 +85,7 @@ def make_graph(folder: Path) -> None:
             graph.ensure_indices()
             ask(graph)
     finally:
-        adjacencies.PERSIST_MIN_EDGES = kept
+        adjacencies.PERSIST_MIN_EDGES = reading.PERSIST_MIN_EDGES = kept
 
 
 QUERIES = {

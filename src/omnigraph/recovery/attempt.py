@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
@@ -49,6 +49,7 @@ from omnigraph.storage.staged import (
     commit_staged,
     new_files,
     sync_commit,
+    with_checksums,
 )
 
 if TYPE_CHECKING:
@@ -347,8 +348,9 @@ def commit_write(
 
 def run_phases(attempt: Attempt, staged: Sequence[StagedTable]) -> GraphCommit:
     """As `commit_write`, but the files of a write that lost before any effect are left to the caller."""
+    summed = [replace(item, staged=with_checksums(item.staged)) for item in staged]
     with attempt:
-        attempt.declare(staged)
+        attempt.declare(summed)
         attempt.commit_tables()
         attempt.publish()
     if attempt.receipt is None:

@@ -19,6 +19,7 @@ from omnigraph.storage.staged import (
     stage_append,
     stage_overwrite,
     sync_commit,
+    with_checksums,
 )
 from omnigraph.storage.tables import TableStore, dataset_exists
 from omnigraph.types import Scalar, ScalarType
@@ -92,7 +93,7 @@ class RecoveryAudit:
         row = record.to_json() | {"tables": json.dumps(record.to_json()["tables"], sort_keys=True)}
         staged = stage_append(table, pa.Table.from_pylist([row], schema=_SCHEMA))
         check_written(self._location, staged)
-        committed = commit_staged(staged)
+        committed = commit_staged(with_checksums(staged))
         if self._durable:
             sync_commit(self._location, committed, staged)
 
@@ -105,7 +106,7 @@ class RecoveryAudit:
             return
         staged = stage_overwrite(table, table.read())
         check_written(self._location, staged)
-        committed = commit_staged(staged)
+        committed = commit_staged(with_checksums(staged))
         if self._durable:
             sync_commit(self._location, committed, staged)
 

@@ -38,7 +38,12 @@ from omnigraph.recovery.sidecar import (
     list_sidecars,
     read_sidecar,
 )
-from omnigraph.storage.staged import commit_staged, stage_restore, sync_commit
+from omnigraph.storage.staged import (
+    commit_staged,
+    record_recovered,
+    stage_restore,
+    sync_commit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -211,6 +216,7 @@ def _moved_pins(
         table = environment.tables.open(
             fact.entry.table_path, fact.entry.table_branch, fact.head_version
         )
+        record_recovered(table, fact.entry.expected_version)
         if environment.durable:
             sync_commit(environment.location, table, None)
         pins.append(_pin(fact.entry, table))

@@ -14,23 +14,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
+from lance.dataset import Transaction
 from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyInitializedError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
+from omnigraph.storage.checksums import record_name, record_sums, sum_files, tidy_records
 from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import readable, translated
+from omnigraph.storage.file_names import manifest_name
 from omnigraph.storage.filters import quote_text
-from omnigraph.storage.location import MANIFEST
+from omnigraph.storage.location import MANIFEST, parse_location
 from omnigraph.storage.tables import dataset_exists, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnigraph.storage.location import GraphLocation
-
-_U64_MAX = 2**64 - 1
 
 
 class PublishContention(Exception):
@@ -129,16 +130,16 @@ class CatalogTable:
                     rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create"
                 )
                 self._check(fragments)
-                operation = LanceOperation.Overwrite(schema, list(fragments))
+                first = Transaction(0, LanceOperation.Overwrite(schema, list(fragments)))
                 created = LanceDataset.commit(
-                    self._uri, operation, enable_stable_row_ids=True, max_retries=0
+                    self._uri, first, enable_stable_row_ids=True, max_retries=0
                 )
             except CommitConflictError as error:
                 raise AlreadyInitializedError(str(self._location), MANIFEST) from error
         if created.version != 1:
             raise AlreadyInitializedError(str(self._location), MANIFEST)
         view = self.open()
-        self._sync(view, fragments)
+        self._settle(view, fragments, first)
         return view
 
     def append(
@@ -164,11 +165,10 @@ class CatalogTable:
                 fragments = list(added)
             self._check(added)
             operation = LanceOperation.Overwrite(dataset.schema, fragments)
+            transaction = Transaction(view.version, operation)
             reach(Failpoint.BEFORE_CATALOG_COMMIT)
             try:
-                committed = LanceDataset.commit(
-                    dataset, operation, read_version=dataset.version, max_retries=0
-                )
+                committed = LanceDataset.commit(dataset, transaction, max_retries=0)
             except CommitConflictError as error:
                 raise PublishContention from error
             if committed.version != dataset.version + 1:
@@ -177,7 +177,7 @@ class CatalogTable:
                     StorageFailure.PERMANENT,
                 )
         published = CatalogView(committed)
-        self._sync(published, added)
+        self._settle(published, added, transaction)
         return published
 
     def rewrite(self, view: CatalogView, without: list[str]) -> CatalogView:
@@ -192,19 +192,22 @@ class CatalogTable:
         """Remove all versions but the newest, with the files that only they refer to; how many there were."""
         with translated("removing old versions of the catalog"):
             stats = view._dataset.cleanup_old_versions(retain_versions=keep)
-            return int(stats.old_versions)
+        tidy_records(self._uri)
+        return int(stats.old_versions)
 
     def _check(self, fragments: list[Any]) -> None:
         if self.is_local:
             check_complete(self._uri, fragments)
 
-    def _sync(self, view: CatalogView, fragments: list[Any]) -> None:
-        if not self._durable:
-            return
-        root = Path(self._uri)
-        names = [root / "data" / file.path for fragment in fragments for file in fragment.files]
-        names.append(root / "_versions" / f"{_U64_MAX - view.version}.manifest")
-        sync_files(names)
+    def _settle(self, view: CatalogView, fragments: list[Any], made_by: Transaction) -> None:
+        """Record the checksums of what a version brought, and flush it."""
+        names = [f"data/{file.path}" for fragment in fragments for file in fragment.files]
+        names.append(manifest_name(view.version))
+        names.append(f"_transactions/{made_by.read_version}-{made_by.uuid}.txn")
+        record_sums(self._uri, view.version, sum_files(parse_location(self._uri), names))
+        if self._durable:
+            root = Path(self._uri)
+            sync_files(root / name for name in (*names, record_name(view.version)))
 
 
 def _without(dataset: LanceDataset, object_ids: list[str], rows: pa.Table) -> pa.Table:

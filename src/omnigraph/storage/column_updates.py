@@ -15,7 +15,9 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import InternalError
+from omnigraph.storage.checksums import sums_in
 from omnigraph.storage.failures import translated
+from omnigraph.storage.fragments import fragment_text
 from omnigraph.storage.row_columns import ROW_ID
 from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import branch_uri
@@ -41,15 +43,15 @@ def update_fragment(table: Table, fragment_id: int, rows: pa.Table) -> str:
         found, fields, offsets = fragment.update_columns(
             rows, left_on=ROW_ID, right_on=ROW_ID, with_offsets=True
         )
-    return json.dumps(
-        {"fragment": json.dumps(found.to_json()), "fields": fields, "offsets": offsets.hex()}
-    )
+        text = fragment_text(table, found, is_new=False)
+    return json.dumps({"fragment": text, "fields": fields, "offsets": offsets.hex()})
 
 
 def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
     """The updates of fragments as one transaction."""
     fragments, fields, offsets = [], set[int](), {}
-    for update in map(json.loads, updates):
+    bodies = [json.loads(update) for update in updates]
+    for update in bodies:
         fragment = FragmentMetadata.from_json(update["fragment"])
         fragments.append(fragment)
         fields |= set(update["fields"])
@@ -61,7 +63,8 @@ def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
         updated_fragment_offsets=offsets,
     )
     transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=StageKind.UPDATE, _transaction=transaction)
+    sums = sums_in(update["fragment"] for update in bodies)
+    return StagedWrite(table=table, kind=StageKind.UPDATE, _transaction=transaction, sums=sums)
 
 
 def remove_updates(table: Table, updates: Sequence[str], objects: ControlObjects) -> None:

@@ -10,7 +10,6 @@ no way to edit it. The few members that change here are edited in place.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,9 @@ from lance.udf import BatchUDF
 
 from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import encoded_cells
+from omnigraph.storage.checksums import sums_in
 from omnigraph.storage.failures import translated
+from omnigraph.storage.fragments import fragment_text
 from omnigraph.storage.indexes import index_segments
 from omnigraph.storage.partitions import open_address
 from omnigraph.storage.staged import StagedWrite, StageKind, encoded_schema
@@ -74,12 +75,12 @@ def write_columns(
         return pa.RecordBatch.from_arrays(list(compute(batch)), schema=schema)
 
     with translated(f"writing columns of {address.uri}"):
-        dataset = open_address(address)._dataset
-        fragment = dataset.get_fragment(fragment_id)
+        table = open_address(address)
+        fragment = table._dataset.get_fragment(fragment_id)
         if fragment is None:
             raise InternalError(f"{address.uri} has no fragment {fragment_id}")
         written, _ = fragment.merge_columns(BatchUDF(draft, schema), columns=list(read))
-    return json.dumps(written.to_json())
+        return fragment_text(table, written, is_new=False)
 
 
 def stage_columns(
@@ -118,6 +119,7 @@ def stage_columns(
         kind=StageKind.COLUMNS,
         _transaction=transaction,
         _later=then if stale else (),
+        sums=sums_in(written),
     )
 
 
@@ -173,7 +175,8 @@ def write_table(
             mode="overwrite",
             allow_external_blob_outside_bases=True,
         )
-    return [json.dumps(fragment.to_json()) for fragment in written]
+        table = open_address(address)
+        return [fragment_text(table, fragment) for fragment in written]
 
 
 def stage_table(
@@ -187,7 +190,8 @@ def stage_table(
     metadata = [FragmentMetadata.from_json(text) for text in fragments]
     operation = LanceOperation.Overwrite(schema, metadata)
     transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=StageKind.OVERWRITE, _transaction=transaction)
+    sums = sums_in(fragments)
+    return StagedWrite(table=table, kind=StageKind.OVERWRITE, _transaction=transaction, sums=sums)
 
 
 # ---- the schema of Lance, edited

@@ -20,7 +20,9 @@ from lance import LanceOperation, optimize
 from lance.dataset import Transaction
 
 from omnigraph.errors import InternalError
+from omnigraph.storage.checksums import sums_in, text_with_sums
 from omnigraph.storage.failures import translated
+from omnigraph.storage.fragments import fragment_text
 from omnigraph.storage.indexes import stage_index_removal
 from omnigraph.storage.staged import StagedWrite, StageKind, follow
 from omnigraph.storage.tables import Table, session
@@ -89,7 +91,9 @@ def run_compaction_task(task: CompactionTask) -> str:
         # A handle of its own: the task may run in another process than its plan was made in.
         dataset = lance.dataset(task.uri, version=task.version, session=session())
         result = _Task.from_json(task.text).execute(dataset)
-        return str(result.json())
+        table = Table(dataset, task.uri, None)
+        sums = sums_in(fragment_text(table, fragment) for fragment in result.new_fragments)
+        return text_with_sums(json.loads(result.json()), sums)
 
 
 def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None:
@@ -115,6 +119,7 @@ def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None
             table=table,
             kind=StageKind.REWRITE,
             _transaction=Transaction(table.version, LanceOperation.Rewrite(groups, [])),
+            sums=sums_in(results),
         )
         removal = stage_index_removal(table, gone)
     return exchange if removal is None else follow(removal, exchange)

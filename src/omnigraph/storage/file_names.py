@@ -29,6 +29,24 @@ _U64_MAX = 2**64 - 1
 _COUNTS_BACKWARDS = 2**63
 
 
+def manifest_name(version: int) -> str:
+    """The manifest of a version, as a name below its line.
+
+    >>> manifest_name(7)
+    '_versions/18446744073709551608.manifest'
+    """
+    return f"_versions/{_U64_MAX - version}.manifest"
+
+
+def registration_name(fork: str) -> str:
+    """The file by which a dataset knows one of its forks, as a name below the dataset.
+
+    >>> registration_name("review/ada")
+    '_refs/branches/review%2Fada.json'
+    """
+    return f"_refs/branches/{fork.replace('/', '%2F')}.json"
+
+
 def attached_version(name: str) -> tuple[str, int] | None:
     """The folder of the line and the version, when a file is the manifest of a version that is not detached.
 

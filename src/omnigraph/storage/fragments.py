@@ -15,12 +15,13 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import encoded_cells
+from omnigraph.storage.checksums import sum_files, sums_in, text_with_sums
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import OneOf, to_sql
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
-from omnigraph.storage.staged import StagedWrite, StageKind
+from omnigraph.storage.staged import StagedWrite, StageKind, added_names
 from omnigraph.storage.tables import Table, branch_uri
 
 if TYPE_CHECKING:
@@ -43,7 +44,14 @@ def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
     reader = pa.RecordBatchReader.from_batches(schema, (_encoded(b, schema) for b in batches))
     with translated(f"writing rows of {table.path}"):
         written = write_fragments(reader, table._dataset, allow_external_blob_outside_bases=True)
-    return [json.dumps(fragment.to_json()) for fragment in written]
+        return [fragment_text(table, fragment) for fragment in written]
+
+
+def fragment_text(table: Table, fragment: FragmentMetadata, *, is_new: bool = True) -> str:
+    """A fragment that a task wrote, or wrote files for, as JSON with the checksums of these files."""
+    location = parse_location(table._dataset.uri)
+    names = added_names(table, location, fragment, knows_it=not is_new)
+    return text_with_sums(fragment.to_json(), sum_files(location, names))
 
 
 def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -63,7 +71,7 @@ def with_row_ids(fragment: str, row_ids: Sequence[int]) -> str:
     """A fragment whose first rows keep the ids of rows that they replace; the others get new ones."""
     metadata = FragmentMetadata.from_json(fragment)
     metadata.row_id_meta = RowIdSequence(list(row_ids)).to_inline_metadata()
-    return json.dumps(metadata.to_json())
+    return text_with_sums(metadata.to_json(), sums_in([fragment]))
 
 
 def fragment_rows(fragment: str) -> int:
@@ -138,7 +146,7 @@ def delete_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> st
         if fragment is None:
             raise InternalError(f"{table.path} has no fragment {fragment_id}")
         remaining = fragment.delete_rows(list(offsets))
-    return None if remaining is None else json.dumps(remaining.to_json())
+        return None if remaining is None else fragment_text(table, remaining, is_new=False)
 
 
 def stage_replacement(
@@ -157,8 +165,12 @@ def stage_replacement(
         update_mode="rewrite_rows",
         fields_for_preserving_frag_bitmap=[f.id() for f in table._dataset.lance_schema.fields()],
     )
-    transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=StageKind.UPSERT, _transaction=transaction)
+    return StagedWrite(
+        table=table,
+        kind=StageKind.UPSERT,
+        _transaction=Transaction(table.version, operation),
+        sums=sums_in([*added, *shrunk.values()]),
+    )
 
 
 def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> StagedWrite:
@@ -166,8 +178,12 @@ def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> 
     updated = [FragmentMetadata.from_json(text) for text in shrunk.values() if text is not None]
     removed = [number for number, text in shrunk.items() if text is None]
     operation = LanceOperation.Delete(updated, removed, f"{rows} rows by address")
-    transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=StageKind.DELETE, _transaction=transaction)
+    return StagedWrite(
+        table=table,
+        kind=StageKind.DELETE,
+        _transaction=Transaction(table.version, operation),
+        sums=sums_in(shrunk.values()),
+    )
 
 
 def fragment_sizes(table: Table) -> dict[int, int]:

@@ -15,6 +15,7 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.errors import StorageError
+from omnigraph.storage.checksums import tidy_records
 from omnigraph.storage.failures import translated
 from omnigraph.storage.file_names import (
     attached_version,
@@ -209,6 +210,8 @@ def remove_versions(location: GraphLocation, removal: VersionRemoval) -> None:
 def remove_version_files(location: GraphLocation, removal: VersionRemoval) -> None:
     """The second half: their files are gone too. Needs no lock: nothing refers to them any more."""
     delete_files(location, [file.name for file in removal.files])
+    for fork in removal.versions:
+        tidy_records(line_address(location, removal.path, line_folder(fork)))
 
 
 def _references(uri: str, leaving: frozenset[int]) -> tuple[set[str], set[str]]:

@@ -8,6 +8,7 @@ Nearly every write is one version. What changes fragments and indexes together n
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -24,9 +25,21 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.blob_cells import encoded_cells
+from omnigraph.storage.checksums import (
+    REGISTRATION,
+    FileSums,
+    record_name,
+    record_sums,
+    sum_files,
+    sums_in,
+)
 from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
+from omnigraph.storage.file_names import manifest_name, registration_name
+from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from omnigraph.storage.tables import Table, branch_uri, dataset_exists, session
 
 if TYPE_CHECKING:
@@ -34,9 +47,12 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.location import GraphLocation
 
-_U64_MAX = 2**64 - 1
+#: Bytes that recovery reads in order to record their checksums.
+_RECOVERED_BYTES = 64 * 1024 * 1024
 #: Above this many rows an indexed join costs more memory than Lance's pool has.
 _INDEXED_UPSERT_ROWS = 50_000
+
+_log = logging.getLogger(__name__)
 
 
 class StageKind(StrEnum):
@@ -62,6 +78,8 @@ class StagedWrite:
     _transaction: Transaction = field(repr=False)
     #: What is committed on top of it, in this order.
     _later: tuple[Transaction, ...] = field(default=(), repr=False)
+    #: Checksums of its files, as far as they are known; `with_checksums` adds the others.
+    sums: FileSums = field(default_factory=dict, repr=False)
 
     @property
     def read_version(self) -> int:
@@ -96,7 +114,8 @@ def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
             ]
             operation = LanceOperation.CreateIndex(current, operation.removed_indices)
         added.append(Transaction(version + number, operation))
-    return replace(first, kind=then.kind, _later=(*first._later, *added))
+    sums = {**first.sums, **then.sums}
+    return replace(first, kind=then.kind, _later=(*first._later, *added), sums=sums)
 
 
 def stage_append(table: Table, rows: pa.Table) -> StagedWrite:
@@ -173,14 +192,20 @@ def stage_fragments(
     table: Table, fragments: Iterable[str], *, overwrite: bool = False
 ) -> StagedWrite:
     """An append or overwrite from fragment files that were written elsewhere, given as their JSON."""
-    metadata = [FragmentMetadata.from_json(text) for text in fragments]
+    texts = list(fragments)
+    metadata = [FragmentMetadata.from_json(text) for text in texts]
     operation = (
         LanceOperation.Overwrite(table.schema, metadata)
         if overwrite
         else LanceOperation.Append(metadata)
     )
     kind = StageKind.OVERWRITE if overwrite else StageKind.APPEND
-    return StagedWrite(table=table, kind=kind, _transaction=Transaction(table.version, operation))
+    return StagedWrite(
+        table=table,
+        kind=kind,
+        _transaction=Transaction(table.version, operation),
+        sums=sums_in(texts),
+    )
 
 
 def stage_restore(table: Table, version: int) -> StagedWrite:
@@ -204,8 +229,53 @@ def check_written(location: GraphLocation, staged: StagedWrite) -> None:
         check_complete(staged.table._dataset.uri, (*_new_fragments(operation), *updated))
 
 
+def with_checksums(staged: StagedWrite) -> StagedWrite:
+    """A staged write that knows the checksums of all of its files. Reads those that no task has computed.
+
+    Outside the commit lock: a large write takes its time.
+    """
+    table = staged.table
+    location = parse_location(table._dataset.uri)
+    with translated(f"computing checksums of {table.path}"):
+        names = {
+            name
+            for transaction in staged._steps
+            for name in written_files(table, location, transaction.operation)
+        }
+    missing = sorted(names - staged.sums.keys())
+    known = {name: item for name, item in staged.sums.items() if name in names}
+    return replace(staged, sums=known | sum_files(location, missing))
+
+
+def written_files(table: Table, location: GraphLocation, operation: object) -> Iterator[str]:
+    """The files that an operation brings to a table, as names below its line."""
+    is_merge = isinstance(operation, LanceOperation.Merge)
+    for fragment in _new_fragments(operation):
+        # A change of columns lists every fragment, with files that the present version reads as well.
+        yield from added_names(table, location, fragment, knows_it=is_merge)
+    for fragment in getattr(operation, "updated_fragments", None) or ():
+        yield from added_names(table, location, fragment, knows_it=True)
+    for index in getattr(operation, "new_indices", None) or ():
+        yield from (file.name for file in list_files(location, f"_indices/{index.uuid}"))
+
+
+def added_names(
+    table: Table, location: GraphLocation, fragment: FragmentMetadata, *, knows_it: bool
+) -> Iterator[str]:
+    """The files of a fragment that the table does not have yet; `knows_it` says that it has some of them."""
+    present = table._dataset.get_fragment(fragment.id) if knows_it else None
+    known = set() if present is None else set(_names_of([present.metadata]))
+    for name in _names_of([fragment]):
+        if name not in known:
+            yield name
+            if name.endswith(".lance") and (location.is_local or table.blob_columns):
+                # Large blobs of a data file lie in a folder beside it.
+                folder = name.removesuffix(".lance")
+                yield from (file.name for file in list_files(location, folder))
+
+
 def commit_staged(staged: StagedWrite) -> Table:
-    """Make the staged version HEAD; the table at its new version.
+    """Make the staged version HEAD; the table at its new version. The checksums of its files are recorded.
 
     A write of several versions may fail between two of them.
 
@@ -227,7 +297,53 @@ def commit_staged(staged: StagedWrite) -> Table:
                 raise DriftError(table.path, expected, table.latest_version) from error
         if committed.version != expected + 1:
             raise DriftError(table.path, expected + 1, int(committed.version))
+    _record(str(committed.uri), staged.read_version, int(committed.version), staged)
     return Table(committed, table.path, table.branch)
+
+
+def record_recovered(table: Table, before: int) -> None:
+    """Record the files of versions whose writer died before it could: what they hold now is all that is known.
+
+    A large write stays without a record: recovery holds the commit lock and must not read for long.
+    """
+    uri = str(table._dataset.uri)
+    location = parse_location(uri)
+    objects = ObstoreObjects(location, durable=False)
+    try:
+        with translated(f"recording the files of {table.path}"):
+            if objects.read(record_name(table.version)) is not None:
+                return
+            base = lance.dataset(uri, version=before, session=session())
+            known = {item.fragment_id: item.metadata for item in base.get_fragments()}
+            fragments = [item.metadata for item in table._dataset.get_fragments()]
+            changed = [item for item in fragments if _is_changed(item, known.get(item.id))]
+            sizes = (file.file_size_bytes or 0 for item in changed for file in item.files)
+            if sum(sizes) > _RECOVERED_BYTES:
+                return
+            old = set(_names_of(known.values()))
+            names = {name for name in _names_of(changed) if name not in old}
+            versions = range(before + 1, table.version + 1)
+            names |= {manifest_name(number) for number in versions}
+            below = {f"_transactions/{number - 1}-" for number in versions}
+            names |= {
+                f"_transactions/{name}"
+                for name in objects.names("_transactions")
+                if f"_transactions/{name.partition('-')[0]}-" in below
+            }
+        record_sums(uri, table.version, sum_files(location, names))
+    except StorageError as error:
+        _log.warning("the files of %s have no checksums: %s", table.path, error)
+
+
+def _is_changed(fragment: FragmentMetadata, known: FragmentMetadata | None) -> bool:
+    return known is None or set(_names_of([fragment])) != set(_names_of([known]))
+
+
+def _record(uri: str, before: int, version: int, staged: StagedWrite) -> None:
+    """Record the files of a commit: what was staged, and the manifests and transactions that committed it."""
+    names = [f"_transactions/{step.read_version}-{step.uuid}.txn" for step in staged._steps]
+    names += [manifest_name(number) for number in range(before + 1, version + 1)]
+    record_sums(uri, version, {**staged.sums, **sum_files(parse_location(uri), names)})
 
 
 def new_files(staged: StagedWrite) -> list[str]:
@@ -307,6 +423,8 @@ def commit_new_table(location: GraphLocation, new: NewTable) -> Table:
         )
         # Opened again through the shared session, so that its caches serve this handle too.
         dataset = lance.dataset(uri, version=dataset.version, session=session())
+    names = [f"_transactions/0-{new.transaction_uuid}.txn", manifest_name(int(dataset.version))]
+    record_sums(uri, int(dataset.version), sum_files(parse_location(uri), names))
     return Table(dataset, new.path, None)
 
 
@@ -346,7 +464,18 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
         forked = lance.dataset(uri, session=session())
     if forked.version != base.version:
         raise DriftError(f"{base.path} ({branch})", base.version, int(forked.version))
+    _record_fork(location, base, branch)
     return Table(forked, base.path, branch)
+
+
+def _record_fork(location: GraphLocation, base: Table, branch: str) -> None:
+    uri = branch_uri(location.child(base.path), branch)
+    sums = sum_files(parse_location(uri), [manifest_name(base.version)])
+    registered = registration_name(branch)
+    above = sum_files(parse_location(location.child(base.path)), [registered])
+    if registered in above:
+        sums[REGISTRATION] = above[registered]
+    record_sums(uri, base.version, sums)
 
 
 def list_forks(location: GraphLocation, path: str) -> list[str]:
@@ -396,11 +525,11 @@ def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | Non
     if not location.is_local:
         return
     root = Path(branch_uri(location.child(table.path), table.branch))
-    names = [root / "_versions" / f"{_U64_MAX - table.version}.manifest"]
+    names = [root / manifest_name(table.version), root / record_name(table.version)]
     for transaction in () if staged is None else staged._steps:
         below = transaction.read_version
         names.append(root / "_transactions" / f"{below}-{transaction.uuid}.txn")
-        names.append(root / "_versions" / f"{_U64_MAX - below - 1}.manifest")
+        names.append(root / manifest_name(below + 1))
         names.extend(root / name for name in _files_of(transaction.operation))
     sync_files(names)
 

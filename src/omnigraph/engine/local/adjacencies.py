@@ -128,5 +128,13 @@ def _load(context: Context, edge: EdgeDef, key: tuple[str, str, str]) -> Adjacen
         if distinct_offsets is None or distinct_targets is None:
             distinct_offsets, distinct_targets = offsets, targets
         sides[direction] = Side(offsets, targets, edges, distinct_offsets, distinct_targets)
-    source_count, target_count = (int(number) for number in arrays["counts"])
-    return Adjacency(source_count, target_count, sides)
+    found = Adjacency(_row_count(context, edge.source), _row_count(context, edge.target), sides)
+    if not found.is_consistent():
+        # Its checksums are right: something else than a traversal wrote it.
+        context.caches.derived.forget(_group(context, edge), _name(key))
+        return None
+    return found
+
+
+def _row_count(context: Context, node: str) -> int:
+    return context.type_entities(node_table_key(node)).row_count

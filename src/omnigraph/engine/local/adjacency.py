@@ -34,6 +34,16 @@ class Side:
     distinct_offsets: IntArray
     distinct_targets: Numbers
 
+    def is_consistent(self, sources: int, targets: int) -> bool:
+        """Whether runs follow each other, one per source, and lead to targets that exist."""
+        return len(self.edges) == len(self.targets) and all(
+            _are_runs(offsets, ends, sources, targets)
+            for offsets, ends in (
+                (self.offsets, self.targets),
+                (self.distinct_offsets, self.distinct_targets),
+            )
+        )
+
     @property
     def nbytes(self) -> int:
         """Bytes in memory, or mapped."""
@@ -79,6 +89,17 @@ class Adjacency:
         """How many edges there are."""
         return len(self.side(Direction.OUT).targets)
 
+    def is_consistent(self) -> bool:
+        """Whether every number in the arrays stands for a node or a place that exists; row ids are not looked at."""
+        ends = {
+            Direction.OUT: (self.sources, self.targets),
+            Direction.IN: (self.targets, self.sources),
+        }
+        return all(
+            direction not in ends or side.is_consistent(*ends[direction])
+            for direction, side in self._sides.items()
+        )
+
     @property
     def nbytes(self) -> int:
         """Bytes of all sides that are made."""
@@ -123,6 +144,16 @@ def build_side(
         offsets_of(source[first], sources),
         narrow_targets[first],
     )
+
+
+def _are_runs(offsets: IntArray, ends: Numbers, sources: int, targets: int) -> bool:
+    if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in (offsets, ends)):
+        return False
+    if len(offsets) != sources + 1 or offsets[0] != 0 or offsets[-1] != len(ends):
+        return False
+    if (offsets[1:] < offsets[:-1]).any():
+        return False
+    return not len(ends) or (int(ends.min()) >= 0 and int(ends.max()) < targets)
 
 
 def offsets_of(sorted_source: IntArray, sources: int) -> IntArray:
