@@ -81,7 +81,7 @@ def _rules() -> Iterator[CommandRule]:
         (Capability.ANY, "branch merge, schema apply", _WRITES),
         (Capability.SERVED, "graphs list", (_SERVER, _PROFILE)),
         (Capability.DIRECT, "init", ()),
-        (Capability.DIRECT, "cleanup, doctor, recovery list, lint", _STORAGE),
+        (Capability.DIRECT, "cleanup, doctor, verify, recovery list, lint", _STORAGE),
         (Capability.DIRECT, "optimize, repair", (*_STORAGE, _AS)),
         (Capability.DIRECT, "schema plan, schema diff", (_STORE, _PROFILE)),
         (Capability.DIRECT, "embed", (_STORE, _AS, _PROFILE)),

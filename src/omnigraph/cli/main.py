@@ -40,6 +40,7 @@ from omnigraph.cli.commands import (
     repair,
     schema,
     snapshot,
+    verify,
     version,
 )
 from omnigraph.cli.output import print_error, print_json, print_warning
@@ -73,6 +74,7 @@ app.command("optimize")(optimize.optimize)
 app.command("cleanup")(cleanup.cleanup)
 app.command("repair")(repair.repair)
 app.command("doctor")(doctor.doctor)
+app.command("verify")(verify.verify)
 app.command("version")(version.version)
 app.command("lint")(lint.lint)
 app.command("explain")(explain.explain)

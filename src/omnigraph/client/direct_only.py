@@ -46,6 +46,10 @@ class DirectOnlyMethods:
         """Refused: a graph is examined beside the storage."""
         raise DirectOnlyError("doctor")
 
+    def verify(self, *_: object, **__: object) -> NoReturn:
+        """Refused: files are read beside the storage."""
+        raise DirectOnlyError("verify")
+
     def recoveries(self, *_: object, **__: object) -> NoReturn:
         """Refused: recovery records stand beside the storage."""
         raise DirectOnlyError("recoveries")

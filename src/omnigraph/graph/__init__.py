@@ -15,6 +15,7 @@ from omnigraph.graph.results import (
     PendingIndex,
 )
 from omnigraph.graph.settings import REPREPARATION_BUDGET, GraphSettings
+from omnigraph.graph.verification import FileStatus, VerifiedFile, VerifyReport
 from omnigraph.manifest import Target
 from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
 from omnigraph.wire import (
@@ -40,6 +41,7 @@ __all__ = [
     "DoctorReport",
     "EmbedResult",
     "EmbeddedProperty",
+    "FileStatus",
     "Finding",
     "Graph",
     "GraphSettings",
@@ -50,5 +52,7 @@ __all__ = [
     "PendingIndex",
     "Result",
     "Target",
+    "VerifiedFile",
+    "VerifyReport",
     "commit_json",
 ]

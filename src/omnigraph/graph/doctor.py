@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
@@ -19,6 +19,7 @@ from omnigraph.errors import (
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health, worst_first
 from omnigraph.graph.indexing import missing_indexes
 from omnigraph.graph.schemas import read_schema_files
+from omnigraph.graph.verification import FileStatus
 from omnigraph.manifest import (
     FOLD_THRESHOLD,
     INTERNAL_SCHEMA_VERSION,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from omnigraph.manifest import History, ManifestState, TablePin
+    from omnigraph.pipeline.progress import Progress
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.storage import Table
     from omnigraph.storage.retention import DatasetListing
@@ -58,11 +60,17 @@ _MANY_CATALOG_VERSIONS = 1_000
 _LEFTOVER_AGE_S = 3_600.0
 
 
-def examine(environment: GraphEnvironment) -> DoctorReport:
-    """Look at everything."""
+def examine(
+    environment: GraphEnvironment, *, deep: bool = False, progress: Progress | None = None
+) -> DoctorReport:
+    """Look at everything; with `deep` every file is read, too."""
     look = _Look(environment)
     findings: list[Finding] = []
-    for name, check in _CHECKS.items():
+    checks = dict(_CHECKS)
+    if deep:
+        # First: in a process of its own it meets whatever could end this one.
+        checks = {"files": partial(_check_files, progress=progress), **checks}
+    for name, check in checks.items():
         try:
             found = list(check(look))
         except OmniError as error:
@@ -127,6 +135,24 @@ class _Look:
         """A command for this graph, to be copied."""
         words = ["omnigraph", command, self.environment.location.uri, options]
         return " ".join(word for word in words if word)
+
+
+def _check_files(look: _Look, progress: Progress | None) -> Iterator[Finding]:
+    from omnigraph.graph.verifying import verify_graph
+    from omnigraph.pipeline.progress import Silent
+
+    report = verify_graph(look.environment, branches=None, progress=progress or Silent())
+    for item in report.problems:
+        yield Finding(
+            check="files",
+            severity=Health.ERROR,
+            message=f"{item}; restore it from a backup",
+        )
+    if report.is_sound:
+        files = _count(len(report.files), "file")
+        old = report.counts()[FileStatus.UNRECORDED]
+        note = f", {old:,} of them without a checksum" if old else ""
+        yield _fine("files", f"{files} read{note}, {report.read_bytes:,} bytes")
 
 
 def _check_format(look: _Look) -> Iterator[Finding]:

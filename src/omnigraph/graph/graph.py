@@ -28,13 +28,14 @@ from omnigraph.storage import parse_location
 from omnigraph.storage.external_policy import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
     from os import PathLike
     from types import TracebackType
 
     from omnigraph.client import RemoteGraph
     from omnigraph.graph.diagnosis import DoctorReport
+    from omnigraph.graph.verification import VerifyReport
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.policy import Policy
@@ -146,9 +147,22 @@ class Graph(
         return RemoteGraph.connect(url, token, graph, timeout_s=timeout_s)
 
     @classmethod
-    def examine(cls, uri: str | PathLike[str]) -> DoctorReport:
+    def examine(
+        cls, uri: str | PathLike[str], *, deep: bool = False, progress: Progress | None = None
+    ) -> DoctorReport:
         """As `doctor`, also for a graph that is too broken to be opened."""
-        return cls._at(uri, read_only=True).doctor()
+        return cls._at(uri, read_only=True).doctor(deep=deep, progress=progress)
+
+    @classmethod
+    def verify_at(
+        cls,
+        uri: str | PathLike[str],
+        *,
+        branches: Collection[str] | None = None,
+        progress: Progress | None = None,
+    ) -> VerifyReport:
+        """As `verify`, also for a graph that is too broken to be opened."""
+        return cls._at(uri, read_only=True).verify(branches=branches, progress=progress)
 
     @classmethod
     def _at(

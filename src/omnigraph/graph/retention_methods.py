@@ -8,9 +8,12 @@ from omnigraph.graph.opened import OpenGraph
 from omnigraph.policy import Action
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import timedelta
 
     from omnigraph.graph.diagnosis import DoctorReport
+    from omnigraph.graph.verification import VerifyReport
+    from omnigraph.pipeline.progress import Progress
     from omnigraph.recovery import CleanupReport
 
 
@@ -59,11 +62,34 @@ class RetentionMethods(OpenGraph):
             self._authorize(Action.ADMIN, actor)
         return clean_up(self._environment, call)
 
-    def doctor(self) -> DoctorReport:
+    def verify(
+        self, *, branches: Collection[str] | None = None, progress: Progress | None = None
+    ) -> VerifyReport:
+        """Read every file that a readable state needs, and compare it with the checksum that its writer recorded.
+
+        All branches and every commit that is kept, or the heads of some branches only. Everything is decoded, in a
+        process of its own, so that no damage can end this one. Changes nothing; memory does not follow the size.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
+        >>> graph.verify().is_sound
+        True
+
+        Raises:
+            BranchNotFoundError: there is no such branch.
+        """
+        from omnigraph.graph.verifying import verify_graph
+        from omnigraph.pipeline.progress import Silent
+
+        return verify_graph(self._environment, branches=branches, progress=progress or Silent())
+
+    def doctor(self, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
         """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.
 
         Looks at the storage format, the catalog, schema files, heads, interrupted writes, the commit lock, indexes,
-        fragments, leftovers and disk use; each on its own, so that one that fails is a finding.
+        fragments, leftovers and disk use; each on its own, so that one that fails is a finding. With `deep` every file
+        is read as well, as `verify` does it.
 
         >>> import tempfile
         >>> from omnigraph import Graph
@@ -73,4 +99,4 @@ class RetentionMethods(OpenGraph):
         """
         from omnigraph.graph.doctor import examine
 
-        return examine(self._environment)
+        return examine(self._environment, deep=deep, progress=progress)

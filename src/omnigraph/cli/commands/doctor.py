@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, Quiet
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sizes import size_text
@@ -23,11 +24,19 @@ _MESSAGE_WIDTH = 160
 
 
 @scoped("doctor", positional=True)
-def doctor(address: Address, json: AsJson = False) -> None:
+def doctor(
+    address: Address,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="read every file as well, as `verify` does")
+    ] = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
     """Look at the health of a graph without changing anything, and say in plain words what to run."""
     from omnigraph.graph import Graph
 
-    report = Graph.examine(address.uri)
+    progress = terminal_progress(quiet=quiet or json or not deep)
+    report = Graph.examine(address.uri, deep=deep, progress=progress)
     if json:
         print_json(report.to_json())
     else:

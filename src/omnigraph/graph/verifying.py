@@ -1,0 +1,391 @@
+"""Reading every file that a readable state of the graph needs, and comparing it with what its writer recorded.
+
+Bytes are compared here, as a stream. Whatever foreign code decodes is decoded aside, in a process that damage may end,
+and only when the bytes are not known to be wrong already. Nothing is written and no lock of writers is taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import BranchNotFoundError, OmniError, StorageError
+from omnigraph.graph.reading_aside import AsideReader
+from omnigraph.graph.schemas import find_schema
+from omnigraph.graph.verification import FileStatus, VerifiedFile, VerifyReport
+from omnigraph.recovery import list_sidecars, read_sidecar
+from omnigraph.recovery.retention import type_keys
+from omnigraph.storage.checksums import (
+    REGISTRATION,
+    Recorded,
+    check_sum,
+    recorded_sums,
+    sum_file,
+)
+from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP, DerivedArrays
+from omnigraph.storage.file_names import (
+    line_folder,
+    line_folders,
+    manifest_name,
+    placed,
+    reference,
+    registration_name,
+)
+from omnigraph.storage.leftovers import line_address
+from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import MANIFEST, RECOVERIES, SCHEMA_FILES
+from omnigraph.storage.tables import newest_version
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from omnigraph.pipeline.progress import Progress, StageProgress
+    from omnigraph.recovery import GraphEnvironment
+
+_HINT = "latest_version_hint.json"
+
+
+def verify_graph(
+    environment: GraphEnvironment, *, branches: Collection[str] | None, progress: Progress
+) -> VerifyReport:
+    """Read what the given branches need, or all branches and every commit that is kept.
+
+    Raises:
+        BranchNotFoundError: there is no such branch.
+    """
+    with environment.reading.held(), AsideReader(environment.location.uri) as aside:
+        run = _Run(environment, aside)
+        run.verify(branches, progress)
+    files = sorted(run.found.values(), key=lambda item: item.name)
+    return VerifyReport(uri=environment.location.uri, files=tuple(files), read_bytes=run.read_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A version that has to be readable. Without `rows` it may have been cleaned up, and nobody counted."""
+
+    fork: str | None
+    version: int
+    rows: int | None = None
+
+
+@dataclass
+class _Dataset:
+    """The files of one dataset, and what is recorded about them."""
+
+    path: str
+    #: The owner of its rows, as a person calls it.
+    type_key: str | None
+    sizes: dict[str, int]
+    #: Where the file lies that versions refer to by a name without its line.
+    places: dict[str, str]
+    records: dict[str, Recorded] = field(default_factory=dict)
+    #: The files that belong together, stored or recorded: a data file and its blobs, the files of an index.
+    members: dict[str, set[str]] = field(default_factory=dict)
+
+
+class _Run:
+    """One verification."""
+
+    def __init__(self, environment: GraphEnvironment, aside: AsideReader) -> None:
+        self._environment = environment
+        self._location = environment.location
+        self._aside = aside
+        self.found: dict[str, VerifiedFile] = {}
+        self.read_bytes = 0
+        self._decoded: set[tuple[str, tuple[str, ...]]] = set()
+
+    def verify(self, branches: Collection[str] | None, progress: Progress) -> None:
+        with progress.stage("the catalog", 1) as stage:
+            is_readable = self._verify_catalog()
+            stage.update(1, 0)
+        if not is_readable:
+            return
+        wanted = self._wanted(branches)
+        keys = type_keys(self._environment.manifest.history())
+        for path, versions in sorted(wanted.items()):
+            with progress.stage(keys.get(path, path), len(versions)) as stage:
+                self._verify_dataset(path, keys.get(path), versions, stage)
+        self._verify_control_files()
+        self._verify_derived()
+
+    # ---- what to read
+
+    def _verify_catalog(self) -> bool:
+        """Whether the catalog tells what there is to verify."""
+        newest = newest_version(self._location, MANIFEST)
+        if newest is None:
+            self._tell(MANIFEST, FileStatus.MISSING, "there is no catalog, or no version of it")
+            return False
+        self._verify_dataset(MANIFEST, None, {_Wanted(None, newest)})
+        try:
+            self._aside.ask("catalog")
+        except StorageError as error:
+            self._tell(MANIFEST, FileStatus.UNREADABLE, error.message)
+            return False
+        return True
+
+    def _wanted(self, branches: Collection[str] | None) -> dict[str, set[_Wanted]]:
+        """The versions that have to be readable, per dataset."""
+        manifest = self._environment.manifest
+        heads = manifest.state().heads
+        for name in branches or ():
+            if name not in heads:
+                raise BranchNotFoundError(name)
+        found: defaultdict[str, set[_Wanted]] = defaultdict(set)
+        for name, head in heads.items():
+            if branches is None or name in branches:
+                for pin in head.pins.values():
+                    found[pin.location].add(_Wanted(pin.branch, pin.version, pin.row_count))
+        if branches is None:
+            for row in manifest.history().versions:
+                found[row.pin.location].add(_Wanted(row.pin.branch, row.pin.version))
+            newest = newest_version(self._location, RECOVERIES)
+            if newest is not None:
+                found[RECOVERIES].add(_Wanted(None, newest))
+        return found
+
+    # ---- one dataset
+
+    def _verify_dataset(
+        self,
+        path: str,
+        type_key: str | None,
+        wanted: Iterable[_Wanted],
+        stage: StageProgress | None = None,
+    ) -> None:
+        dataset = self._listed(path, type_key)
+        for folder in line_folders(dataset.sizes):
+            self._verify_line(dataset, folder)
+        # The newest first: what older versions share with it is not read again.
+        ordered = sorted(wanted, key=lambda it: (it.rows is None, -it.version, it.fork or ""))
+        for number, item in enumerate(ordered, 1):
+            self._verify_version(dataset, item)
+            if stage is not None:
+                stage.update(number, 0)
+
+    def _listed(self, path: str, type_key: str | None) -> _Dataset:
+        files = list(list_files(self._location, path))
+        sizes = {file.name[len(path) + 1 :]: file.size_bytes for file in files}
+        folders = line_folders(sizes)
+        dataset = _Dataset(path=path, type_key=type_key, sizes=sizes, places={})
+        for name in sizes:
+            place = placed(name, folders)
+            if place is not None:
+                dataset.places[place[1]] = name
+        for folder in folders:
+            uri = line_address(self._location, path, folder)
+            dataset.records[folder] = recorded_sums(uri)
+        recorded = (name for record in dataset.records.values() for name in record.sums)
+        for name in (*dataset.places, *recorded):
+            group = reference(name)
+            if group is not None:
+                dataset.members.setdefault(group, set()).add(name)
+        return dataset
+
+    def _verify_line(self, dataset: _Dataset, folder: str) -> None:
+        """What belongs to a whole line: its records, and how the dataset knows it."""
+        start = f"{folder}/" if folder else ""
+        for name in dataset.records[folder].damaged:
+            message = (
+                "the checksums that it holds cannot be trusted, and files are compared without them"
+            )
+            self._tell(f"{dataset.path}/{start}{name}", FileStatus.MISMATCH, message, dataset)
+        hint = f"{start}_versions/{_HINT}"
+        if hint in dataset.sizes:
+            self._verify_json(f"{dataset.path}/{hint}", dataset)
+        fork = folder.removeprefix("tree/")
+        registration = registration_name(fork)
+        expected = dataset.records[folder].sums.get(REGISTRATION)
+        if folder and expected is not None:
+            name = f"{dataset.path}/{registration}"
+            if registration not in dataset.sizes:
+                self._tell(name, FileStatus.MISSING, f"the fork {fork} is not registered", dataset)
+            else:
+                self._compare(name, Recorded(sums={name: expected}), name, dataset)
+
+    def _verify_version(self, dataset: _Dataset, wanted: _Wanted) -> None:
+        folder = line_folder(wanted.fork)
+        start = f"{folder}/" if folder else ""
+        manifest = f"{start}{manifest_name(wanted.version)}"
+        if manifest not in dataset.sizes:
+            old = f"{start}_versions/{wanted.version}.manifest"
+            manifest = old if old in dataset.sizes else manifest
+        if manifest not in dataset.sizes:
+            if wanted.rows is not None:
+                message = f"it is version {wanted.version}, which a branch reads"
+                self._tell(f"{dataset.path}/{manifest}", FileStatus.MISSING, message, dataset)
+            return
+        if not self._compare_own(dataset, folder, manifest):
+            return
+        self._compare_transactions(dataset, folder, wanted.version)
+        place = {"path": dataset.path, "fork": wanted.fork, "version": wanted.version}
+        try:
+            contents = self._aside.ask("version", **place)
+        except StorageError as error:
+            self._tell(f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, error.message, dataset)
+            return
+        if wanted.rows is not None and contents["row_count"] != wanted.rows:
+            message = (
+                f"it has {contents['row_count']:,} rows, and the catalog knows {wanted.rows:,}"
+            )
+            self._tell(f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, message, dataset)
+        for number, names in contents["fragments"].items():
+            self._verify_fragment(dataset, tuple(names), {**place, "number": int(number)})
+        for index in contents["indexes"]:
+            self._verify_index(dataset, index)
+
+    def _compare_transactions(self, dataset: _Dataset, folder: str, version: int) -> None:
+        start = f"{folder}/" if folder else ""
+        for name in dataset.records[folder].sums:
+            if name.startswith(f"_transactions/{version - 1}-"):
+                self._compare_own(dataset, folder, f"{start}{name}")
+
+    def _verify_fragment(
+        self, dataset: _Dataset, names: tuple[str, ...], place: dict[str, object]
+    ) -> None:
+        key = (dataset.path, names)
+        if key in self._decoded:
+            return
+        self._decoded.add(key)
+        groups = (dataset.members.get(reference(name) or name, set()) | {name} for name in names)
+        # All of them, not only up to the first that is damaged.
+        are_whole = [self._compare_placed(dataset, name) for group in groups for name in group]
+        if not all(are_whole):
+            return
+        try:
+            self._aside.ask("fragment", **place)
+        except StorageError as error:
+            file = dataset.places.get(names[0], names[0])
+            self._tell(f"{dataset.path}/{file}", FileStatus.UNREADABLE, error.message, dataset)
+
+    def _verify_index(self, dataset: _Dataset, index: str) -> None:
+        key = (dataset.path, (index,))
+        if key in self._decoded:
+            return
+        self._decoded.add(key)
+        names = dataset.members.get(index, set())
+        if not names:
+            message = "a version refers to this index"
+            self._tell(f"{dataset.path}/{index}", FileStatus.MISSING, message, dataset)
+        for name in sorted(names):
+            if self._compare_placed(dataset, name):
+                file = f"{dataset.path}/{dataset.places[name]}"
+                try:
+                    self._aside.ask("file", name=file)
+                except StorageError as error:
+                    self._tell(file, FileStatus.UNREADABLE, error.message, dataset)
+
+    # ---- one file
+
+    def _compare_placed(self, dataset: _Dataset, name: str) -> bool:
+        """Compare a file that versions refer to without its line; whether it may be decoded."""
+        place = dataset.places.get(name)
+        if place is None:
+            message = "a version refers to it"
+            self._tell(f"{dataset.path}/{name}", FileStatus.MISSING, message, dataset)
+            return False
+        folder = place.removesuffix(name).rstrip("/")
+        return self._compare(
+            f"{dataset.path}/{place}", dataset.records.get(folder, Recorded()), name, dataset
+        )
+
+    def _compare_own(self, dataset: _Dataset, folder: str, name: str) -> bool:
+        """Compare a file of a line; whether it may be decoded."""
+        file = f"{dataset.path}/{name}"
+        if name not in dataset.sizes:
+            self._tell(file, FileStatus.MISSING, "it is recorded, and it is gone", dataset)
+            return False
+        inner = name.removeprefix(f"{folder}/") if folder else name
+        return self._compare(file, dataset.records[folder], inner, dataset)
+
+    def _compare(self, file: str, recorded: Recorded, name: str, dataset: _Dataset) -> bool:
+        known = self.found.get(file)
+        if known is not None:
+            return not known.status.is_damage
+        expected = recorded.sums.get(name)
+        status, message = FileStatus.OK, ""
+        try:
+            found = sum_file(self._location, file, self._count)
+            if expected is None:
+                status = FileStatus.UNRECORDED
+            else:
+                check_sum(file, expected, found)
+        except StorageError as error:
+            status, message = FileStatus.MISMATCH, error.message
+        self._tell(file, status, message, dataset)
+        return not status.is_damage
+
+    def _count(self, size: int) -> None:
+        self.read_bytes += size
+
+    def _verify_json(self, name: str, dataset: _Dataset | None = None) -> None:
+        """A small file that is replaced as a whole, and of which only its form is known."""
+        stored = self._environment.objects.read(name)
+        if stored is None:
+            return
+        try:
+            body = json.loads(stored.data)
+        except ValueError:
+            body = None
+        if isinstance(body, dict):
+            self._tell(name, FileStatus.OK, "", dataset)
+        else:
+            self._tell(name, FileStatus.UNREADABLE, "it is not a JSON object", dataset)
+
+    def _tell(
+        self, name: str, status: FileStatus, message: str = "", dataset: _Dataset | None = None
+    ) -> None:
+        known = self.found.get(name)
+        if known is not None and known.status.is_damage:
+            # The first finding is nearest to the cause.
+            return
+        owner = None if dataset is None else dataset.type_key
+        self.found[name] = VerifiedFile(name=name, status=status, message=message, type_key=owner)
+
+    # ---- beside the datasets
+
+    def _verify_control_files(self) -> None:
+        environment = self._environment
+        hashes = {head.schema_hash for head in environment.manifest.state().heads.values()}
+        for schema_hash in sorted(hashes):
+            try:
+                find_schema(environment.objects, environment.manifest, schema_hash)
+            except OmniError as error:
+                for name in SCHEMA_FILES:
+                    if name in error.message:
+                        self._tell(name, FileStatus.UNREADABLE, error.message)
+                        break
+                else:
+                    self._tell(SCHEMA_FILES[0], FileStatus.UNREADABLE, error.message)
+        for name in SCHEMA_FILES:
+            self._tell(name, FileStatus.OK)
+        for name in list_sidecars(environment.objects):
+            try:
+                read_sidecar(environment.objects, name)
+            except OmniError as error:
+                self._tell(name, FileStatus.UNREADABLE, error.message)
+
+    def _verify_derived(self) -> None:
+        """State that is rebuilt when it is damaged; told all the same, because a disk that does this does more."""
+        if not self._location.is_local:
+            return
+        arrays = DerivedArrays(self._location, writable=False)
+        for group, name in self._derived_sets():
+            is_whole = arrays.load(group, name) is not None
+            message = (
+                ""
+                if is_whole
+                else "it is built again when it is needed: nothing has to be restored"
+            )
+            status = FileStatus.OK if is_whole else FileStatus.MISMATCH
+            self._tell(f"{DERIVED_FOLDER}/{group}/{name}", status, message)
+
+    def _derived_sets(self) -> Iterator[tuple[str, str]]:
+        root = self._location.path / DERIVED_FOLDER
+        for folder in sorted(root.glob("*/*")):
+            group, name = folder.parts[-2:]
+            if folder.is_dir() and not name.startswith(".") and group != EMBEDDINGS_GROUP:
+                yield group, name
