@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
 
 KINDS = ("flip", "flip", "flip_many", "zero", "cut", "empty", "random", "swap", "grow", "gone")
 

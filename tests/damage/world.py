@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from omnigraph import Graph
 from omnigraph.engine.local import adjacencies
 from omnigraph.graph import reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SCHEMA = """
 node Person {
@@ -81,7 +83,7 @@ def make_graph(folder: Path) -> None:
             graph.mutate(
                 'query add() { insert Person { name: "drafted", age: 77 } }', branch="draft"
             )
-            graph.mutate('query gone() { delete Person where age = 5 }', branch="draft")
+            graph.mutate("query gone() { delete Person where age = 5 }", branch="draft")
             graph.ensure_indices()
             ask(graph)
     finally:
@@ -92,20 +94,39 @@ QUERIES = {
     "all": "query q() { match { $p: Person } return { $p.name, $p.age, $p.bio } order { $p.name } }",
     "key": 'query q() { match { $p: Person { name: "person 003" } } return { $p.age } }',
     "range": "query q() { match { $p: Person  $p.age > 40 } return { $p.name } order { $p.name } }",
-    "hop": "query q() { match { $p: Person  $p knows $q } return { $p.name, $q.name } order { $p.name, $q.name } }",
-    "city": "query q() { match { $p: Person  $p livesIn $c  $c.size > 0 } return { $c.title, count($p) as n } order { $c.title } }",
-    "text": 'query q() { match { $p: Person  search($p.bio, "number 17") } return { $p.name } order { $p.name } }',
-    "near": "query q() { match { $p: Person } return { $p.name } order { nearest($p.vec, [1,2,3,4,5,6,0,1]) } limit 5 }",
+    "hop": """query q() {
+        match { $p: Person  $p knows $q } return { $p.name, $q.name } order { $p.name, $q.name }
+    }""",
+    "city": """query q() {
+        match { $p: Person  $p livesIn $c  $c.size > 0 }
+        return { $c.title, count($p) as n } order { $c.title }
+    }""",
+    "text": """query q() {
+        match { $p: Person  search($p.bio, "number 17") } return { $p.name } order { $p.name }
+    }""",
+    "near": """query q() {
+        match { $p: Person } return { $p.name }
+        order { nearest($p.vec, [1, 2, 3, 4, 5, 6, 0, 1]) } limit 5
+    }""",
 }
 
 
-def ask(graph: Graph, branches: tuple[str, ...] = ("main", "draft")) -> dict[str, object]:
-    """The answers to everything, as plain values."""
-    answers: dict[str, object] = {}
-    for branch in branches:
-        for name, text in QUERIES.items():
-            answers[f"{branch}/{name}"] = list(graph.query(text, branch=branch).json_rows())
-        for number in BLOB_SIZES:
-            data = graph.read_blob("node:Person", f"person {number:03}", "photo", branch=branch)
-            answers[f"{branch}/blob {number}"] = [len(data), crc32(data)]
-    return answers
+def questions() -> list[str]:
+    """What is asked of a graph, as names for `ask_one`."""
+    blobs = [f"blob {number}" for number in BLOB_SIZES]
+    return [f"{branch}/{name}" for branch in ("main", "draft") for name in (*QUERIES, *blobs)]
+
+
+def ask_one(graph: Graph, question: str) -> object:
+    """The answer to one question, as plain values."""
+    branch, _, name = question.partition("/")
+    if name in QUERIES:
+        return list(graph.query(QUERIES[name], branch=branch).json_rows())
+    number = int(name.removeprefix("blob "))
+    data = graph.read_blob("node:Person", f"person {number:03}", "photo", branch=branch)
+    return [len(data), crc32(data)]
+
+
+def ask(graph: Graph) -> dict[str, object]:
+    """The answers to everything."""
+    return {question: ask_one(graph, question) for question in questions()}

@@ -159,10 +159,12 @@ class Graph(
         uri: str | PathLike[str],
         *,
         branches: Collection[str] | None = None,
+        record: bool = False,
         progress: Progress | None = None,
     ) -> VerifyReport:
         """As `verify`, also for a graph that is too broken to be opened."""
-        return cls._at(uri, read_only=True).verify(branches=branches, progress=progress)
+        graph = cls._at(uri, read_only=not record)
+        return graph.verify(branches=branches, record=record, progress=progress)
 
     @classmethod
     def _at(

@@ -63,12 +63,20 @@ class RetentionMethods(OpenGraph):
         return clean_up(self._environment, call)
 
     def verify(
-        self, *, branches: Collection[str] | None = None, progress: Progress | None = None
+        self,
+        *,
+        branches: Collection[str] | None = None,
+        record: bool = False,
+        actor: str | None = None,
+        progress: Progress | None = None,
     ) -> VerifyReport:
         """Read every file that a readable state needs, and compare it with the checksum that its writer recorded.
 
         All branches and every commit that is kept, or the heads of some branches only. Everything is decoded, in a
         process of its own, so that no damage can end this one. Changes nothing; memory does not follow the size.
+
+        Files of earlier releases have no checksum. With `record` they get one, unless some file is damaged: from then
+        on they are compared with what they hold now.
 
         >>> import tempfile
         >>> from omnigraph import Graph
@@ -82,7 +90,12 @@ class RetentionMethods(OpenGraph):
         from omnigraph.graph.verifying import verify_graph
         from omnigraph.pipeline.progress import Silent
 
-        return verify_graph(self._environment, branches=branches, progress=progress or Silent())
+        if record:
+            self._require_writable()
+            self._authorize(Action.ADMIN, actor)
+        return verify_graph(
+            self._environment, branches=branches, progress=progress or Silent(), record=record
+        )
 
     def doctor(self, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
         """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.

@@ -60,6 +60,8 @@ class VerifyReport:
     uri: str
     files: tuple[VerifiedFile, ...]
     read_bytes: int = 0
+    #: Files that got a checksum in this run.
+    recorded: int = 0
 
     @property
     def problems(self) -> tuple[VerifiedFile, ...]:
@@ -83,5 +85,6 @@ class VerifyReport:
             "sound": self.is_sound,
             "counts": {str(status): count for status, count in self.counts().items()},
             "read_bytes": self.read_bytes,
+            "recorded": self.recorded,
             "files": [item.to_json() for item in self.files],
         }

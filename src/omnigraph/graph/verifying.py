@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BranchNotFoundError, OmniError, StorageError
@@ -19,13 +19,17 @@ from omnigraph.recovery import list_sidecars, read_sidecar
 from omnigraph.recovery.retention import type_keys
 from omnigraph.storage.checksums import (
     REGISTRATION,
+    FileSum,
     Recorded,
     check_sum,
     recorded_sums,
+    replace_records,
     sum_file,
 )
 from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP, DerivedArrays
 from omnigraph.storage.file_names import (
+    attached_version,
+    fork_of,
     line_folder,
     line_folders,
     manifest_name,
@@ -36,7 +40,7 @@ from omnigraph.storage.file_names import (
 from omnigraph.storage.leftovers import line_address
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import MANIFEST, RECOVERIES, SCHEMA_FILES
-from omnigraph.storage.tables import newest_version
+from omnigraph.storage.tables import dataset_exists, newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -48,18 +52,31 @@ _HINT = "latest_version_hint.json"
 
 
 def verify_graph(
-    environment: GraphEnvironment, *, branches: Collection[str] | None, progress: Progress
+    environment: GraphEnvironment,
+    *,
+    branches: Collection[str] | None,
+    progress: Progress,
+    record: bool = False,
 ) -> VerifyReport:
     """Read what the given branches need, or all branches and every commit that is kept.
+
+    With `record` the files that have no checksum get one, unless a file is damaged.
 
     Raises:
         BranchNotFoundError: there is no such branch.
     """
     with environment.reading.held(), AsideReader(environment.location.uri) as aside:
-        run = _Run(environment, aside)
-        run.verify(branches, progress)
-    files = sorted(run.found.values(), key=lambda item: item.name)
-    return VerifyReport(uri=environment.location.uri, files=tuple(files), read_bytes=run.read_bytes)
+        run = _Run(environment, aside, branches)
+        run.verify(progress)
+    report = VerifyReport(
+        uri=environment.location.uri,
+        files=tuple(sorted(run.found.values(), key=lambda item: item.name)),
+        read_bytes=run.read_bytes,
+    )
+    lost = {item.name for item in report.problems} - run.damaged_records
+    if not record or lost:
+        return report
+    return replace(report, recorded=run.record())
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +106,34 @@ class _Dataset:
 class _Run:
     """One verification."""
 
-    def __init__(self, environment: GraphEnvironment, aside: AsideReader) -> None:
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        aside: AsideReader,
+        branches: Collection[str] | None,
+    ) -> None:
         self._environment = environment
+        self._branches = branches
         self._location = environment.location
         self._aside = aside
         self.found: dict[str, VerifiedFile] = {}
         self.read_bytes = 0
+        self.damaged_records: set[str] = set()
+        #: What files without a checksum hold, per line.
+        self._unrecorded: defaultdict[str, dict[str, FileSum]] = defaultdict(dict)
         self._decoded: set[tuple[str, tuple[str, ...]]] = set()
 
-    def verify(self, branches: Collection[str] | None, progress: Progress) -> None:
+    @property
+    def _only_heads(self) -> bool:
+        return self._branches is not None
+
+    def verify(self, progress: Progress) -> None:
         with progress.stage("the catalog", 1) as stage:
             is_readable = self._verify_catalog()
             stage.update(1, 0)
         if not is_readable:
             return
-        wanted = self._wanted(branches)
+        wanted = self._wanted()
         keys = type_keys(self._environment.manifest.history())
         for path, versions in sorted(wanted.items()):
             with progress.stage(keys.get(path, path), len(versions)) as stage:
@@ -127,9 +157,9 @@ class _Run:
             return False
         return True
 
-    def _wanted(self, branches: Collection[str] | None) -> dict[str, set[_Wanted]]:
-        """The versions that have to be readable, per dataset."""
-        manifest = self._environment.manifest
+    def _wanted(self) -> dict[str, set[_Wanted]]:
+        """The versions that have to be readable, per dataset. Beside them, whatever versions there are."""
+        manifest, branches = self._environment.manifest, self._branches
         heads = manifest.state().heads
         for name in branches or ():
             if name not in heads:
@@ -140,11 +170,10 @@ class _Run:
                 for pin in head.pins.values():
                     found[pin.location].add(_Wanted(pin.branch, pin.version, pin.row_count))
         if branches is None:
-            for row in manifest.history().versions:
-                found[row.pin.location].add(_Wanted(row.pin.branch, row.pin.version))
-            newest = newest_version(self._location, RECOVERIES)
-            if newest is not None:
-                found[RECOVERIES].add(_Wanted(None, newest))
+            paths = {row.pin.location for row in manifest.history().versions}
+            for path in (*paths, RECOVERIES):
+                if dataset_exists(self._location, path):
+                    found[path].update(())
         return found
 
     # ---- one dataset
@@ -157,10 +186,14 @@ class _Run:
         stage: StageProgress | None = None,
     ) -> None:
         dataset = self._listed(path, type_key)
+        every = set(wanted)
         for folder in line_folders(dataset.sizes):
             self._verify_line(dataset, folder)
+        if not self._only_heads:
+            found = (attached_version(name) for name in dataset.sizes)
+            every |= {_Wanted(fork_of(item[0]), item[1]) for item in found if item is not None}
         # The newest first: what older versions share with it is not read again.
-        ordered = sorted(wanted, key=lambda it: (it.rows is None, -it.version, it.fork or ""))
+        ordered = sorted(every, key=lambda it: (it.rows is None, -it.version, it.fork or ""))
         for number, item in enumerate(ordered, 1):
             self._verify_version(dataset, item)
             if stage is not None:
@@ -188,14 +221,19 @@ class _Run:
     def _verify_line(self, dataset: _Dataset, folder: str) -> None:
         """What belongs to a whole line: its records, and how the dataset knows it."""
         start = f"{folder}/" if folder else ""
+        for name in dataset.records[folder].whole:
+            self._tell(f"{dataset.path}/{start}{name}", FileStatus.OK, "", dataset)
         for name in dataset.records[folder].damaged:
             message = (
                 "the checksums that it holds cannot be trusted, and files are compared without them"
             )
+            self.damaged_records.add(f"{dataset.path}/{start}{name}")
+            self._unrecorded[line_address(self._location, dataset.path, folder)].update({})
             self._tell(f"{dataset.path}/{start}{name}", FileStatus.MISMATCH, message, dataset)
-        hint = f"{start}_versions/{_HINT}"
-        if hint in dataset.sizes:
-            self._verify_json(f"{dataset.path}/{hint}", dataset)
+        self._verify_hint(dataset, start)
+        for name in dataset.records[folder].sums:
+            if name.startswith("_transactions/") and f"{start}{name}" in dataset.sizes:
+                self._compare_own(dataset, folder, f"{start}{name}")
         fork = folder.removeprefix("tree/")
         registration = registration_name(fork)
         expected = dataset.records[folder].sums.get(REGISTRATION)
@@ -311,6 +349,8 @@ class _Run:
             found = sum_file(self._location, file, self._count)
             if expected is None:
                 status = FileStatus.UNRECORDED
+                line = file.removesuffix(name).rstrip("/")
+                self._unrecorded[self._location.child(line)][name] = found
             else:
                 check_sum(file, expected, found)
         except StorageError as error:
@@ -321,19 +361,29 @@ class _Run:
     def _count(self, size: int) -> None:
         self.read_bytes += size
 
-    def _verify_json(self, name: str, dataset: _Dataset | None = None) -> None:
-        """A small file that is replaced as a whole, and of which only its form is known."""
-        stored = self._environment.objects.read(name)
+    def _verify_hint(self, dataset: _Dataset, start: str) -> None:
+        """The file by which Lance remembers the newest version. Any value is harmless, one too large is damage."""
+        name = f"{start}_versions/{_HINT}"
+        stored = self._environment.objects.read(f"{dataset.path}/{name}")
         if stored is None:
             return
         try:
-            body = json.loads(stored.data)
-        except ValueError:
-            body = None
-        if isinstance(body, dict):
-            self._tell(name, FileStatus.OK, "", dataset)
-        else:
-            self._tell(name, FileStatus.UNREADABLE, "it is not a JSON object", dataset)
+            version = int(json.loads(stored.data)["version"])
+        except (ValueError, TypeError, LookupError):
+            version = -1
+        newest = newest_version(self._location, f"{dataset.path}/{start}".rstrip("/")) or 0
+        status, message = FileStatus.OK, ""
+        if not 0 < version <= newest:
+            message = "it does not name a version; it is written again by the next commit"
+            status = FileStatus.UNREADABLE
+        self._tell(f"{dataset.path}/{name}", status, message, dataset)
+
+    def record(self) -> int:
+        """Record what the files hold that have no checksum, and replace damaged records; how many files it was."""
+        with self._environment.window():
+            for uri, sums in self._unrecorded.items():
+                replace_records(uri, {**sums, **recorded_sums(uri).sums})
+        return sum(map(len, self._unrecorded.values()))
 
     def _tell(
         self, name: str, status: FileStatus, message: str = "", dataset: _Dataset | None = None

@@ -19,7 +19,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.errors import AlreadyInitializedError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.storage.checksums import record_name, record_sums, sum_files, tidy_records
+from omnigraph.storage.checksums import record_sums, sum_files, tidy_records
 from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import readable, translated
@@ -207,7 +207,7 @@ class CatalogTable:
         record_sums(self._uri, view.version, sum_files(parse_location(self._uri), names))
         if self._durable:
             root = Path(self._uri)
-            sync_files(root / name for name in (*names, record_name(view.version)))
+            sync_files(root / name for name in names)
 
 
 def _without(dataset: LanceDataset, object_ids: list[str], rows: pa.Table) -> pa.Table:

@@ -4,7 +4,8 @@ Files of a dataset never change once they are committed. Each commit therefore l
 versions of its line, `_checksums/<version>.json`, with the size and the CRC-32 of every file that the commit brought:
 data, deletion marks, blobs, indexes, the manifest and the transaction. Names are relative to the line, so that a copy
 or a move of the graph keeps them valid. Files of earlier releases have no record, and a record that cannot be written
-fails nothing: it only leaves less to compare.
+fails nothing: it only leaves less to compare. Records are therefore not flushed to disk; after a power cut the newest
+may be missing or empty, and `verify --record` makes them anew.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ REGISTRATION = "_refs"
 _FORMAT = 1
 _MEMBER = "checksums"
 _STEP_BYTES = 4 * 1024 * 1024
+#: Records of one line that are worth being put together.
+_MANY_RECORDS = 64
 #: Files of an object store that are read at the same time.
 _PARALLEL_READS = 8
 
@@ -60,7 +63,8 @@ class Recorded:
     """Everything that is recorded about the files of one line."""
 
     sums: dict[str, FileSum] = field(default_factory=dict)
-    #: Records that do not hold what was written to them.
+    #: Records that hold what was written to them, and records that do not.
+    whole: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
 
 
@@ -190,24 +194,38 @@ def _decoded(data: bytes) -> dict[str, FileSum] | None:
 
 
 def recorded_sums(uri: str) -> Recorded:
-    """What is recorded about the files of the line at an address. A record without bytes counts as none.
-
-    A crash of the machine leaves such a record when the file was made, and nothing of it was on disk yet.
-    """
+    """What is recorded about the files of the line at an address."""
     location = parse_location(uri)
     objects = ObstoreObjects(location, durable=False)
     sums: dict[str, FileSum] = {}
+    whole: list[str] = []
     damaged: list[str] = []
     for name in _record_names(location, objects):
-        stored = objects.read(name)
-        if stored is None or not stored.data:
+        data = _read(location, objects, name)
+        if data is None:
+            # It has just been put together with others.
             continue
-        found = _decoded(stored.data)
+        found = _decoded(data)
         if found is None:
             damaged.append(name)
         else:
+            whole.append(name)
             sums |= found
-    return Recorded(sums=sums, damaged=tuple(damaged))
+    return Recorded(sums=sums, whole=tuple(whole), damaged=tuple(damaged))
+
+
+def replace_records(uri: str, sums: FileSums) -> None:
+    """Make these checksums all that is recorded about the files of the line at an address.
+
+    Raises:
+        StorageError: they cannot be written; the records are as they were.
+    """
+    location = parse_location(uri)
+    objects = ObstoreObjects(location, durable=False)
+    names = _record_names(location, objects)
+    newest = names[-1] if names else record_name(0)
+    _write(location, newest, sums)
+    delete_files(location, [name for name in names if name != newest])
 
 
 def tidy_records(uri: str) -> None:
@@ -218,7 +236,7 @@ def tidy_records(uri: str) -> None:
     location = parse_location(uri)
     objects = ObstoreObjects(location, durable=False)
     names = _record_names(location, objects)
-    if len(names) < 2:
+    if len(names) < _MANY_RECORDS:
         return
     known = recorded_sums(uri)
     if known.damaged:
@@ -228,9 +246,8 @@ def tidy_records(uri: str) -> None:
     kept = {
         name: item for name, item in known.sums.items() if name in present or name == REGISTRATION
     }
-    newest = max(names, key=_version_of)
-    _write(location, newest, kept)
-    delete_files(location, [name for name in names if name != newest])
+    _write(location, names[-1], kept)
+    delete_files(location, names[:-1])
 
 
 def _record_names(location: GraphLocation, objects: ObstoreObjects) -> list[str]:
@@ -239,6 +256,17 @@ def _record_names(location: GraphLocation, objects: ObstoreObjects) -> list[str]
         return []
     found = (f"{CHECKSUM_FOLDER}/{name}" for name in objects.names(CHECKSUM_FOLDER))
     return sorted((name for name in found if _version_of(name) >= 0), key=_version_of)
+
+
+def _read(location: GraphLocation, objects: ObstoreObjects, name: str) -> bytes | None:
+    if not location.is_local:
+        stored = objects.read(name)
+        return None if stored is None else stored.data
+    with translated(f"reading {name}"):
+        try:
+            return (location.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
 
 def _version_of(name: str) -> int:

@@ -118,9 +118,12 @@ def remove_groups(location: GraphLocation, groups: Iterable[str]) -> None:
 def _load_array(
     folder: Path, key: str, facts: dict[str, object], *, may_lack_sum: bool
 ) -> npt.NDArray[Any]:
-    array = np.load(folder / f"{key}.npy", mmap_mode="r")
+    file = folder / f"{key}.npy"
+    array = np.load(file, mmap_mode="r")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{key} is not an array")
+    if isinstance(array, np.memmap) and array.offset + array.nbytes != file.stat().st_size:
+        raise ValueError(f"{key} has more bytes than were written")
     found = _facts(array)
     if may_lack_sum and "crc32" not in facts:
         # Earlier releases recorded another checksum. What was paid for is not thrown away because of that.

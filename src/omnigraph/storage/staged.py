@@ -470,7 +470,9 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
 
 def _record_fork(location: GraphLocation, base: Table, branch: str) -> None:
     uri = branch_uri(location.child(base.path), branch)
-    sums = sum_files(parse_location(uri), [manifest_name(base.version)])
+    line = parse_location(uri)
+    names = [file.name for file in list_files(line, "_transactions")]
+    sums = sum_files(line, [manifest_name(base.version), *names])
     registered = registration_name(branch)
     above = sum_files(parse_location(location.child(base.path)), [registered])
     if registered in above:
@@ -525,7 +527,7 @@ def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | Non
     if not location.is_local:
         return
     root = Path(branch_uri(location.child(table.path), table.branch))
-    names = [root / manifest_name(table.version), root / record_name(table.version)]
+    names = [root / manifest_name(table.version)]
     for transaction in () if staged is None else staged._steps:
         below = transaction.read_version
         names.append(root / "_transactions" / f"{below}-{transaction.uuid}.txn")

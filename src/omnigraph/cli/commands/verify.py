@@ -30,6 +30,12 @@ def verify(
             help="the head of this branch only; may be given several times",
         ),
     ] = None,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record", help="give a checksum to files that have none, unless a file is damaged"
+        ),
+    ] = False,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -37,7 +43,7 @@ def verify(
     from omnigraph.graph import Graph
 
     progress = terminal_progress(quiet=quiet or json)
-    report = Graph.verify_at(address.uri, branches=branch or None, progress=progress)
+    report = Graph.verify_at(address.uri, branches=branch or None, record=record, progress=progress)
     if json:
         print_json(report.to_json())
     else:
@@ -55,6 +61,8 @@ def report_lines(report: VerifyReport) -> Iterator[str]:
     total = f"{len(report.files):,} files, {size_text(report.read_bytes)} read"
     old = counts[FileStatus.UNRECORDED]
     note = f"; {old:,} without a recorded checksum" if old else ""
+    if report.recorded:
+        note = f"; {report.recorded:,} checksums recorded"
     if report.is_sound:
         yield f"sound: {total}{note}"
     else:

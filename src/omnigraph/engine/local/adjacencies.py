@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.engine.local.adjacency import Adjacency, Side
-from omnigraph.engine.local.arrays import ArrowColumn, IntArray, Numbers, pc
+from omnigraph.engine.local.arrays import IntArray, Numbers, ends_among
 from omnigraph.engine.local.entities import row_id_array
 from omnigraph.ids import edge_table_key, node_table_key
 from omnigraph.query.ir import Direction
@@ -73,19 +73,14 @@ def _build(context: Context, edge: EdgeDef) -> Adjacency:
     source_ids = sources.whole_column("id")
     target_ids = source_ids if edge.source == edge.target else targets.whole_column("id")
     for batch in scan_rows(edges.table, ("src", "dst"), batch_rows=_SCAN_ROWS):
-        source = _numbers(batch.column(0), source_ids)
-        target = _numbers(batch.column(1), target_ids)
+        source = ends_among(batch.column(0), source_ids, edges.table.path)
+        target = ends_among(batch.column(1), target_ids, edges.table.path)
         parts.append((source, target, row_id_array(batch)))
     empty = np.zeros(0, np.int64)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [empty] * 3
     return Adjacency.build(
         columns[0], columns[1], columns[2], sources=len(source_ids), targets=len(target_ids)
     )
-
-
-def _numbers(ids: ArrowColumn, known: ArrowColumn) -> IntArray:
-    """The numbers of nodes by id. Every end of a stored edge exists."""
-    return np.asarray(pc.index_in(ids, known).to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 # ---- on disk

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
+from omnigraph.errors import DamageError
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -19,6 +21,19 @@ Numbers: TypeAlias = npt.NDArray[Any]
 ArrowColumn: TypeAlias = Any
 #: Arrow's kernels, for the same reason.
 pc: Any = pyarrow.compute
+
+
+def ends_among(ids: ArrowColumn, known: ArrowColumn, edges: str) -> IntArray:
+    """Where the ends of edges stand among the ids of all nodes.
+
+    Raises:
+        DamageError: one of them does not exist, and no writer leaves an edge like that.
+    """
+    found = pc.index_in(ids, known)
+    if found.null_count:
+        count = f"{found.null_count:,} of {len(ids):,} ends"
+        raise DamageError(f"following the edges in {edges}", f"{count} are nodes that do not exist")
+    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 def plain_numbers(array: ArrowColumn) -> ArrowColumn:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.local.adjacency import Adjacency, offsets_of, ranges
-from omnigraph.engine.local.arrays import ArrowColumn, IntArray, Numbers, pc
+from omnigraph.engine.local.arrays import ArrowColumn, IntArray, Numbers, ends_among, pc
 from omnigraph.engine.local.entities import row_id_array
 from omnigraph.query.ir import Direction
 from omnigraph.storage import OneOf, read_rows, scan_rows
@@ -179,8 +179,8 @@ class IndexedNeighbours(_ReadNeighbours):
         if not tables:
             return np.zeros(0, np.int64)
         found = pa.concat_tables(tables)
-        places = pc.index_in(ids, found["id"].combine_chunks()).to_numpy(zero_copy_only=False)
-        return row_id_array(found)[np.asarray(places).astype(np.int64)]
+        places = ends_among(ids, found["id"].combine_chunks(), self._edges.table.path)
+        return row_id_array(found)[places]
 
 
 class ScannedNeighbours(_ReadNeighbours):
@@ -190,8 +190,8 @@ class ScannedNeighbours(_ReadNeighbours):
         return scan_rows(self._edges.table, (begin, end), batch_rows=_SCAN_ROWS)
 
     def _find(self, ids: ArrowColumn) -> IntArray:
-        places = pc.index_in(ids, self._target.whole_column("id"))
-        numbers = np.asarray(places.to_numpy(zero_copy_only=False)).astype(np.int64)
+        known = self._target.whole_column("id")
+        numbers = ends_among(ids, known, self._edges.table.path)
         return self._target.numbering().row_ids(numbers)
 
 
