@@ -118,6 +118,7 @@ SAMPLES: list[OmniError] = [
     errors.StorageError("gone", StorageFailure.TRANSIENT),
     errors.StorageFormatError("9", 4),
     errors.DriftError("nodes/1", 3, 4),
+    errors.DamageError("reading nodes/1", "it ends too early"),
     errors.EmbeddingError("no answer", StorageFailure.TRANSIENT),
     errors.SparkError("no Java"),
     errors.InternalError("broken"),

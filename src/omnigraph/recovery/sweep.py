@@ -38,9 +38,9 @@ from omnigraph.recovery.sidecar import (
     list_sidecars,
     read_sidecar,
 )
+from omnigraph.storage.commit_files import record_recovered
 from omnigraph.storage.staged import (
     commit_staged,
-    record_recovered,
     stage_restore,
     sync_commit,
 )

@@ -20,6 +20,7 @@ from lance.fragment import write_fragments
 from omnigraph.errors import AlreadyInitializedError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.checksums import record_sums, sum_files, tidy_records
+from omnigraph.storage.commit_files import transaction_name
 from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import readable, translated
@@ -203,7 +204,7 @@ class CatalogTable:
         """Record the checksums of what a version brought, and flush it."""
         names = [f"data/{file.path}" for fragment in fragments for file in fragment.files]
         names.append(manifest_name(view.version))
-        names.append(f"_transactions/{made_by.read_version}-{made_by.uuid}.txn")
+        names.append(transaction_name(made_by))
         record_sums(self._uri, view.version, sum_files(parse_location(self._uri), names))
         if self._durable:
             root = Path(self._uri)

@@ -16,12 +16,13 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import encoded_cells
 from omnigraph.storage.checksums import sum_files, sums_in, text_with_sums
+from omnigraph.storage.commit_files import added_names
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import OneOf, to_sql
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
-from omnigraph.storage.staged import StagedWrite, StageKind, added_names
+from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import Table, branch_uri
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ Nearly every write is one version. What changes fragments and indexes together n
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -25,34 +24,27 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.blob_cells import encoded_cells
-from omnigraph.storage.checksums import (
-    REGISTRATION,
-    FileSums,
-    record_name,
-    record_sums,
-    sum_files,
-    sums_in,
+from omnigraph.storage.checksums import FileSums, sums_in
+from omnigraph.storage.commit_files import (
+    file_sums,
+    names_of,
+    new_fragments,
+    record_commit,
+    record_fork,
 )
 from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
-from omnigraph.storage.file_names import manifest_name, registration_name
-from omnigraph.storage.listing import list_files
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.file_names import manifest_name
 from omnigraph.storage.tables import Table, branch_uri, dataset_exists, session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from omnigraph.storage.location import GraphLocation
 
-#: Bytes that recovery reads in order to record their checksums.
-_RECOVERED_BYTES = 64 * 1024 * 1024
 #: Above this many rows an indexed join costs more memory than Lance's pool has.
 _INDEXED_UPSERT_ROWS = 50_000
-
-_log = logging.getLogger(__name__)
 
 
 class StageKind(StrEnum):
@@ -226,52 +218,16 @@ def check_written(location: GraphLocation, staged: StagedWrite) -> None:
     for transaction in staged._steps:
         operation: Any = transaction.operation
         updated = getattr(operation, "updated_fragments", None) or ()
-        check_complete(staged.table._dataset.uri, (*_new_fragments(operation), *updated))
+        check_complete(staged.table._dataset.uri, (*new_fragments(operation), *updated))
 
 
 def with_checksums(staged: StagedWrite) -> StagedWrite:
-    """A staged write that knows the checksums of all of its files. Reads those that no task has computed.
+    """A staged write that knows the checksums of all of its files.
 
     Outside the commit lock: a large write takes its time.
     """
-    table = staged.table
-    location = parse_location(table._dataset.uri)
-    with translated(f"computing checksums of {table.path}"):
-        names = {
-            name
-            for transaction in staged._steps
-            for name in written_files(table, location, transaction.operation)
-        }
-    missing = sorted(names - staged.sums.keys())
-    known = {name: item for name, item in staged.sums.items() if name in names}
-    return replace(staged, sums=known | sum_files(location, missing))
-
-
-def written_files(table: Table, location: GraphLocation, operation: object) -> Iterator[str]:
-    """The files that an operation brings to a table, as names below its line."""
-    is_merge = isinstance(operation, LanceOperation.Merge)
-    for fragment in _new_fragments(operation):
-        # A change of columns lists every fragment, with files that the present version reads as well.
-        yield from added_names(table, location, fragment, knows_it=is_merge)
-    for fragment in getattr(operation, "updated_fragments", None) or ():
-        yield from added_names(table, location, fragment, knows_it=True)
-    for index in getattr(operation, "new_indices", None) or ():
-        yield from (file.name for file in list_files(location, f"_indices/{index.uuid}"))
-
-
-def added_names(
-    table: Table, location: GraphLocation, fragment: FragmentMetadata, *, knows_it: bool
-) -> Iterator[str]:
-    """The files of a fragment that the table does not have yet; `knows_it` says that it has some of them."""
-    present = table._dataset.get_fragment(fragment.id) if knows_it else None
-    known = set() if present is None else set(_names_of([present.metadata]))
-    for name in _names_of([fragment]):
-        if name not in known:
-            yield name
-            if name.endswith(".lance") and (location.is_local or table.blob_columns):
-                # Large blobs of a data file lie in a folder beside it.
-                folder = name.removesuffix(".lance")
-                yield from (file.name for file in list_files(location, folder))
+    operations = (step.operation for step in staged._steps)
+    return replace(staged, sums=file_sums(staged.table, operations, staged.sums))
 
 
 def commit_staged(staged: StagedWrite) -> Table:
@@ -297,59 +253,14 @@ def commit_staged(staged: StagedWrite) -> Table:
                 raise DriftError(table.path, expected, table.latest_version) from error
         if committed.version != expected + 1:
             raise DriftError(table.path, expected + 1, int(committed.version))
-    _record(str(committed.uri), staged.read_version, int(committed.version), staged)
+    record_commit(committed, staged.read_version, staged._steps, staged.sums)
     return Table(committed, table.path, table.branch)
-
-
-def record_recovered(table: Table, before: int) -> None:
-    """Record the files of versions whose writer died before it could: what they hold now is all that is known.
-
-    A large write stays without a record: recovery holds the commit lock and must not read for long.
-    """
-    uri = str(table._dataset.uri)
-    location = parse_location(uri)
-    objects = ObstoreObjects(location, durable=False)
-    try:
-        with translated(f"recording the files of {table.path}"):
-            if objects.read(record_name(table.version)) is not None:
-                return
-            base = lance.dataset(uri, version=before, session=session())
-            known = {item.fragment_id: item.metadata for item in base.get_fragments()}
-            fragments = [item.metadata for item in table._dataset.get_fragments()]
-            changed = [item for item in fragments if _is_changed(item, known.get(item.id))]
-            sizes = (file.file_size_bytes or 0 for item in changed for file in item.files)
-            if sum(sizes) > _RECOVERED_BYTES:
-                return
-            old = set(_names_of(known.values()))
-            names = {name for name in _names_of(changed) if name not in old}
-            versions = range(before + 1, table.version + 1)
-            names |= {manifest_name(number) for number in versions}
-            below = {f"_transactions/{number - 1}-" for number in versions}
-            names |= {
-                f"_transactions/{name}"
-                for name in objects.names("_transactions")
-                if f"_transactions/{name.partition('-')[0]}-" in below
-            }
-        record_sums(uri, table.version, sum_files(location, names))
-    except StorageError as error:
-        _log.warning("the files of %s have no checksums: %s", table.path, error)
-
-
-def _is_changed(fragment: FragmentMetadata, known: FragmentMetadata | None) -> bool:
-    return known is None or set(_names_of([fragment])) != set(_names_of([known]))
-
-
-def _record(uri: str, before: int, version: int, staged: StagedWrite) -> None:
-    """Record the files of a commit: what was staged, and the manifests and transactions that committed it."""
-    names = [f"_transactions/{step.read_version}-{step.uuid}.txn" for step in staged._steps]
-    names += [manifest_name(number) for number in range(before + 1, version + 1)]
-    record_sums(uri, version, {**staged.sums, **sum_files(parse_location(uri), names)})
 
 
 def new_files(staged: StagedWrite) -> list[str]:
     """The files that a staged write made, as names below the root of the graph; nothing else refers to them yet."""
     table = staged.table
-    known = set(_names_of(fragment.metadata for fragment in table._dataset.get_fragments()))
+    known = set(names_of(fragment.metadata for fragment in table._dataset.get_fragments()))
     return [
         name
         for transaction in staged._steps
@@ -361,7 +272,7 @@ def _new_files(table: Table, operation: object, known: set[str]) -> list[str]:
     folder = branch_uri(table.path, table.branch)
     updated = getattr(operation, "updated_fragments", None) or ()
     # A change of columns lists every fragment, with files that the present version reads as well.
-    found = _names_of((*_new_fragments(operation), *updated))
+    found = names_of((*new_fragments(operation), *updated))
     names = [f"{folder}/{name}" for name in found if name not in known]
     for index in getattr(operation, "new_indices", None) or ():
         written = Path(table._dataset.uri) / "_indices" / str(index.uuid)
@@ -369,22 +280,6 @@ def _new_files(table: Table, operation: object, known: set[str]) -> list[str]:
             files = (file for file in written.rglob("*") if file.is_file())
             names += [f"{folder}/{file.relative_to(table._dataset.uri)}" for file in files]
     return names
-
-
-def _names_of(fragments: Iterable[FragmentMetadata]) -> Iterator[str]:
-    """The data and deletion files of fragments, as names in their dataset."""
-    for fragment in fragments:
-        for file in fragment.files:
-            yield f"data/{file.path}"
-        if fragment.deletion_file is not None:
-            yield fragment.deletion_file.path(fragment.id)
-
-
-def _new_fragments(operation: object) -> Iterable[FragmentMetadata]:
-    for attribute in ("fragments", "new_fragments"):
-        yield from getattr(operation, attribute, None) or ()
-    for group in getattr(operation, "groups", None) or ():
-        yield from group.new_fragments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,8 +318,7 @@ def commit_new_table(location: GraphLocation, new: NewTable) -> Table:
         )
         # Opened again through the shared session, so that its caches serve this handle too.
         dataset = lance.dataset(uri, version=dataset.version, session=session())
-    names = [f"_transactions/0-{new.transaction_uuid}.txn", manifest_name(int(dataset.version))]
-    record_sums(uri, int(dataset.version), sum_files(parse_location(uri), names))
+    record_commit(dataset, 0, [new._transaction], {})
     return Table(dataset, new.path, None)
 
 
@@ -464,20 +358,8 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
         forked = lance.dataset(uri, session=session())
     if forked.version != base.version:
         raise DriftError(f"{base.path} ({branch})", base.version, int(forked.version))
-    _record_fork(location, base, branch)
+    record_fork(location, base, branch)
     return Table(forked, base.path, branch)
-
-
-def _record_fork(location: GraphLocation, base: Table, branch: str) -> None:
-    uri = branch_uri(location.child(base.path), branch)
-    line = parse_location(uri)
-    names = [file.name for file in list_files(line, "_transactions")]
-    sums = sum_files(line, [manifest_name(base.version), *names])
-    registered = registration_name(branch)
-    above = sum_files(parse_location(location.child(base.path)), [registered])
-    if registered in above:
-        sums[REGISTRATION] = above[registered]
-    record_sums(uri, base.version, sums)
 
 
 def list_forks(location: GraphLocation, path: str) -> list[str]:
@@ -540,7 +422,7 @@ def _files_of(operation: object) -> Iterable[str]:
     for index in getattr(operation, "new_indices", None) or ():
         yield f"_indices/{index.uuid}"
     updated = getattr(operation, "updated_fragments", None) or ()
-    for fragment in (*_new_fragments(operation), *updated):
+    for fragment in (*new_fragments(operation), *updated):
         for file in fragment.files:
             yield f"data/{file.path}"
             # Large blobs of a data file lie in a folder beside it.
