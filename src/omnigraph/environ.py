@@ -17,6 +17,7 @@ _DURATION = re.compile(r"([0-9]{1,9})([smhdw]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _CACHE = "OMNIGRAPH_CACHE_DIR"
 _OFF = "off"
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def whole_number(
@@ -64,6 +65,19 @@ def parse_duration_s(text: str) -> float:
     if match is None:
         raise ValueError(text)
     return float(int(match[1]) * _SECONDS[match[2]])
+
+
+def available_memory() -> int:
+    """The bytes of memory that this process may use: of the machine, or of the container that it is in."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name in _CGROUP_LIMITS:
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
 
 
 def cache_folder(name: str) -> Path | None:

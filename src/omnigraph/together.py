@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 _Made = TypeVar("_Made")
+#: How often a thread that waits looks whether it still should.
+_LOOK_S = 0.05
 
 
 class Together(Generic[_Made]):
@@ -25,10 +27,16 @@ class Together(Generic[_Made]):
         self._lock = Lock()
         self._running: dict[Hashable, _Work[_Made]] = {}
 
-    def make(self, key: Hashable, work: Callable[[], _Made]) -> _Made:
+    def make(
+        self,
+        key: Hashable,
+        work: Callable[[], _Made],
+        check: Callable[[], None] | None = None,
+    ) -> _Made:
         """What the work of this key gives, done here or by a thread that began it earlier.
 
-        A failure belongs to the thread that met it; one of the others tries next.
+        A failure belongs to the thread that met it; one of the others tries next. `check` is called now and then by a
+        thread that waits, and ends its waiting by raising.
         """
         while True:
             with self._lock:
@@ -36,7 +44,9 @@ class Together(Generic[_Made]):
                 if running is None:
                     mine = self._running[key] = _Work[_Made]()
                     break
-            running.done.wait()
+            while not running.done.wait(None if check is None else _LOOK_S):
+                if check is not None:
+                    check()
             if running.made is not None:
                 return running.made[0]
         try:

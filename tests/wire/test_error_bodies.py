@@ -91,6 +91,8 @@ SAMPLES: list[OmniError] = [
     errors.BranchNotFoundError("draft", "create it"),
     errors.BranchExistsError("draft"),
     errors.ResourceLimitError("body", 10, 11, "send less"),
+    errors.QueryTimeoutError(2.5, "Expand $a Knows $b"),
+    errors.QueryCancelledError("Order"),
     errors.ConflictError("moved"),
     errors.ExpectedVersionMismatchError("node:Paper", 7, None),
     errors.BranchesExistError(["a", "b"]),

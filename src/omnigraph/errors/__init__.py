@@ -32,6 +32,8 @@
     ├── PolicyDeniedError                the policy does not allow it
     ├── PreconditionFailedError          the branch head is not the expected commit
     ├── ResourceLimitError               a configured bound would be crossed
+    ├── QueryTimeoutError                a read took longer than it may
+    ├── QueryCancelledError              a read was cancelled
     ├── BlobRangeError                   a range outside the value
     ├── BlobChangedError                 another value than the caller has seen
     ├── ExternalBlobPolicyError          an external blob is not allowed
@@ -109,6 +111,7 @@ from omnigraph.errors.merges import (
     MergeConflictsError,
 )
 from omnigraph.errors.policies import PolicyDeniedError
+from omnigraph.errors.reads import QueryCancelledError, QueryTimeoutError
 from omnigraph.errors.requests import (
     MAX_DIAGNOSTICS,
     BadRequestError,
@@ -201,7 +204,9 @@ __all__ = [
     "ParameterError",
     "PolicyDeniedError",
     "PreconditionFailedError",
+    "QueryCancelledError",
     "QuerySelectionError",
+    "QueryTimeoutError",
     "ReadSetConflictError",
     "RecoveryRequiredError",
     "RemoteError",

@@ -7,9 +7,10 @@ kept, so whatever happens afterwards costs seconds, not another bill.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import PATIENT_ROWS, Budget
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
@@ -17,6 +18,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.failpoints import Failpoint, reach
+from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.graph.results import EmbeddedProperty, EmbedResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
@@ -26,6 +28,7 @@ from omnigraph.pipeline.embedding.edits import VectorsGoneError, column_edit, st
 from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address
 from omnigraph.pipeline.embedding.tasks import EmbedLimits, TextRows, embed_rows
 from omnigraph.pipeline.embedding.work import WorkFinder, embed_targets
+from omnigraph.pipeline.progress import BoundedProgress
 from omnigraph.pipeline.worker_choice import choose_workers
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
 from omnigraph.search import EmbeddingSettings, EmbedPurpose, check_model
@@ -69,6 +72,7 @@ class EmbedCall:
     actor: str | None
     dry_run: bool
     progress: Progress
+    limits: ReadLimits = NO_LIMITS
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
@@ -95,6 +99,9 @@ class GraphEmbedder:
     def embed(self, call: EmbedCall) -> EmbedResult:
         """Run one call; all vectors become visible at once, or none does."""
         environment = self._environment
+        budget = call.limits.budget()
+        budget.enter("Embed")
+        call = replace(call, progress=BoundedProgress(call.progress, budget.check))
         snapshot = snapshot_of(environment.manifest.state().head(call.branch))
         schema = self._schema_of(snapshot.schema_hash)
         catalog = schema.catalog
@@ -113,6 +120,7 @@ class GraphEmbedder:
             call,
             targets=targets,
             settings=settings,
+            budget=budget,
         )
         try:
             return run.execute(snapshot)
@@ -130,6 +138,7 @@ class _Run:
         *,
         targets: Sequence[EmbedTarget],
         settings: EmbeddingSettings,
+        budget: Budget,
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
@@ -137,6 +146,7 @@ class _Run:
         self._call = call
         self._targets = targets
         self._settings = settings
+        self._budget = budget
         # Most commits change little: comparing each of them on Spark would take longer than embedding.
         comparing = AUTO if call.engine == "spark" else call.engine
         self._engine = ElasticEngine(comparing, call.spark, call.progress)
@@ -225,7 +235,11 @@ class _Run:
         limits = EmbedLimits(batch_size=self._call.batch_size, rate=self._call.rate)
         found: list[list[EmbeddedRows]] = [[] for _ in work]
         if any(len(item.row_ids) for item in wanted):
-            found = embed_rows(wanted, root, self._settings, limits, workers)
+            # Tasks of this process ask the provider one after the other, and each answer may take long.
+            rows = PATIENT_ROWS if workers.parallelism == 1 else 0
+            found = self._budget.patiently(
+                lambda: embed_rows(wanted, root, self._settings, limits, workers), rows
+            )
         edits: defaultdict[TableKey, list[ColumnEdit]] = defaultdict(list)
         for item, pieces in zip(work, found, strict=True):
             self._count(item.target, pieces)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.graph.limits import ReadLimits
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.policy import Action
@@ -11,6 +12,7 @@ from omnigraph.policy import Action
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from omnigraph.budget import CancelSignal
     from omnigraph.graph.results import EmbedResult
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
@@ -32,6 +34,8 @@ class EmbeddingMethods(OpenGraph):
         actor: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> EmbedResult:
         """Give every row with a text its vector: those that have none, and those whose text changed since.
 
@@ -39,7 +43,8 @@ class EmbeddingMethods(OpenGraph):
         vectors become visible in one commit, in which nothing else changes; a second run finds nothing and makes
         none. Vectors that were computed before a crash or a failure of the provider are not computed again. Many texts
         are embedded on Spark, a few in this process; `rate` limits texts per second over all tasks. `reembed` replaces
-        vectors that exist. `dry_run` counts, and asks no provider.
+        vectors that exist. `dry_run` counts, and asks no provider. `timeout_s` and `cancel` stop it before its commit;
+        vectors that were computed are kept for the next run.
 
         >>> import os, tempfile
         >>> os.environ["OMNIGRAPH_EMBEDDINGS_MOCK"] = "1"
@@ -57,6 +62,8 @@ class EmbeddingMethods(OpenGraph):
             EmbeddingError: the provider failed. Nothing was written to the graph; the next run goes on from here.
             ConflictError: writers kept changing the tables; nothing was written.
             SparkError: Spark cannot run; nothing was written.
+            QueryTimeoutError: it took longer than `timeout_s`; nothing was written to the graph.
+            QueryCancelledError: `cancel` was set; nothing was written to the graph.
         """
         from omnigraph.graph.embedding import EmbedCall, GraphEmbedder
         from omnigraph.pipeline.progress import Silent
@@ -73,6 +80,7 @@ class EmbeddingMethods(OpenGraph):
             actor=actor,
             dry_run=dry_run,
             progress=progress or Silent(),
+            limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
         )
         self._authorize(Action.CHANGE, actor, branch=call.branch)
         self._heal()

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
+from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.export_lines import refuse_long_line, shape_of
 from omnigraph.pipeline.export_target import local_target
-from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.progress import BoundedProgress, Silent
 from omnigraph.pipeline.records import MAX_LINE_BYTES
 from omnigraph.pipeline.worker_choice import check_engine, choose_workers
 from omnigraph.storage.blobs import look_at_blobs
@@ -45,6 +46,7 @@ class ExportCall:
     engine: str
     spark: Session | None
     progress: Progress | None
+    limits: ReadLimits = NO_LIMITS
 
 
 def export_snapshot(
@@ -70,7 +72,9 @@ def _export(
     call: ExportCall,
     format_: ExportFormat,
 ) -> ExportResult:
-    progress = call.progress or Silent()
+    budget = call.limits.budget()
+    budget.enter("Export")
+    progress = BoundedProgress(call.progress or Silent(), budget.check)
     target = call.target
     if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
         path = local_target(target, environment.location.uri)

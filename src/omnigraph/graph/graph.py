@@ -10,6 +10,7 @@ from omnigraph.graph.blob_methods import BlobMethods
 from omnigraph.graph.branch_methods import BranchMethods
 from omnigraph.graph.embedding_methods import EmbeddingMethods
 from omnigraph.graph.history_methods import HistoryMethods
+from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.graph.maintenance_methods import MaintenanceMethods
 from omnigraph.graph.reading import ReadCall
 from omnigraph.graph.retention_methods import RetentionMethods
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from omnigraph.budget import CancelSignal
     from omnigraph.client import RemoteGraph
     from omnigraph.graph.diagnosis import DoctorReport
     from omnigraph.graph.verification import VerifyReport
@@ -100,6 +102,7 @@ class Graph(
         *,
         external_blobs: Sequence[str] | None = None,
         policy: Policy | PolicyGate | str | PathLike[str] | None = None,
+        limits: ReadLimits = NO_LIMITS,
     ) -> Graph:
         """Open a graph. A writable open first settles what dead writers left.
 
@@ -108,7 +111,8 @@ class Graph(
 
         With a `policy`, or the path of a policy file, every write names its actor and has to be allowed; a
         `PolicyDeniedError` says that nothing happened. Reads are free: whoever opens the storage can read it. A
-        `PolicyGate` can be given another policy while the graph is open.
+        `PolicyGate` can be given another policy while the graph is open. `limits` bound every read that gives none of
+        its own.
 
         Raises:
             BadRequestError: a base is malformed, or the policy is about a server.
@@ -117,6 +121,7 @@ class Graph(
             StorageFormatError: another release wrote it.
         """
         graph = cls._at(uri, read_only=read_only, external_blobs=external_blobs, policy=policy)
+        graph._limits = limits
         graph._state()
         if not read_only:
             graph._heal()
@@ -212,10 +217,14 @@ class Graph(
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> Result:
         """Run one read on one snapshot: a branch head, a commit, a graph version or a moment.
 
-        It never waits for a writer, and nothing that is written meanwhile changes it.
+        It never waits for a writer, and nothing that is written meanwhile changes it. `timeout_s` bounds the time that
+        it works, over all batches; `cancel` is a `threading.Event` that another thread sets to stop it. Either stops it
+        within about a tenth of a second. Its intermediate results take at most `OMNIGRAPH_QUERY_MEMORY_BYTES`.
 
         >>> import tempfile
         >>> root = tempfile.mkdtemp() + "/papers.omni"
@@ -230,9 +239,13 @@ class Graph(
             QuerySelectionError: the text holds no such read.
             NotFoundError: there is no such branch, commit, version or moment.
             EmbeddingError: a text had to be embedded, and the provider failed.
+            QueryTimeoutError: it took longer than `timeout_s`; batches raise it as well.
+            QueryCancelledError: `cancel` was set.
+            ResourceLimitError: it needs more memory than a read may have.
         """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
-        call = ReadCall(text=text, params=params, name=name, target=target)
+        limits = self._limits.during(timeout_s, cancel)
+        call = ReadCall(text=text, params=params, name=name, target=target, limits=limits)
         reading = self._environment.reading.begin()
         try:
             return self._reader.query(call, self._state(), reading)
@@ -249,9 +262,15 @@ class Graph(
         name: str | None = None,
         branch: str = MAIN,
         analyze: bool = False,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> str:
-        """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator."""
-        call = ReadCall(text=text, params=params, name=name, target=Target(branch=branch))
+        """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator.
+
+        `timeout_s` and `cancel` stop an analysis as they stop a query.
+        """
+        limits, target = self._limits.during(timeout_s, cancel), Target(branch=branch)
+        call = ReadCall(text=text, params=params, name=name, target=target, limits=limits)
         with self._reading():
             return self._reader.explain(call, self._state(), analyze=analyze)
 
@@ -269,12 +288,15 @@ class Graph(
         engine: str = "spark",
         spark: Session | None = None,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> ExportResult:
         """Write every entity of one snapshot, or those of some types, so that a load reads it back.
 
         `-` or a stream of text gets sorted JSON lines from this process, without Spark. A path appears when it is
         complete: one sorted file, with `parts` a directory of sorted files, as `parquet` a directory per type and a
         mapping. `engine="local"` writes it without Spark too. Memory stays bounded whatever the size of the graph.
+        `timeout_s` and `cancel` stop it as they stop a query; a path does not appear then.
 
         >>> import sys, tempfile
         >>> root = tempfile.mkdtemp() + "/papers.omni"
@@ -288,6 +310,8 @@ class Graph(
             BadRequestError: the target exists, a type is unknown, or a value cannot be expressed; nothing was written.
             NotFoundError: there is no such branch, commit, version or moment.
             SparkError: Spark cannot run; nothing was written.
+            QueryTimeoutError: it took longer than `timeout_s`.
+            QueryCancelledError: `cancel` was set.
         """
         from omnigraph.graph.exporting import ExportCall, export_snapshot
 
@@ -300,6 +324,7 @@ class Graph(
             engine=engine,
             spark=spark,
             progress=progress,
+            limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
         )
         with self._reading():
             found = resolve_target(self._environment.manifest, self._state(), wanted)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
+from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.reading import GraphReader
 from omnigraph.graph.schemas import find_schema
 from omnigraph.manifest import MAIN, Snapshot, Target, first_parents, open_pin, resolve_target
@@ -39,6 +40,8 @@ class OpenGraph:
     ) -> None:
         self._environment = environment
         self._settings = settings
+        #: What bounds reads that give no limits of their own.
+        self._limits = NO_LIMITS
         self._gate = gate
         self._compiler = QueryCompiler()
         self._schemas: dict[str, GraphSchema] = {}

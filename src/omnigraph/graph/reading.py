@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import Budget
 from omnigraph.engine import EngineSettings
 from omnigraph.engine.local import (
     PERSIST_MIN_EDGES,
@@ -18,6 +19,7 @@ from omnigraph.engine.local import (
     variable_tables,
 )
 from omnigraph.errors import QuerySelectionError
+from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.manifest import Target, reading_pins, resolve_target
 from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
 from omnigraph.storage import DerivedArrays
@@ -48,6 +50,7 @@ class ReadCall:
     params: Mapping[str, object] | None
     name: str | None
     target: Target
+    limits: ReadLimits = NO_LIMITS
 
 
 class GraphReader:
@@ -80,6 +83,7 @@ class GraphReader:
             prepared.values,
             variable_tables(prepared.query.pipeline),
             is_head=call.target.is_head,
+            budget=call.limits.budget(),
         )
         stream = execute(context, prepared.query)
         batches = self._to_the_end(stream.batches, prepared.snapshot, reading)
@@ -89,6 +93,7 @@ class GraphReader:
             target=call.target,
             commit_id=prepared.snapshot.commit_id,
             types=tuple(item.type for item in prepared.query.projections),
+            budget=context.budget,
         )
 
     def _to_the_end(
@@ -122,7 +127,13 @@ class GraphReader:
         values: dict[str, StoredValue] = {}
         if analyze or call.params:
             values = self._bind(compiled.ir, call.params)
-        context = self._context(snapshot, catalog, values, variable_tables(compiled.ir.pipeline))
+        context = self._context(
+            snapshot,
+            catalog,
+            values,
+            variable_tables(compiled.ir.pipeline),
+            budget=call.limits.budget(),
+        )
         plan = plan_query(context, compiled.ir)
         if not analyze:
             return f"{text}{plan.render()}"
@@ -149,6 +160,7 @@ class GraphReader:
         tables: Mapping[str, TableKey],
         *,
         is_head: bool = True,
+        budget: Budget | None = None,
     ) -> Context:
         """What the operators of one query share."""
         embedder = _QueryEmbedding(catalog, self._get_embedder)
@@ -161,6 +173,7 @@ class GraphReader:
             tables=tables,
             is_head=is_head,
             embed=embedder,
+            budget=Budget() if budget is None else budget,
         )
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from omnigraph.storage.fragment_scans import scan_group
 from omnigraph.storage.partitions import list_fragment_groups, table_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.ids import TableKey
     from omnigraph.pipeline.export_lines import TypeShape
     from omnigraph.pipeline.export_target import Staging
-    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.progress import Progress, StageProgress
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage import Table
 
@@ -93,13 +94,29 @@ def export_stream(
             rows[key] = 0
             groups = list_fragment_groups(source.table)
             fragments = [number for group in groups for number in group.fragment_ids]
-            batches = scan_group(table_address(source.table), fragments, source.shape.columns)
+            batches = _watched(
+                scan_group(table_address(source.table), fragments, source.shape.columns),
+                partial(_show, stage, done, rows),
+            )
             for block in sorted_blocks((json_lines(source.shape, b) for b in batches), scratch):
                 write(line_bytes(block))
                 rows[key] += block.num_rows
                 stage.update(done, sum(rows.values()))
         stage.update(len(sources), sum(rows.values()))
     return Exported(rows=rows)
+
+
+def _show(stage: StageProgress, done: int, rows: Mapping[TableKey, int]) -> None:
+    stage.update(done, sum(rows.values()))
+
+
+def _watched(
+    batches: Iterator[pa.RecordBatch], look: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a scan; sorting reads all of them before the first row is written, and nothing would look."""
+    for batch in batches:
+        look()
+        yield batch
 
 
 # ---- in tasks

@@ -120,21 +120,34 @@ class SparkWorkers:
             done.add(more_tasks)
             rows.add(more_rows)
 
-        stop = Event()
+        stop, tag = Event(), f"omnigraph-{new_ulid()}"
+        refusals: list[OmniError] = []
 
         def watch(progress: StageProgress) -> None:
             while not stop.wait(_POLL_S):
-                progress.update(done.value, rows.value)
+                try:
+                    progress.update(done.value, rows.value)
+                except OmniError as refusal:
+                    # The work is not wanted any more: its job fails, and the block is told why.
+                    refusals.append(refusal)
+                    context.cancelJobsWithTag(tag)
+                    return
 
+        context.addJobTag(tag)
         with self._progress.stage(stage, tasks) as progress:
             watcher = Thread(target=watch, args=(progress,), daemon=True)
             watcher.start()
             try:
                 yield count
+            except OmniError as failure:
+                if refusals:
+                    raise refusals[0] from failure
+                raise
             finally:
                 stop.set()
                 watcher.join()
-                progress.update(done.value, rows.value)
+                context.removeJobTag(tag)
+            progress.update(done.value, rows.value)
 
 
 def _item_function(

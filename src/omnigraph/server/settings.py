@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from omnigraph.environ import duration_s, is_on, whole_number
+from omnigraph.environ import available_memory, duration_s, is_on, whole_number
 
 MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.
 _LOWEST_BYTES = 256 * MEBIBYTE
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +59,9 @@ class ServerSettings:
                 "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX", defaults.actor_inflight_max, lowest=1
             ),
             actor_bytes_max=whole_number(
-                "OMNIGRAPH_PER_ACTOR_BYTES_MAX", max(_memory() // 4, _LOWEST_BYTES), lowest=1
+                "OMNIGRAPH_PER_ACTOR_BYTES_MAX",
+                max(available_memory() // 4, _LOWEST_BYTES),
+                lowest=1,
             ),
             body_max_bytes=whole_number(
                 "OMNIGRAPH_BODY_MAX_BYTES", defaults.body_max_bytes, lowest=1
@@ -99,16 +99,3 @@ class ServerSettings:
             allowed_hosts=frozenset(host.strip() for host in hosts if host.strip()),
             shutdown_s=whole_number("OMNIGRAPH_SHUTDOWN_S", defaults.shutdown_s),
         )
-
-
-def _memory() -> int:
-    """The bytes of memory that this process may use: of the machine, or of the container that it is in."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for name in _CGROUP_LIMITS:
-        try:
-            text = Path(name).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return total

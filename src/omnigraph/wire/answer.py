@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from omnigraph.budget import Budget
 from omnigraph.types.json_values import json_column
 from omnigraph.wire.rendering import html_table
 
@@ -49,6 +50,7 @@ class Result:
         target: Target,
         commit_id: str,
         types: tuple[PropertyType, ...],
+        budget: Budget | None = None,
     ) -> None:
         self.query_name = query_name
         self.target = target
@@ -57,6 +59,8 @@ class Result:
         self.schema: pa.Schema = stream.schema
         #: The type of each column in the languages of the graph.
         self.types = types
+        #: What the read may use; everything that is held for its answer is accounted here.
+        self.budget = Budget() if budget is None else budget
         self._batches: Iterator[pa.RecordBatch] | None = stream.batches
         self._table: pa.Table | None = None
         # The first batch is made now, so that a failure belongs to the call of `query`.

@@ -211,6 +211,8 @@ _ROWS = (
         None,
         _inside("resource_limit", "resource", "limit", "actual", "advice"),
     ),
+    _Form(errors.QueryTimeoutError, None, _inside("query_timeout", "timeout_s", "operator")),
+    _Form(errors.QueryCancelledError, None, _inside("cancelled", "operator")),
     # kind conflict
     _Form(
         errors.ExpectedVersionMismatchError,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.budget import Budget
 from omnigraph.engine.local import reachability
 from omnigraph.engine.local.adjacency import Adjacency, Side, build_side, ranges
 from omnigraph.engine.local.entities import Numbering
@@ -163,7 +164,7 @@ def walker(edges: Edges, direction: Direction, gap: int = 1) -> AdjacentNeighbou
 
     def numbered(count: int) -> Any:
         ids = None if gap == 1 else np.arange(count) * gap
-        return SimpleNamespace(numbering=lambda: Numbering(count, ids))
+        return SimpleNamespace(numbering=lambda: Numbering(count, ids), budget=Budget())
 
     begin, end = edges.sources, edges.targets
     if direction is Direction.IN:
@@ -176,7 +177,8 @@ def answers(
 ) -> list[list[int]]:
     """Per source, the row ids that it reaches."""
     found: list[list[int]] = []
-    for start, reach in reach_within(neighbours, sources, low, high, is_dense=is_dense):
+    found = reach_within(neighbours, sources, low, high, is_dense=is_dense, budget=Budget())
+    for start, reach in found:
         assert start == len(found), "parts follow each other"
         ids = neighbours.row_ids(reach.targets).tolist()
         bounds = reach.offsets.tolist()
@@ -215,6 +217,8 @@ def test_parts_and_bitmaps_of_any_size_give_the_same(cells, share, edges, bounds
     with (
         mock.patch.object(reachability, "_BITMAP_CELLS", cells),
         mock.patch.object(reachability, "_DENSE_SHARE", share),
+        mock.patch.object(reachability, "_STEP_EDGES", 2),
+        mock.patch.object(reachability, "_STEP_NODES", 3),
     ):
         assert answers(neighbours, sources, *bounds, is_dense=True) == expected
 

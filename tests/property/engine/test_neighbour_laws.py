@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.budget import Budget
 from omnigraph.engine.local import find_adjacency, neighbours
 from omnigraph.engine.local.neighbours import (
     AdjacentNeighbours,
@@ -172,7 +173,8 @@ def check_reach(world: World, direction: Direction, nodes: list[int], low: int, 
     for name, way in world.ways(direction).items():
         for is_dense in (True, False) if name == "adjacent" else (False,):
             found: list[list[int]] = []
-            for _, reach in reach_within(way, sources, low, high, is_dense=is_dense):
+            reached = reach_within(way, sources, low, high, is_dense=is_dense, budget=Budget())
+            for _, reach in reached:
                 ends = world.nodes(direction, way.row_ids(reach.targets))
                 bounds = reach.offsets.tolist()
                 found += [sorted(ends[x:y]) for x, y in pairwise(bounds)]

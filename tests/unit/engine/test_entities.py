@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from omnigraph.budget import Budget
 from omnigraph.engine.local import entities as module
 from omnigraph.engine.local.entities import Entities, Numbering, row_id_array
 from omnigraph.storage import parse_location, read_rows
@@ -121,7 +122,7 @@ def test_rows_are_numbered_in_the_order_of_their_ids(
     request: pytest.FixtureRequest, caches: EngineCaches, which: str
 ) -> None:
     table = request.getfixturevalue(which)
-    numbering = caches.entities(table).numbering()
+    numbering = caches.entities(table, Budget()).numbering()
     expected = sorted(places(table).values())
     assert numbering.count == len(expected)
     assert numbering.all_row_ids.tolist() == expected
@@ -146,7 +147,7 @@ BUDGETS = pytest.mark.parametrize("budget", [0, 1 << 20], ids=["points", "whole"
 def test_columns_come_in_the_order_of_the_question(
     location: GraphLocation, gappy: Table, reads: list[Any], asked: str, budget: int
 ) -> None:
-    entities = new_caches(location, column_cache_bytes=budget).entities(gappy)
+    entities = new_caches(location, column_cache_bytes=budget).entities(gappy, Budget())
     found = entities.columns(row_ids(gappy, asked), ["tags", "id", "number", "day", "id"])
     sign = {letter: -1 if letter in "ac" else 1 for letter in asked}
     numbers = [sign[letter] * ord(letter) for letter in asked]
@@ -167,7 +168,7 @@ def test_no_rows_have_columns_of_the_right_type(
 ) -> None:
     nobody = np.zeros(0, np.int64)
     for table in (gappy, empty):
-        entities = new_caches(location, column_cache_bytes=budget).entities(table)
+        entities = new_caches(location, column_cache_bytes=budget).entities(table, Budget())
         found = entities.columns(nobody, ["id", "tags", "day"])
         assert {name: array.type for name, array in found.items()} == {
             "id": pa.utf8(),
@@ -178,7 +179,7 @@ def test_no_rows_have_columns_of_the_right_type(
 
 
 def test_a_whole_column_is_in_the_order_of_the_numbers(caches: EngineCaches, gappy: Table) -> None:
-    entities = caches.entities(gappy)
+    entities = caches.entities(gappy, Budget())
     assert "".join(entities.whole_column("id").to_pylist()) == letters(gappy)
     assert letters(gappy)[0] == "a", "the replaced row kept its place"
     numbers = entities.numbering().numbers(row_ids(gappy, "zac"))
@@ -188,8 +189,8 @@ def test_a_whole_column_is_in_the_order_of_the_numbers(caches: EngineCaches, gap
 def test_a_column_is_read_once_for_all_handles_of_the_same_rows(
     caches: EngineCaches, gappy: Table, reads: list[Any]
 ) -> None:
-    first = caches.entities(gappy).whole_column("number")
-    again = caches.entities(gappy)
+    first = caches.entities(gappy, Budget()).whole_column("number")
+    again = caches.entities(gappy, Budget())
     assert again.whole_column("number") is first
     assert again.column(row_ids(gappy, "da"), "number").to_pylist() == [ord("d"), -ord("a")]
     again.numbering()
@@ -199,7 +200,7 @@ def test_a_column_is_read_once_for_all_handles_of_the_same_rows(
 def test_only_missing_columns_are_read(
     caches: EngineCaches, gappy: Table, reads: list[Any]
 ) -> None:
-    entities = caches.entities(gappy)
+    entities = caches.entities(gappy, Budget())
     entities.whole_column("number")
     found = entities.columns(row_ids(gappy, "xa"), ["id", "number"])
     assert found["id"].to_pylist() == ["x", "a"]
@@ -211,10 +212,10 @@ def test_another_state_of_the_table_is_read_anew(
     location: GraphLocation, caches: EngineCaches, reads: list[Any]
 ) -> None:
     before = stored(location, "nodes/moving", rows_of("abc"))
-    assert caches.entities(before).whole_column("id").to_pylist() == ["a", "b", "c"]
+    assert caches.entities(before, Budget()).whole_column("id").to_pylist() == ["a", "b", "c"]
     after = delete(before, ["b"])
-    assert caches.entities(after).whole_column("id").to_pylist() == ["a", "c"]
-    assert caches.entities(before).whole_column("id").to_pylist() == ["a", "b", "c"]
+    assert caches.entities(after, Budget()).whole_column("id").to_pylist() == ["a", "c"]
+    assert caches.entities(before, Budget()).whole_column("id").to_pylist() == ["a", "b", "c"]
     assert reads == [("scan", ("id",)), ("scan", ("id",))]
 
 
@@ -227,7 +228,7 @@ def test_a_column_asked_for_in_small_parts_is_kept_after_sixteen_times(
     monkeypatch, caches: EngineCaches, gappy: Table, reads: list[Any]
 ) -> None:
     few_of_many(monkeypatch)
-    entities, one = caches.entities(gappy), row_ids(gappy, "c")
+    entities, one = caches.entities(gappy, Budget()), row_ids(gappy, "c")
     for _ in range(20):
         assert entities.column(one, "number").to_pylist() == [-ord("c")]
     assert reads == [("take", 1)] * 16 + [("scan", ("number",))]
@@ -237,7 +238,7 @@ def test_a_large_part_is_read_whole_at_once(
     monkeypatch, caches: EngineCaches, gappy: Table, reads: list[Any]
 ) -> None:
     few_of_many(monkeypatch)
-    entities = caches.entities(gappy)
+    entities = caches.entities(gappy, Budget())
     assert entities.column(row_ids(gappy, "acdefhxyz"), "number")[2].as_py() == ord("d")
     assert reads == [("scan", ("number",))]
 
@@ -245,14 +246,14 @@ def test_a_large_part_is_read_whole_at_once(
 def test_uses_are_counted_per_column_and_state(
     caches: EngineCaches, gappy: Table, dense: Table
 ) -> None:
-    answers = [caches.entities(gappy).is_worth_keeping("id") for _ in range(18)]
+    answers = [caches.entities(gappy, Budget()).is_worth_keeping("id") for _ in range(18)]
     assert answers == [False] * 16 + [True] * 2
-    assert not caches.entities(gappy).is_worth_keeping("number")
-    assert not caches.entities(dense).is_worth_keeping("id")
+    assert not caches.entities(gappy, Budget()).is_worth_keeping("number")
+    assert not caches.entities(dense, Budget()).is_worth_keeping("id")
 
 
 def test_a_column_in_memory_is_worth_keeping_at_once(caches: EngineCaches, gappy: Table) -> None:
-    entities = caches.entities(gappy)
+    entities = caches.entities(gappy, Budget())
     entities.whole_column("id")
     assert entities.is_worth_keeping("id")
     assert not entities.is_worth_keeping("number")
@@ -262,13 +263,15 @@ def test_columns_of_large_tables_are_never_worth_keeping_for_points(
     monkeypatch, caches: EngineCaches, gappy: Table
 ) -> None:
     monkeypatch.setattr(module, "_POINT_ROWS", 8)
-    assert [caches.entities(gappy).is_worth_keeping("id") for _ in range(20)] == [False] * 20
+    assert [caches.entities(gappy, Budget()).is_worth_keeping("id") for _ in range(20)] == [
+        False
+    ] * 20
     monkeypatch.setattr(module, "_POINT_ROWS", 9)
-    assert [caches.entities(gappy).is_worth_keeping("id") for _ in range(17)][-1]
+    assert [caches.entities(gappy, Budget()).is_worth_keeping("id") for _ in range(17)][-1]
 
 
 def test_what_does_not_fit_is_never_worth_keeping(location: GraphLocation, gappy: Table) -> None:
-    entities = new_caches(location, column_cache_bytes=4 * 4 * 9).entities(gappy)
+    entities = new_caches(location, column_cache_bytes=4 * 4 * 9).entities(gappy, Budget())
     assert [entities.is_worth_keeping("id") for _ in range(20)] == [False] * 20
     assert [entities.is_worth_keeping("number") for _ in range(20)][-1]
 
@@ -294,9 +297,9 @@ def test_a_column_may_take_a_quarter_of_the_memory(
     schema = pa.schema([pa.field("id", pa.utf8()), pa.field("x", type_)])
     rows = pa.table([pa.array(list("abc")), pa.nulls(3, type_)], schema=schema)
     table = stored(parse_location(tmp_path), "nodes/x", rows)
-    fits = new_caches(location, column_cache_bytes=4 * 3 * width).entities(table)
+    fits = new_caches(location, column_cache_bytes=4 * 3 * width).entities(table, Budget())
     assert fits.is_keepable("x")
-    tight = new_caches(location, column_cache_bytes=4 * 3 * width - 1).entities(table)
+    tight = new_caches(location, column_cache_bytes=4 * 3 * width - 1).entities(table, Budget())
     assert not tight.is_keepable("x")
 
 
@@ -312,7 +315,7 @@ def found_by_key(entities: Entities, name: str, value: object) -> list[int]:
 def test_the_row_of_a_key_is_found_by_value(
     caches: EngineCaches, gappy: Table, reads: list[Any]
 ) -> None:
-    entities, known = caches.entities(gappy), places(gappy)
+    entities, known = caches.entities(gappy, Budget()), places(gappy)
     for letter, row_id in known.items():
         assert found_by_key(entities, "id", letter) == [row_id]
     for missing in ("b", "", None, 7):
@@ -323,7 +326,7 @@ def test_the_row_of_a_key_is_found_by_value(
 def test_a_key_of_numbers_or_days_is_found_by_mathematical_value(
     caches: EngineCaches, gappy: Table
 ) -> None:
-    entities, known = caches.entities(gappy), places(gappy)
+    entities, known = caches.entities(gappy, Budget()), places(gappy)
     assert found_by_key(entities, "number", -97) == [known["a"]]
     assert found_by_key(entities, "number", 101.0) == [known["e"]]
     assert found_by_key(entities, "number", 101.5) == []
@@ -334,14 +337,14 @@ def test_a_key_of_numbers_or_days_is_found_by_mathematical_value(
 def test_keys_are_looked_up_in_memory_after_sixteen_questions(
     caches: EngineCaches, gappy: Table
 ) -> None:
-    answers = [caches.entities(gappy).has_key_lookup("id") for _ in range(18)]
+    answers = [caches.entities(gappy, Budget()).has_key_lookup("id") for _ in range(18)]
     assert answers == [False] * 16 + [True] * 2
 
 
 def test_a_lookup_that_exists_is_used_even_when_its_column_is_gone(
     caches: EngineCaches, gappy: Table
 ) -> None:
-    entities = caches.entities(gappy)
+    entities = caches.entities(gappy, Budget())
     entities.row_of_key("id", "a")
     caches.columns.clear()
     assert entities.has_key_lookup("id")
@@ -349,4 +352,6 @@ def test_a_lookup_that_exists_is_used_even_when_its_column_is_gone(
 
 def test_large_tables_have_no_lookup(monkeypatch, caches: EngineCaches, gappy: Table) -> None:
     monkeypatch.setattr(module, "_LOOKUP_ROWS", 8)
-    assert [caches.entities(gappy).has_key_lookup("id") for _ in range(20)] == [False] * 20
+    assert [caches.entities(gappy, Budget()).has_key_lookup("id") for _ in range(20)] == [
+        False
+    ] * 20

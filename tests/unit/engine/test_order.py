@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.budget import Budget
 from omnigraph.engine.local.order import order_codes, sort_by_codes, total_order
 from omnigraph.engine.local.rows import Rows
 from omnigraph.types import ListType, Scalar, ScalarType, VectorType
@@ -117,6 +118,7 @@ class Names:
 
     def __init__(self, **variables: Ids) -> None:
         self._variables = variables
+        self.budget = Budget()
 
     def entities(self, variable: str) -> Ids:
         return self._variables[variable]

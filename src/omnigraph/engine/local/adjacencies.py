@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 from omnigraph.engine.local.adjacency import Adjacency, Side
 from omnigraph.engine.local.arrays import IntArray, Numbers, ends_among
 from omnigraph.engine.local.entities import row_id_array
+from omnigraph.engine.local.reading import read_batches
 from omnigraph.ids import edge_table_key, node_table_key
 from omnigraph.query.ir import Direction
 from omnigraph.storage import scan_rows
@@ -50,7 +52,9 @@ def find_adjacency(context: Context, edge: EdgeDef, *, keep: bool = False) -> Ad
     `keep` keeps it on disk also when it is in memory already, as a maintenance run does.
     """
     caches, key = context.caches, adjacency_key(context, edge)
-    known = caches.adjacencies.get_or_build(key, lambda: _load_or_build(context, edge, key))
+    known = caches.adjacencies.get_or_build(
+        key, lambda: _load_or_build(context, edge, key), context.budget.check
+    )
     if keep and known.edge_count >= PERSIST_MIN_EDGES:
         _save(context, edge, key, known)
     return known
@@ -72,15 +76,26 @@ def _build(context: Context, edge: EdgeDef) -> Adjacency:
     parts: list[tuple[IntArray, IntArray, IntArray]] = []
     source_ids = sources.whole_column("id")
     target_ids = source_ids if edge.source == edge.target else targets.whole_column("id")
-    for batch in scan_rows(edges.table, ("src", "dst"), batch_rows=_SCAN_ROWS):
-        source = ends_among(batch.column(0), source_ids, edges.table.path)
-        target = ends_among(batch.column(1), target_ids, edges.table.path)
+    budget = context.budget
+    scanned = scan_rows(edges.table, ("src", "dst"), batch_rows=_SCAN_ROWS)
+    for batch in read_batches(budget, scanned, edges.row_count):
+        path = edges.table.path
+        source = budget.patiently(
+            partial(ends_among, batch.column(0), source_ids, path), len(source_ids)
+        )
+        target = budget.patiently(
+            partial(ends_among, batch.column(1), target_ids, path), len(target_ids)
+        )
         parts.append((source, target, row_id_array(batch)))
-    empty = np.zeros(0, np.int64)
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [empty] * 3
-    return Adjacency.build(
-        columns[0], columns[1], columns[2], sources=len(source_ids), targets=len(target_ids)
-    )
+
+    def build() -> Adjacency:
+        empty = np.zeros(0, np.int64)
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [empty] * 3
+        return Adjacency.build(
+            columns[0], columns[1], columns[2], sources=len(source_ids), targets=len(target_ids)
+        )
+
+    return budget.patiently(build, edges.row_count)
 
 
 # ---- on disk

@@ -80,6 +80,10 @@ class Adjacency:
             self._sides[direction] = known
         return known
 
+    def has(self, direction: Direction) -> bool:
+        """Whether the edges in one direction need not be made first."""
+        return direction in self._sides
+
     def known_sides(self) -> Mapping[Direction, Side]:
         """The sides that are made."""
         return self._sides

@@ -26,6 +26,8 @@ _ALL = "~all"
 _PLACE = "~place"
 #: Partial groups that are held before they are joined.
 _MAX_PARTIALS = 1 << 20
+#: How much memory joining takes, in multiples of what is joined: a table of its keys, and the result.
+_JOIN_COPIES = 2
 _MERGED_BY = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 _SKIP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _COUNTS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
@@ -56,6 +58,9 @@ class Grouping:
         self._variables = list(dict.fromkeys(key.variable for key in self._keys))
         self._measures = _measures(projections)
         self._partials: list[pa.Table] = []
+        #: Rows of the partials beyond which they are joined, and the bytes that are accounted for them.
+        self._most = _MAX_PARTIALS
+        self._held = 0
         #: Nothing but the number of all rows is asked for: then that is all that is kept.
         self._only_counts = not self._keys and all(item.argument is None for item in self._measures)
         self._count = 0
@@ -75,8 +80,12 @@ class Grouping:
             columns[measure.name] = self._measured(rows, measure, weights)
         keys = self._variables or [_ALL]
         self._partials.append(self._join(pa.table(columns), keys))
-        if sum(part.num_rows for part in self._partials) > _MAX_PARTIALS:
+        self._account()
+        if sum(part.num_rows for part in self._partials) > self._most:
             self._partials = [self._merge(keys)]
+            # Groups that do not become fewer by joining are not joined again with every batch.
+            self._most = max(_MAX_PARTIALS, 2 * self._partials[0].num_rows)
+            self._account()
 
     def finish(self, schema: pa.Schema) -> pa.Table:
         """One row per group, in no particular order."""
@@ -95,6 +104,13 @@ class Grouping:
         return pa.table(arrays, schema=schema)
 
     # ---- inside
+
+    def _account(self) -> None:
+        budget = self._context.budget
+        size = sum(part.nbytes for part in self._partials)
+        budget.release(self._held)
+        self._held = 0
+        self._held = budget.hold(size)
 
     def _measured(self, rows: Rows, measure: _Measure, weights: ArrowColumn | None) -> ArrowColumn:
         if measure.argument is None:
@@ -142,7 +158,9 @@ class Grouping:
     def _merge(self, keys: list[str]) -> pa.Table:
         if len(self._partials) == 1:
             return self._partials[0]
-        return self._join(pa.concat_tables(self._partials), keys)
+        budget, table = self._context.budget, pa.concat_tables(self._partials)
+        budget.allow(table.nbytes * _JOIN_COPIES)
+        return budget.patiently(lambda: self._join(table, keys), table.num_rows)
 
     def _groups_by_value(self) -> pa.Table:
         if not self._variables:
@@ -170,7 +188,12 @@ class Grouping:
             (measure.name, _MERGED_BY[measure.kind], _options(measure))
             for measure in self._measures
         ]
-        joined = _aggregated(table, list(codes), [*steps, (_PLACE, "min", None)])
+        budget = self._context.budget
+        budget.allow(table.nbytes * _JOIN_COPIES)
+        joined = budget.patiently(
+            lambda: _aggregated(table, list(codes), [*steps, (_PLACE, "min", None)]),
+            table.num_rows,
+        )
         first = joined[f"{_PLACE}_min"].combine_chunks()
         result = {name: column.take(first) for name, column in key_columns.items()}
         result |= {name: joined[f"{name}_{function}"] for name, function, _ in steps}

@@ -49,12 +49,17 @@ class LruCache(Generic[Kept]):
                 _, (_, freed) = self._values.popitem(last=False)
                 self._used -= freed
 
-    def get_or_build(self, key: Hashable, build: Callable[[], Kept]) -> Kept:
-        """The kept value, else a new one; threads that want it at the same time wait for the one that builds it."""
+    def get_or_build(
+        self, key: Hashable, build: Callable[[], Kept], check: Callable[[], None] | None = None
+    ) -> Kept:
+        """The kept value, else a new one; threads that want it at the same time wait for the one that builds it.
+
+        `check` is called now and then while another one builds it, and ends the waiting by raising.
+        """
         found = self.get(key)
-        return (
-            found if found is not None else self._building.make(key, lambda: self._new(key, build))
-        )
+        if found is not None:
+            return found
+        return self._building.make(key, lambda: self._new(key, build), check)
 
     def _new(self, key: Hashable, build: Callable[[], Kept]) -> Kept:
         # Somebody may have finished it between the look and this call.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,13 +89,17 @@ def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
         return _none(field.variable)
     asked = entities.row_count if count is None else min(count + _SLACK, entities.row_count)
     while True:
-        found = nearest_rows(
-            entities.table,
-            field.property,
-            query.tolist(),
-            asked,
-            wish.filter,
-            probes=VECTOR_PROBES,
+        found = context.budget.patiently(
+            partial(
+                nearest_rows,
+                entities.table,
+                field.property,
+                query.tolist(),
+                asked,
+                wish.filter,
+                probes=VECTOR_PROBES,
+            ),
+            entities.row_count,
         )
         rows = _as_rows(found, field.variable)
         distances = np.sqrt(_floats(found[DISTANCE]))
@@ -155,7 +160,7 @@ def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> Floa
         _distances(
             entities.column(row_ids[start : start + _VECTOR_ROWS], rank.field.property), query
         )
-        for start in range(0, len(row_ids), _VECTOR_ROWS)
+        for start in context.budget.steps(range(0, len(row_ids), _VECTOR_ROWS))
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -172,13 +177,17 @@ def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
         return _relevant_in_memory(context, rank, wish, text)
     asked = None if count is None else count + _SLACK
     while True:
-        found = search_rows(
-            entities.table,
-            field.property,
-            text,
-            TextQuery.ANY_WORD,
-            filter_=wish.filter,
-            limit=asked,
+        found = context.budget.patiently(
+            partial(
+                search_rows,
+                entities.table,
+                field.property,
+                text,
+                TextQuery.ANY_WORD,
+                filter_=wish.filter,
+                limit=asked,
+            ),
+            entities.row_count,
         )
         rows = _as_rows(found, field.variable)
         scores = _floats(found[SCORE])

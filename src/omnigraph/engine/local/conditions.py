@@ -9,7 +9,7 @@ import numpy as np
 
 from omnigraph.engine.local.compare import Fixed, Side, Values, holds
 from omnigraph.engine.local.pushdown import value_of
-from omnigraph.engine.local.rows import Rows
+from omnigraph.engine.local.rows import BATCH_ROWS, Rows
 from omnigraph.engine.local.text import text_matches
 from omnigraph.query import ir
 
@@ -38,7 +38,7 @@ def with_columns(context: Context, rows: Rows, wanted: Iterable[Column]) -> Rows
 
 def keep_true(context: Context, rows: Rows, predicates: Sequence[ir.Predicate]) -> Rows:
     """The rows for which every predicate is true."""
-    for predicate in predicates:
+    for predicate in context.budget.steps(predicates):
         if not rows.count:
             return rows
         match predicate:
@@ -114,11 +114,11 @@ class Restriction:
 
     def _evaluate(self, row_ids: IntArray) -> BoolArray:
         place = "~place"
-        rows = Rows(
-            count=len(row_ids),
-            variables={self._variable: row_ids, place: np.arange(len(row_ids))},
-        )
-        kept = keep_true(self._context, rows, self._predicates)
         mask = np.zeros(len(row_ids), np.bool_)
-        mask[kept.variables[place]] = True
+        for start in range(0, len(row_ids), BATCH_ROWS):
+            part = row_ids[start : start + BATCH_ROWS]
+            places = np.arange(start, start + len(part))
+            rows = Rows(count=len(part), variables={self._variable: part, place: places})
+            kept = keep_true(self._context, rows, self._predicates)
+            mask[kept.variables[place]] = True
         return mask

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from omnigraph.budget import Budget
 from omnigraph.engine.local.caches import LruCache
 from omnigraph.engine.local.entities import Entities, Numbering
 from omnigraph.engine.local.variables import variable_tables
@@ -62,10 +63,11 @@ class EngineCaches:
         self.scans: Together[dict[str, ArrowColumn]] = Together()
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
 
-    def entities(self, table: Table) -> Entities:
-        """The rows of a table."""
+    def entities(self, table: Table, budget: Budget) -> Entities:
+        """The rows of a table, read within a budget."""
         return Entities(
             table,
+            budget=budget,
             numberings=self.numberings,
             columns=self.columns,
             column_uses=self.column_uses,
@@ -103,6 +105,8 @@ class Context:
     values: Mapping[str, StoredValue]
     tables: Mapping[str, TableKey]
     embed: QueryEmbedder
+    #: What the query may use; every operator looks at it.
+    budget: Budget = field(default_factory=Budget)
     #: Whether the newest state of a branch is read, so that what follows from it is worth being kept on disk.
     is_head: bool = True
     #: Text conditions that were answered for the whole table already.
@@ -124,7 +128,7 @@ class Context:
         if known is None:
             pin = self.snapshot.pins[key]
             table = open_pin(self.store, pin)
-            known = self._entities[key] = self.caches.entities(table)
+            known = self._entities[key] = self.caches.entities(table, self.budget)
         return known
 
     def entities(self, variable: str) -> Entities:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +13,15 @@ from omnigraph.engine.local.arrays import plain_numbers
 from omnigraph.storage import ROW_ID, read_rows, take_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from omnigraph.budget import Budget
     from omnigraph.engine.local.arrays import ArrowColumn, IntArray
     from omnigraph.engine.local.caches import LruCache
     from omnigraph.storage import Table
     from omnigraph.together import Together
+
+_Read = TypeVar("_Read")
 
 #: A column is read whole, and kept, when at least one row in so many is asked for: a scan of a column costs as much
 #: as some hundred point reads per hundred thousand rows.
@@ -28,6 +31,10 @@ _POINT_ROWS = 1_000_000
 _USES_BEFORE_KEPT = 16
 #: Tables up to this size have a dictionary of their keys, once those were asked for often enough.
 _LOOKUP_ROWS = 250_000
+#: Rows that are read by their ids at once: at the beginning, at most, and how many bytes they should have.
+_FIRST_TAKEN = 1 << 10
+_TAKEN_ROWS = 1 << 15
+_TAKEN_BYTES = 1 << 25
 #: Estimated bytes of a value whose type has no fixed width.
 _LOOSE_WIDTH = 48
 
@@ -63,6 +70,7 @@ class Entities:
         self,
         table: Table,
         *,
+        budget: Budget,
         numberings: LruCache[Numbering],
         columns: LruCache[ArrowColumn],
         column_uses: LruCache[int],
@@ -71,6 +79,8 @@ class Entities:
         column_budget: int,
     ) -> None:
         self.table = table
+        #: The budget of the query that reads.
+        self.budget = budget
         self.row_count = table.row_count
         self._numberings = numberings
         self._columns = columns
@@ -87,7 +97,9 @@ class Entities:
     def numbering(self) -> Numbering:
         """The dense numbers of the rows; one scan of the row ids unless it is known."""
         return self._numberings.get_or_build(
-            self.fingerprint, lambda: _numbered(read_rows(self.table))[0]
+            self.fingerprint,
+            lambda: self._patiently(lambda: _numbered(read_rows(self.table))[0]),
+            self.budget.check,
         )
 
     def column(self, row_ids: IntArray, name: str) -> ArrowColumn:
@@ -136,7 +148,8 @@ class Entities:
             keys = plain_numbers(self.whole_column(name)).to_pylist()
             return {key: number for number, key in enumerate(keys)}
 
-        number = self._key_lookups.get_or_build((self.fingerprint, name), index).get(value)
+        lookup = self._key_lookups.get_or_build((self.fingerprint, name), index, self.budget.check)
+        number = lookup.get(value)
         found = np.array([] if number is None else [number], np.int64)
         return self.numbering().row_ids(found)
 
@@ -153,13 +166,16 @@ class Entities:
 
     def is_keepable(self, name: str) -> bool:
         """Whether a whole column is small enough to be kept in memory."""
+        return self._width(name) * self.row_count * 4 <= self._column_budget
+
+    def _width(self, name: str) -> int:
+        """About how many bytes one value of a column takes."""
         type_ = self.table.schema.field(name).type
-        width: int = _LOOSE_WIDTH
         if pa.types.is_fixed_size_list(type_):
-            width = 4 * type_.list_size
-        elif pa.types.is_primitive(type_):
-            width = max(1, type_.bit_width // 8)
-        return width * self.row_count * 4 <= self._column_budget
+            return 4 * int(type_.list_size)
+        if pa.types.is_primitive(type_):
+            return max(1, int(type_.bit_width) // 8)
+        return _LOOSE_WIDTH
 
     def _whole_columns(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, ArrowColumn]:
         if not names:
@@ -170,11 +186,28 @@ class Entities:
             if name not in found:
                 kept = self._kept(name)
                 found[name] = kept if kept is not None else self._read_whole([name])[name]
+        self._allow(len(row_ids), names)
         numbers = pa.array(self.numbering().numbers(row_ids))
-        return {name: column.take(numbers) for name, column in found.items()}
+        taken = {}
+        for name, column in found.items():
+            self.budget.check()
+            taken[name] = column.take(numbers)
+        return taken
 
     def _read_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
-        return self._scans.make((self.fingerprint, *names), lambda: self._scan_whole(names))
+        return self._scans.make(
+            (self.fingerprint, *names),
+            lambda: self._patiently(lambda: self._scan_whole(names)),
+            self.budget.check,
+        )
+
+    def _patiently(self, read: Callable[[], _Read]) -> _Read:
+        """A read of all rows."""
+        return self.budget.patiently(read, self.row_count)
+
+    def _allow(self, count: int, names: Sequence[str]) -> None:
+        """Ask before values of so many rows are gathered."""
+        self.budget.allow(count * sum(map(self._width, names)))
 
     def _scan_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
         rows = read_rows(self.table, names)
@@ -193,9 +226,20 @@ class Entities:
         if not len(row_ids):
             schema = self.table.schema
             return {name: pa.array([], schema.field(name).type) for name in names}
+        self._allow(len(row_ids), names)
         distinct, places = np.unique(row_ids, return_inverse=True)
-        rows = take_rows(self.table, distinct.tolist(), names)
-        index = pa.array(places)
+        parts: list[pa.Table] = []
+        done, size, step = 0, 0, _FIRST_TAKEN
+        while done < len(distinct):
+            self.budget.check()
+            wanted = distinct[done : done + step]
+            parts.append(take_rows(self.table, wanted.tolist(), names))
+            done, size = done + len(wanted), size + parts[-1].nbytes
+            # Values may be of any size: what has come says how much the others will take, and how many to read next.
+            width = max(size // done, 1)
+            self.budget.allow(width * (len(distinct) - done + len(row_ids)))
+            step = max(1, min(_TAKEN_ROWS, _TAKEN_BYTES // width))
+        rows, index = pa.concat_tables(parts), pa.array(places)
         return {name: _one_array(rows[name]).take(index) for name in names}
 
 

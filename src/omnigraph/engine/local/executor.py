@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from omnigraph.budget import Budget
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.pipeline import Profile
 
 _Made = TypeVar("_Made", "Rows", "pa.Table")
 
-#: Rows of one result batch.
+#: Rows of one result batch: of the first, and at most; and how many bytes one should have.
+FIRST_ROWS = 1 << 13
 RESULT_ROWS = 1 << 16
+RESULT_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +45,40 @@ def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) 
     schema = result_schema(query.projections)
     if query.limit == 0:
         return ResultStream(schema, iter(()))
-    if query.grouped:
-        return ResultStream(schema, _grouped(context, query, schema, profile))
-    return ResultStream(schema, _plain(context, query, schema, profile))
+    make = _grouped if query.grouped else _plain
+    return ResultStream(schema, _bounded(context.budget, make(context, query, schema, profile)))
+
+
+def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a result, counted; the time that their reader takes is not that of the query."""
+    try:
+        for batch in batches:
+            budget.count_rows(batch.num_rows)
+            with budget.paused():
+                yield batch
+    finally:
+        budget.release_all()
 
 
 def _plain(
     context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
 ) -> Iterator[pa.RecordBatch]:
-    left = query.limit
+    left, most = query.limit, FIRST_ROWS
     for rows in _timed("Project", _bags(context, query, profile), profile):
-        for batch in rows.batches(left, RESULT_ROWS):
-            yield project(context, batch, query.projections, schema)
-            if left is not None:
-                left -= batch.count
-        if left == 0:
-            return
+        start, total = 0, rows.total if left is None else min(left, rows.total)
+        while start < total:
+            context.budget.enter("Project")
+            batch = rows.written_out(start, min(most, total - start))
+            made = project(context, batch, query.projections, schema)
+            yield made
+            start += batch.count
+            # Values may be of any size: what has come says how many rows make a batch.
+            width = max(made.nbytes // made.num_rows, 1)
+            most = max(1, min(RESULT_ROWS, RESULT_BYTES // width))
+        if left is not None:
+            left -= total
+            if left == 0:
+                return
 
 
 def _bags(context: Context, query: ir.ReadIR, profile: Profile | None) -> Iterator[Rows]:
@@ -91,7 +112,7 @@ def _grouped(
         profile=profile,
     )
     groups = _staged(profile, "Group", lambda: _group(context, query, stream, schema))
-    yield from groups.to_batches(max_chunksize=RESULT_ROWS)
+    yield from context.budget.steps(groups.to_batches(max_chunksize=RESULT_ROWS))
 
 
 def _group(
@@ -99,8 +120,10 @@ def _group(
 ) -> pa.Table:
     grouping = Grouping(context, query.projections)
     for rows in stream:
+        context.budget.enter("Group")
         grouping.add(rows)
-    groups = sort_groups(grouping.finish(schema), query)
+    context.budget.enter("Group")
+    groups = sort_groups(context, grouping.finish(schema), query)
     return groups if query.limit is None else groups.slice(0, query.limit)
 
 

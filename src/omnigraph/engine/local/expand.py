@@ -14,10 +14,12 @@ from omnigraph.engine.local.neighbours import (
     Neighbours,
     Reach,
     ScannedNeighbours,
+    bounded_parts,
     neighbours_of,
+    reached_targets,
 )
 from omnigraph.engine.local.reachability import reach_within
-from omnigraph.engine.local.rows import BATCH_ROWS, Rows
+from omnigraph.engine.local.rows import Rows, batch_rows
 from omnigraph.engine.paths import TraversalFacts, TraversalPath, choose_path, followed_edges
 from omnigraph.engine.settings import TraversalMode
 from omnigraph.ids import edge_table_key, node_table_key
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 _EXACT_FLOAT = 2**53
 #: Fewer pairs than this are not worth being counted per target.
 _COLLAPSE_MIN_PAIRS = 4096
+#: Pairs that are counted per target at once.
+_COLLAPSE_PAIRS = 1 << 22
+#: Arrays as long as the result that making pairs takes beside it.
+_WORKING_COLUMNS = 4
 
 
 class ExpandOperator:
@@ -55,17 +61,11 @@ class ExpandOperator:
         #: The path that was taken last, for people who ask.
         self.path: TraversalPath | None = None
 
-    def run(self, batches: Iterator[Rows]) -> Iterator[Rows]:
-        """Expand every batch."""
-        for rows in batches:
-            for part in self._expand(rows):
-                if part.count:
-                    yield part
-
-    def _expand(self, rows: Rows) -> Iterator[Rows]:
+    def apply(self, rows: Rows) -> Iterator[Rows]:
+        """The neighbours of every row."""
         op = self._op
         crosses_types = self._edge.source != self._edge.target
-        if not rows.count or (crosses_types and op.low > 1):
+        if crosses_types and op.low > 1:
             return
         hops = 1 if crosses_types else op.high
         neighbours = self._neighbours(rows.count, hops)
@@ -84,7 +84,11 @@ class ExpandOperator:
         op = self._op
         is_dense = self.path is TraversalPath.ADJACENCY
         sources, source_of = np.unique(row_ids, return_inverse=True)
-        for start, reach in reach_within(neighbours, sources, op.low, op.high, is_dense=is_dense):
+        budget = self._context.budget
+        reached = reach_within(
+            neighbours, sources, op.low, op.high, is_dense=is_dense, budget=budget
+        )
+        for start, reach in reached:
             count = len(reach.offsets) - 1
             if count == len(sources):
                 part, places = rows, source_of
@@ -109,11 +113,14 @@ class ExpandOperator:
         if keeps_target and not keeps_edge and self._can_collapse(rows, pairs):
             yield self._collapse(rows, places, counts, reach, neighbours)
             return
-        if pairs <= BATCH_ROWS:
+        most = batch_rows(rows.width + keeps_target + keeps_edge + _WORKING_COLUMNS)
+        if pairs <= most:
             yield self._pairs(rows, places, reach, neighbours)
             return
-        for start, stop in _splits(counts):
-            yield self._pairs(rows.slice(start, stop), places[start:stop], reach, neighbours)
+        for part in bounded_parts(reach, places, most):
+            yield self._pairs(
+                rows.slice(part.start, part.stop), part.places, part.reach, neighbours
+            )
 
     def _keeps_all(self) -> bool:
         edges = self._edge_restriction
@@ -121,7 +128,10 @@ class ExpandOperator:
 
     def _pairs(self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours) -> Rows:
         """One row per pair of a row and a neighbour, or a weight per row when no one looks at the neighbour."""
-        op = self._op
+        op, budget = self._op, self._context.budget
+        counts = reach.offsets[places + 1] - reach.offsets[places]
+        pairs = int(counts.sum())
+        budget.allow(rows.taken_bytes(pairs) + pairs * _WORKING_COLUMNS * 8)
         index, spots = neighbours_of(reach, places)
         targets = neighbours.row_ids(reach.targets[spots])
         edges = None if reach.edges is None else reach.edges[spots].astype(np.int64)
@@ -166,19 +176,20 @@ class ExpandOperator:
         neighbours: Neighbours,
     ) -> Rows:
         """One row per target, standing for all pairs that lead to it."""
-        is_everything = len(places) == len(reach.offsets) - 1 and bool(
-            (places == np.arange(len(places))).all()
-        )
-        if is_everything:
-            targets = reach.targets
-        else:
-            _, spots = neighbours_of(reach, places)
-            targets = reach.targets[spots]
-        if rows.weights is None:
-            totals = np.bincount(targets, minlength=1)
-        else:
-            shares = np.repeat(rows.weights.astype(np.float64), counts)
-            totals = np.bincount(targets, weights=shares).astype(np.int64)
+        budget = self._context.budget
+        # Each step counts into all targets, so it has at least as many pairs.
+        step = max(_COLLAPSE_PAIRS, neighbours.stride)
+        budget.allow(2 * neighbours.stride * 8 + min(int(counts.sum()), step) * 16)
+        totals = np.zeros(neighbours.stride, np.int64)
+        for part in budget.steps(bounded_parts(reach, places, step)):
+            targets = reached_targets(part)
+            if rows.weights is None:
+                totals += np.bincount(targets, minlength=len(totals))
+            else:
+                weights = rows.weights[part.start : part.stop].astype(np.float64)
+                shares = np.repeat(weights, part.counts)
+                found = np.bincount(targets, weights=shares, minlength=len(totals))
+                totals += found.astype(np.int64)
         found = np.flatnonzero(totals)
         result = Rows(
             count=len(found),
@@ -235,14 +246,3 @@ def traversal_facts(
 
 def _source_type(edge: EdgeDef, direction: Direction) -> str:
     return edge.target if direction is Direction.IN else edge.source
-
-
-def _splits(counts: IntArray) -> Iterator[tuple[int, int]]:
-    """Runs of rows whose pairs fit into one batch; a single row may exceed it."""
-    ends = np.cumsum(counts)
-    start, done = 0, 0
-    while start < len(counts):
-        stop = int(np.searchsorted(ends, done + BATCH_ROWS, side="right"))
-        stop = max(stop, start + 1)
-        yield start, stop
-        start, done = stop, int(ends[stop - 1])

@@ -9,7 +9,7 @@ Nodes are numbers inside one of them: dense numbers in the second, row ids in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from omnigraph.engine.local.adjacency import Adjacency, offsets_of, ranges
 from omnigraph.engine.local.arrays import ArrowColumn, IntArray, Numbers, ends_among, pc
 from omnigraph.engine.local.entities import row_id_array
+from omnigraph.engine.local.reading import read_batches
 from omnigraph.query.ir import Direction
 from omnigraph.storage import OneOf, read_rows, scan_rows
 
@@ -72,7 +73,10 @@ class AdjacentNeighbours:
     def __init__(
         self, adjacency: Adjacency, direction: Direction, source: Entities, target: Entities
     ) -> None:
-        self._side = adjacency.side(direction)
+        self._side = source.budget.patiently(
+            lambda: adjacency.side(direction),
+            0 if adjacency.has(direction) else adjacency.edge_count,
+        )
         self._source = source.numbering()
         self._target = target.numbering()
         self.stride = max(self._target.count, self._source.count, 1)
@@ -102,6 +106,7 @@ class _ReadNeighbours:
     def __init__(
         self, edges: Entities, direction: Direction, source: Entities, target: Entities
     ) -> None:
+        self._budget = edges.budget
         self._edges = edges
         self._direction = direction
         self._source = source
@@ -143,7 +148,9 @@ class _ReadNeighbours:
         far: list[ArrowColumn] = []
         edges: list[IntArray] = []
         for begin, end in _ways(self._direction):
-            for batch in self._rows(begin, end, ids):
+            for batch in read_batches(
+                self._budget, self._rows(begin, end, ids), self._edges.row_count
+            ):
                 found = pc.index_in(batch.column(0), ids)
                 known = np.asarray(found.is_valid().to_numpy(zero_copy_only=False))
                 near.append(np.asarray(found.drop_null().to_numpy()).astype(np.int64))
@@ -174,7 +181,8 @@ class IndexedNeighbours(_ReadNeighbours):
 
     def _find(self, ids: ArrowColumn) -> IntArray:
         tables = [
-            read_rows(self._target.table, ("id",), OneOf("id", part)) for part in _probes(ids)
+            read_rows(self._target.table, ("id",), OneOf("id", part))
+            for part in self._budget.steps(_probes(ids))
         ]
         if not tables:
             return np.zeros(0, np.int64)
@@ -191,7 +199,9 @@ class ScannedNeighbours(_ReadNeighbours):
 
     def _find(self, ids: ArrowColumn) -> IntArray:
         known = self._target.whole_column("id")
-        numbers = ends_among(ids, known, self._edges.table.path)
+        numbers = self._budget.patiently(
+            lambda: ends_among(ids, known, self._edges.table.path), len(known)
+        )
         return self._target.numbering().row_ids(numbers)
 
 
@@ -216,3 +226,47 @@ def neighbours_of(reach: Reach, places: IntArray) -> tuple[IntArray, IntArray]:
     counts = reach.offsets[places + 1] - reach.offsets[places]
     index = np.repeat(np.arange(len(places)), counts)
     return index, ranges(reach.offsets[places], counts)
+
+
+@dataclass(frozen=True, slots=True)
+class ReachPart:
+    """A part of a question: the rows `start` to before `stop`, and where their neighbours are."""
+
+    start: int
+    stop: int
+    places: IntArray
+    reach: Reach
+
+    @property
+    def counts(self) -> IntArray:
+        """How many neighbours each row has in this part."""
+        return self.reach.offsets[self.places + 1] - self.reach.offsets[self.places]
+
+
+def reached_targets(part: ReachPart) -> Numbers:
+    """The neighbours of all rows of a part, one after the other."""
+    places, reach = part.places, part.reach
+    if len(places) > 1 and bool((places[1:] == places[:-1] + 1).all()):
+        return reach.targets[reach.offsets[places[0]] : reach.offsets[places[-1] + 1]]
+    _, spots = neighbours_of(reach, places)
+    return reach.targets[spots]
+
+
+_FIRST_PLACE = np.zeros(1, np.int64)
+
+
+def bounded_parts(reach: Reach, places: IntArray, most: int) -> Iterator[ReachPart]:
+    """A question in parts of at most so many pairs; a node that has more neighbours is in several of them."""
+    counts = reach.offsets[places + 1] - reach.offsets[places]
+    ends = np.cumsum(counts)
+    start, done = 0, 0
+    while start < len(counts):
+        stop = max(int(np.searchsorted(ends, done + most, side="right")), start + 1)
+        if int(ends[stop - 1]) - done <= most:
+            yield ReachPart(start, stop, places[start:stop], reach)
+        else:
+            last = int(reach.offsets[places[start] + 1])
+            for begin in range(int(reach.offsets[places[start]]), last, most):
+                some = replace(reach, offsets=np.array([begin, min(begin + most, last)]))
+                yield ReachPart(start, stop, _FIRST_PLACE, some)
+        start, done = stop, int(ends[stop - 1])

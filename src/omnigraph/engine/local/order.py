@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +47,8 @@ def total_order(
 
     Ids are read only for rows that the codes leave tied.
     """
-    order = sort_by_codes(codes, rows.count)
+    budget = context.budget
+    order = budget.patiently(lambda: sort_by_codes(codes, rows.count), rows.count)
     wanted = len(order) if limit is None else min(limit, len(order))
     if wanted == 0 or len(order) < 2:
         return order[:wanted]
@@ -75,5 +77,9 @@ def _break_ties(
     codes = [run[tied]]
     for name in names:
         ids = context.entities(name).column(rows.variables[name][places], "id")
-        codes.append(order_codes(ids, descending=False))
-    order[tied] = places[sort_by_codes(codes, len(tied))]
+        codes.append(
+            context.budget.patiently(partial(order_codes, ids, descending=False), len(tied))
+        )
+    order[tied] = places[
+        context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))
+    ]

@@ -18,6 +18,7 @@ from omnigraph.engine.local.order import total_order
 from omnigraph.engine.local.pipeline import START, run_pipeline
 from omnigraph.engine.local.project import SCORE_COLUMN
 from omnigraph.engine.local.pushdown import push_down, value_of
+from omnigraph.engine.local.reading import gathered
 from omnigraph.engine.local.rows import Rows, concat_rows
 from omnigraph.engine.local.sorting import key_codes
 from omnigraph.engine.local.variables import needed_variables, rank_field
@@ -115,6 +116,7 @@ def _rank_first(
     count = wanted if wanted is None or drops_none else max(wanted, _FIRST_TRY)
     while count is None or count <= _MAX_CANDIDATES or drops_none:
         wish = Wish(scan.filters, pushed.filter, count, exact)
+        context.budget.enter("Rank")
         candidates = best_candidates(context, rank, wish)
         rows = candidates.rows
         if not drops_none:
@@ -122,7 +124,7 @@ def _rank_first(
             stream = run_pipeline(
                 context, rest, [rows], needed_variables(query), profile=profile, first=1
             )
-            rows = concat_rows(stream)
+            rows = gathered(context, stream)
         arm = _surviving(candidates, rows, rank.field.variable, wanted)
         enough = wanted is not None and len(arm.entities) >= wanted
         enough |= wanted_rows is not None and rows.total >= wanted_rows
@@ -145,7 +147,7 @@ def _rank_after(
     stream = run_pipeline(
         context, query.pipeline, [START], needed_variables(query), profile=profile
     )
-    rows = concat_rows(stream)
+    rows = gathered(context, stream)
     if not rows.count:
         return _Arm(np.zeros(0, np.int64), np.zeros(0), Rows(count=0))
     candidates = score_entities(context, rank, np.unique(rows.variables[variable]))

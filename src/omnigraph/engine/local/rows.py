@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from omnigraph.engine.local.arrays import ArrowColumn, BoolArray, IntArray
 
@@ -18,6 +18,15 @@ Column = tuple[str, str]
 
 #: Rows that one batch between operators has at most; an operator that multiplies rows splits its output.
 BATCH_ROWS = 1 << 20
+#: Row ids and values that one batch has at most: a batch of many variables has fewer rows, so that making one takes
+#: well below 100 ms and its memory does not grow with the pattern.
+_BATCH_CELLS = 1 << 22
+_CELL_BYTES = 8
+
+
+def batch_rows(width: int) -> int:
+    """How many rows of so many variables and columns one batch has at most."""
+    return min(BATCH_ROWS, max(1 << 12, _BATCH_CELLS // max(width, 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,27 +94,39 @@ class Rows:
         return rows.keep(rows.weights > 0)
 
     @property
+    def width(self) -> int:
+        """How many variables, columns and weights each row has."""
+        return len(self.variables) + len(self.columns) + (self.weights is not None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; what several bags share counts in each of them."""
+        size = sum(ids.nbytes for ids in self.variables.values())
+        size += self._column_bytes
+        return size if self.weights is None else size + self.weights.nbytes
+
+    def taken_bytes(self, count: int) -> int:
+        """About how many bytes `count` of these rows take."""
+        per_row = self._column_bytes // max(self.count, 1) + _CELL_BYTES * self.width
+        return count * per_row
+
+    @property
+    def _column_bytes(self) -> int:
+        return sum(int(values.nbytes) for values in self.columns.values())
+
+    @property
     def total(self) -> int:
         """How many rows these stand for."""
         return self.count if self.weights is None else int(self.weights.sum())
 
-    def batches(self, limit: int | None, batch_rows: int) -> Iterator[Rows]:
-        """The rows written out, without weights, at most `limit` in all."""
-        left = self.total if limit is None else min(limit, self.total)
-        start = 0
-        while left > 0:
-            batch, start = self._batch(start, min(left, batch_rows))
-            left -= batch.count
-            yield batch
-
-    def _batch(self, start: int, wanted: int) -> tuple[Rows, int]:
-        """Up to `wanted` written out rows from place `start` of the written out bag."""
+    def written_out(self, start: int, count: int) -> Rows:
+        """Up to `count` rows from place `start` of the bag in which a row stands as often as it counts."""
         if self.weights is None:
-            return self.slice(start, start + wanted), start + wanted
+            return self.slice(start, start + count)
         ends = np.cumsum(self.weights)
-        places = np.arange(start, start + wanted)
+        places = np.arange(start, min(start + count, int(ends[-1])))
         index = np.searchsorted(ends, places, side="right")
-        return replace(self.take(index), weights=None), start + wanted
+        return replace(self.take(index), weights=None)
 
 
 def concat_rows(parts: Iterable[Rows]) -> Rows:

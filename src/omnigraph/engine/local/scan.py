@@ -11,7 +11,8 @@ from omnigraph.engine.local.conditions import keep_true
 from omnigraph.engine.local.entities import row_id_array
 from omnigraph.engine.local.project import entity_columns
 from omnigraph.engine.local.pushdown import push_down, value_of
-from omnigraph.engine.local.rows import BATCH_ROWS, Rows, concat_rows
+from omnigraph.engine.local.reading import gathered, read_batches
+from omnigraph.engine.local.rows import BATCH_ROWS, Rows, batch_rows
 from omnigraph.engine.local.text import text_matches
 from omnigraph.query.ir import (
     CompareOp,
@@ -58,17 +59,17 @@ class ScanOperator:
         self._live = live
         self._columns = tuple(columns)
         self._limit = limit
+        #: The nodes, once they are combined with rows; the memory is accounted until the query ends.
+        self._nodes: Rows | None = None
 
-    def run(self, batches: Iterator[Rows]) -> Iterator[Rows]:
+    def apply(self, rows: Rows) -> Iterator[Rows]:
         """Scan, or combine with what is there."""
-        nodes: Rows | None = None
-        for rows in batches:
-            if rows.count == 1 and not rows.variables and rows.weights is None:
-                yield from (part for part in self.nodes() if part.count)
-                continue
-            if nodes is None:
-                nodes = concat_rows(self.nodes())
-            yield from _cross(rows.only(self._live), nodes)
+        if rows.count == 1 and not rows.variables and rows.weights is None:
+            yield from self.nodes()
+            return
+        if self._nodes is None:
+            self._nodes = gathered(self._context, self.nodes())
+        yield from _cross(self._context, rows.only(self._live), self._nodes)
 
     def nodes(self) -> Iterator[Rows]:
         """The nodes alone."""
@@ -82,7 +83,10 @@ class ScanOperator:
         if op.variable not in self._live and not pushed.rest:
             total = entities.row_count
             if pushed.filter is not None:
-                total = entities.table.count_rows(pushed.filter)
+                filter_ = pushed.filter
+                total = context.budget.patiently(
+                    lambda: entities.table.count_rows(filter_), entities.row_count
+                )
             yield Rows(count=1).multiplied(total)
             return
         if pushed.filter is None and not self._columns and entities.row_count <= _NUMBERED_ROWS:
@@ -99,7 +103,7 @@ class ScanOperator:
             yield keep_true(context, rows, op.filters[1:]).only(self._live)
             return
         if pushed.filter is not None and self._is_filtered_in_memory(entities):
-            yield self._filtered_in_memory(entities)
+            yield from self._filtered_in_memory(entities)
             return
         batches = scan_rows(
             entities.table,
@@ -108,7 +112,7 @@ class ScanOperator:
             limit=None if pushed.rest else self._limit,
             batch_rows=_VALUE_ROWS if self._columns else _SCAN_ROWS,
         )
-        for batch in batches:
+        for batch in read_batches(context.budget, batches, entities.row_count):
             columns = {
                 (op.variable, name): batch.column(place) for place, name in enumerate(self._columns)
             }
@@ -145,17 +149,16 @@ class ScanOperator:
         )
         return list(dict.fromkeys(name for _, name in columns))
 
-    def _filtered_in_memory(self, entities: Entities) -> Rows:
+    def _filtered_in_memory(self, entities: Entities) -> Iterator[Rows]:
         op = self._op
-        rows = Rows(
-            count=entities.row_count,
-            variables={op.variable: entities.numbering().all_row_ids},
-            columns={
-                (op.variable, name): entities.whole_column(name)
-                for name in self._filtered_columns()
-            },
-        )
-        return keep_true(self._context, rows, op.filters).only(self._live)
+        row_ids = entities.numbering().all_row_ids
+        columns = {
+            (op.variable, name): entities.whole_column(name) for name in self._filtered_columns()
+        }
+        whole = Rows(count=len(row_ids), variables={op.variable: row_ids}, columns=columns)
+        for start in range(0, whole.count, BATCH_ROWS):
+            part = whole.slice(start, start + BATCH_ROWS)
+            yield keep_true(self._context, part, op.filters).only(self._live)
 
     def _matching(self, conditions: Sequence[TextMatch]) -> Rows:
         """The nodes that match all text conditions, then all other predicates."""
@@ -168,19 +171,28 @@ class ScanOperator:
         return keep_true(context, rows, others).only(self._live)
 
 
-def _cross(rows: Rows, nodes: Rows) -> Iterator[Rows]:
-    """Every pair of a row and a node, in batches."""
+def _cross(context: Context, rows: Rows, nodes: Rows) -> Iterator[Rows]:
+    """Every pair of a row and a node, in batches that are made as they are asked for."""
     if not rows.count or not nodes.count:
         return
     if not nodes.variables:
         yield rows.multiplied(nodes.total)
         return
-    width = max(1, BATCH_ROWS // nodes.count)
-    for start in range(0, rows.count, width):
-        part = rows.slice(start, start + width)
-        index = np.repeat(np.arange(part.count), nodes.count)
-        other = nodes.take(np.tile(np.arange(nodes.count), part.count))
-        pairs = part.take(index).attach(other.columns)
-        for variable, row_ids in other.variables.items():
-            pairs = pairs.bind(variable, row_ids)
-        yield pairs if other.weights is None else pairs.multiplied(other.weights)
+    most = batch_rows(rows.width + nodes.width)
+    for begin in range(0, nodes.count, most):
+        some = nodes.slice(begin, begin + most)
+        height = max(1, most // some.count)
+        for start in range(0, rows.count, height):
+            part = rows.slice(start, start + height)
+            pairs = part.count * some.count
+            context.budget.allow(part.taken_bytes(pairs) + some.taken_bytes(pairs))
+            yield _pairs(part, some)
+
+
+def _pairs(rows: Rows, nodes: Rows) -> Rows:
+    index = np.repeat(np.arange(rows.count), nodes.count)
+    other = nodes.take(np.tile(np.arange(nodes.count), rows.count))
+    pairs = rows.take(index).attach(other.columns)
+    for variable, row_ids in other.variables.items():
+        pairs = pairs.bind(variable, row_ids)
+    return pairs if other.weights is None else pairs.multiplied(other.weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.engine.local.conditions import with_columns
@@ -32,38 +33,58 @@ def key_codes(context: Context, rows: Rows, query: ir.ReadIR) -> tuple[Rows, lis
         for key in query.order
     ]
     rows = with_columns(context, rows, entity_columns(operands))
+    columns = [operand_column(context, rows, operand) for operand in operands]
     codes = [
-        order_codes(operand_column(context, rows, operand), descending=key.descending)
-        for operand, key in zip(operands, query.order, strict=True)
+        context.budget.patiently(
+            partial(order_codes, column, descending=key.descending), rows.count
+        )
+        for column, key in zip(columns, query.order, strict=True)
     ]
     return rows, codes
 
 
 def first_rows(context: Context, batches: Iterator[Rows], query: ir.ReadIR) -> Rows:
     """All rows, or the first `limit`, in total order. With a limit, memory follows the limit."""
+    budget = context.budget
     held: list[Rows] = []
+    count, size = 0, 0
     for rows in batches:
         held.append(rows)
-        if query.limit is not None and sum(part.count for part in held) > _prune_at(query.limit):
-            held = [_sorted(context, concat_rows(held), query)]
-    return _sorted(context, concat_rows(held), query)
+        count, size = count + rows.count, size + budget.hold(rows.nbytes)
+        if query.limit is not None and count > _prune_at(query.limit):
+            held = [_sorted(context, held, query)]
+            budget.release(size)
+            count, size = held[0].count, budget.hold(held[0].nbytes)
+    return _sorted(context, held, query)
 
 
 def _prune_at(limit: int) -> int:
     return max(_PRUNE_ROWS, 4 * limit)
 
 
-def _sorted(context: Context, rows: Rows, query: ir.ReadIR) -> Rows:
+def _sorted(context: Context, parts: list[Rows], query: ir.ReadIR) -> Rows:
+    budget = context.budget
+    budget.enter("Order")
+    count = sum(part.count for part in parts)
+    # All rows once more, a number per row and order key, and the places in order.
+    budget.allow(sum(part.nbytes for part in parts) * 2 + count * 8 * (2 + len(query.order)))
+    rows = concat_rows(parts)
     if not rows.count:
         return rows
     rows, codes = key_codes(context, rows, query)
-    return rows.take(total_order(context, rows, codes, query.limit))
+    order = total_order(context, rows, codes, query.limit)
+    return budget.patiently(lambda: rows.take(order), len(order))
 
 
-def sort_groups(groups: pa.Table, query: ir.ReadIR) -> pa.Table:
+def sort_groups(context: Context, groups: pa.Table, query: ir.ReadIR) -> pa.Table:
     """Groups in order: by the order keys, ties by the group columns."""
     if not query.order:
         return groups
+    context.budget.allow(groups.nbytes + groups.num_rows * 8 * (len(query.projections) + 2))
+    return context.budget.patiently(lambda: _sorted_groups(groups, query), groups.num_rows)
+
+
+def _sorted_groups(groups: pa.Table, query: ir.ReadIR) -> pa.Table:
     names = {
         item.expression: item.name
         for item in query.projections

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Tables up to this size are ranked through an index in memory while the stored one is not complete.
 _RANKED_IN_MEMORY = 50_000
+#: Words of a text, about: analysing texts is work per word.
+_TEXT_WORDS = 64
 _QUERIES = {
     ir.TextKind.SEARCH: TextQuery.ANY_WORD,
     ir.TextKind.MATCH_TEXT: TextQuery.PHRASE,
@@ -55,8 +57,15 @@ def _find(context: Context, condition: ir.TextMatch, filter_: Filter | None) -> 
                 return NO_ROWS
             edits = given
         key = (entities.fingerprint, column)
-        tokens = context.caches.tokens.get_or_build(key, lambda: tokenize(entities, column))
-        return close_rows(tokens, text, edits)
+        budget = context.budget
+        tokens = context.caches.tokens.get_or_build(
+            key,
+            lambda: budget.patiently(
+                lambda: tokenize(entities, column), entities.row_count * _TEXT_WORDS
+            ),
+            budget.check,
+        )
+        return close_rows(tokens, text, edits, budget)
     found = search_text(context, entities, column, text, _QUERIES[condition.kind], filter_=filter_)
     return np.sort(row_id_array(found))
 
@@ -76,12 +85,22 @@ def search_text(
     Through the stored index when there is one, whatever it covers; else through one in memory that analyses alike.
     Where the scores count, the stored index has to be complete.
     """
+    budget = context.budget
     is_usable = ranks_with_stored_index if ranked else has_text_index
     if is_usable(context, entities, column):
-        return search_rows(entities.table, column, text, query, filter_=filter_)
+        return budget.patiently(
+            lambda: search_rows(entities.table, column, text, query, filter_=filter_),
+            entities.row_count,
+        )
     key = (entities.fingerprint, column)
-    index = context.caches.text_indexes.get_or_build(key, lambda: _index_text(entities, column))
-    return index.search(text, query)
+    index = context.caches.text_indexes.get_or_build(
+        key,
+        lambda: budget.patiently(
+            lambda: _index_text(entities, column), entities.row_count * _TEXT_WORDS
+        ),
+        budget.check,
+    )
+    return budget.patiently(lambda: index.search(text, query), entities.row_count)
 
 
 def ranks_with_stored_index(context: Context, entities: Entities, column: str) -> bool:

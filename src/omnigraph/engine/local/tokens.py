@@ -13,11 +13,14 @@ from omnigraph.engine.local.entities import row_id_array
 from omnigraph.storage import read_rows
 
 if TYPE_CHECKING:
+    from omnigraph.budget import Budget
     from omnigraph.engine.local.arrays import ArrowColumn, BoolArray, IntArray
     from omnigraph.engine.local.entities import Entities
 
 #: Raw tokens are runs of letters and digits, in lower case.
 _TOKEN_BREAK = r"[^\p{L}\p{N}]+"
+#: Distances of words that are computed at once.
+_DISTANCES = 1 << 18
 NO_ROWS: IntArray = np.zeros(0, np.int64)
 
 
@@ -50,7 +53,7 @@ def split_words(texts: ArrowColumn) -> ArrowColumn:
     return pc.split_pattern_regex(pc.utf8_lower(texts), _TOKEN_BREAK)
 
 
-def close_rows(tokens: Tokens, text: str, edits: int) -> IntArray:
+def close_rows(tokens: Tokens, text: str, edits: int, budget: Budget) -> IntArray:
     """The sorted row ids of rows with a token that is within `edits` steps of a token of the text."""
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import cdist
@@ -58,8 +61,17 @@ def close_rows(tokens: Tokens, text: str, edits: int) -> IntArray:
     wanted = [word for word in split_words(pa.array([text]))[0].as_py() if word]
     if not wanted or not tokens.vocabulary or edits < 0:
         return NO_ROWS
-    distances = cdist(
-        wanted, tokens.vocabulary, scorer=Levenshtein.distance, score_cutoff=edits, dtype=np.int32
-    )
-    close: BoolArray = np.any(distances <= edits, axis=0)
+    close: BoolArray = np.zeros(len(tokens.vocabulary), np.bool_)
+    # A table of all distances takes the product of both numbers of words.
+    some = max(1, _DISTANCES // len(tokens.vocabulary))
+    distinct = list(dict.fromkeys(wanted))
+    for start in budget.steps(range(0, len(distinct), some)):
+        distances = cdist(
+            distinct[start : start + some],
+            tokens.vocabulary,
+            scorer=Levenshtein.distance,
+            score_cutoff=edits,
+            dtype=np.int32,
+        )
+        close |= np.any(distances <= edits, axis=0)
     return np.unique(tokens.row_ids[close[tokens.codes]])

@@ -1,0 +1,301 @@
+"""What one read may use: time, memory and rows, and whether its answer is still wanted.
+
+A `Budget` travels with a read to everything that works for it. Work that goes on in steps calls `check` at every step;
+one call of a foreign kernel that may take long runs through `patiently`, which looks while the kernel works. What is
+allocated is asked for first (`allow`) and accounted while it is held (`hold`, `release`).
+
+A budget is used by one thread at a time; `cancel` may be called, and its memory account shared, from any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from omnigraph.errors import QueryCancelledError, QueryTimeoutError, ResourceLimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+#: Rows or values that a kernel works through in well below 100 ms; more of them are waited for patiently.
+PATIENT_ROWS = 1 << 20
+#: How often a reader that waits looks whether it is still wanted.
+LOOK_S = 0.05
+#: Threads that wait for the next kernel.
+_KEPT_THREADS = 8
+
+MEMORY_RESOURCE = "query_memory_bytes"
+ROWS_RESOURCE = "query_rows"
+
+
+class CancelSignal(Protocol):
+    """What says that a read is not wanted any more: a `threading.Event`, or anything like it."""
+
+    def is_set(self) -> bool:
+        """Whether it is not wanted."""
+        ...
+
+
+class MemoryAccount:
+    """Bytes that are held, against a limit. Thread-safe, so that the reads of a server may share one.
+
+    Args:
+        limit: bytes that may be held; None counts only.
+        shared: an account that everything held here is held in as well.
+        setting: the name of the setting that raises the limit.
+    """
+
+    def __init__(
+        self,
+        limit: int | None = None,
+        *,
+        shared: MemoryAccount | None = None,
+        setting: str = "OMNIGRAPH_QUERY_MEMORY_BYTES",
+    ) -> None:
+        self.limit = limit
+        self.setting = setting
+        self.shared = shared
+        self.used = 0
+        #: The most that was held at any time.
+        self.peak = 0
+        self._lock = Lock()
+
+    def refusal(self, size: int) -> tuple[MemoryAccount, int] | None:
+        """The account that has no room for so many more bytes, and what it would hold; None when all have."""
+        if self.limit is not None and self.used + size > self.limit:
+            return self, self.used + size
+        return None if self.shared is None else self.shared.refusal(size)
+
+    def add(self, size: int) -> None:
+        """Hold so many more bytes, or fewer when negative."""
+        with self._lock:
+            self.used += size
+            self.peak = max(self.peak, self.used)
+        if self.shared is not None:
+            self.shared.add(size)
+
+
+class Budget:
+    """The bounds of one read.
+
+    Args:
+        timeout_s: seconds that the read may work; the time that its reader takes between batches does not count.
+        cancel: set when the read is not wanted any more.
+        memory: where the memory of intermediate results is accounted.
+        max_rows: rows that the answer may have.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+        memory: MemoryAccount | None = None,
+        max_rows: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.memory = MemoryAccount() if memory is None else memory
+        self.max_rows = max_rows
+        #: What works now, for the failure that stops it.
+        self.operator = "the query"
+        #: How often somebody looked.
+        self.checks = 0
+        self._cancel = cancel
+        self._clock = clock
+        self._deadline = None if timeout_s is None else clock() + timeout_s
+        self._held = 0
+        self._rows = 0
+
+    # ---- time
+
+    def check(self) -> None:
+        """Go on, or stop here.
+
+        Raises:
+            QueryCancelledError: the read is not wanted any more.
+            QueryTimeoutError: its time is over.
+        """
+        self.checks += 1
+        if self._cancel is not None and self._cancel.is_set():
+            raise QueryCancelledError(self.operator)
+        if self._deadline is not None and self._clock() > self._deadline:
+            assert self.timeout_s is not None, "a deadline follows from a timeout"
+            raise QueryTimeoutError(self.timeout_s, self.operator)
+
+    def enter(self, operator: str) -> None:
+        """Note who works from here on, and check."""
+        self.operator = operator
+        self.check()
+
+    def steps(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """The items, with a check before each of them."""
+        for item in items:
+            self.check()
+            yield item
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time that somebody else takes does not count."""
+        begin = self._clock()
+        try:
+            yield
+        finally:
+            if self._deadline is not None:
+                self._deadline += self._clock() - begin
+
+    def patiently(self, work: Callable[[], _Made], rows: int = PATIENT_ROWS) -> _Made:
+        """Do work that cannot be stopped on the way, and go on without it when the read is stopped meanwhile.
+
+        Work on fewer than `PATIENT_ROWS` rows is done at once. More of it runs in a thread of its own, so that this one
+        can look, and so that an interrupt reaches it: a kernel of Arrow, numpy or Lance listens to neither. A kernel
+        that is left alone ends by itself; its outcome is dropped.
+        """
+        self.check()
+        if rows < PATIENT_ROWS:
+            return work()
+        task = _KERNELS.start(work)
+        while not task.done.wait(LOOK_S):
+            self.check()
+        return task.outcome()
+
+    # ---- memory
+
+    def allow(self, size: int) -> None:
+        """Ask before so many bytes are allocated.
+
+        Raises:
+            ResourceLimitError: they are more than the read may hold.
+        """
+        refused = self.memory.refusal(int(size))
+        if refused is not None:
+            account, wanted = refused
+            assert account.limit is not None, "an account without a limit refuses nothing"
+            advice = (
+                f"{self.operator} needs more memory than a read may have: add a filter or a limit, return fewer "
+                f"columns, export instead, or raise {account.setting}"
+            )
+            raise ResourceLimitError(MEMORY_RESOURCE, account.limit, wanted, advice)
+
+    def hold(self, size: int) -> int:
+        """Account so many bytes until they are given to `release`; returns the size.
+
+        Raises:
+            ResourceLimitError: they are more than the read may hold.
+        """
+        self.allow(size)
+        self._held += size
+        self.memory.add(size)
+        return size
+
+    def release(self, size: int) -> None:
+        """Give back what was held."""
+        self._held -= size
+        self.memory.add(-size)
+
+    def release_all(self) -> None:
+        """Give back everything that is still held: the read is over."""
+        held, self._held = self._held, 0
+        if held:
+            self.memory.add(-held)
+
+    # ---- rows
+
+    def count_rows(self, rows: int) -> None:
+        """Count rows of the answer.
+
+        Raises:
+            ResourceLimitError: they are more than an answer may have.
+        """
+        self._rows += rows
+        if self.max_rows is not None and self._rows > self.max_rows:
+            advice = (
+                "the answer has more rows than one may have: add a filter or a limit, export instead, or raise "
+                "OMNIGRAPH_QUERY_MAX_ROWS"
+            )
+            raise ResourceLimitError(ROWS_RESOURCE, self.max_rows, self._rows, advice)
+
+
+class _Task(Generic[_Made]):
+    """One piece of work in another thread."""
+
+    def __init__(self, work: Callable[[], _Made]) -> None:
+        self.done = Event()
+        self._work: Callable[[], _Made] | None = work
+        self._made: tuple[_Made] | None = None
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        work, self._work = self._work, None
+        assert work is not None, "a task runs once"
+        try:
+            self._made = (work(),)
+        except BaseException as failure:  # noqa: BLE001  # it belongs to the thread that waits
+            self._failure = failure
+        finally:
+            # What the work refers to is given back before anybody is told: it may be a file, or much memory.
+            del work
+            self.done.set()
+
+    def outcome(self) -> _Made:
+        if self._failure is not None:
+            raise self._failure
+        assert self._made is not None, "work that is done has an outcome or a failure"
+        return self._made[0]
+
+
+class _Kernels:
+    """Threads for kernels, kept for the next one: starting a thread takes longer than many a kernel.
+
+    They end with the process at the latest, whatever they do then.
+    """
+
+    def __init__(self) -> None:
+        self._idle: deque[SimpleQueue[_Task[Any]]] = deque()
+
+    def start(self, work: Callable[[], _Made]) -> _Task[_Made]:
+        """Begin a piece of work."""
+        task = _Task(work)
+        try:
+            waiting = self._idle.pop()
+        except IndexError:
+            waiting = SimpleQueue()
+            Thread(
+                target=self._serve, args=(waiting,), name="omnigraph-kernel", daemon=True
+            ).start()
+        waiting.put(task)
+        return task
+
+    def _serve(self, waiting: SimpleQueue[_Task[Any]]) -> None:
+        while True:
+            waiting.get().run()
+            if len(self._idle) >= _KEPT_THREADS:
+                return
+            self._idle.append(waiting)
+
+    def forget(self) -> None:
+        """Threads do not exist in a process that was forked."""
+        self._idle.clear()
+
+
+_KERNELS = _Kernels()
+os.register_at_fork(after_in_child=_KERNELS.forget)
+
+
+class AnySignal:
+    """Set as soon as one of several signals is."""
+
+    def __init__(self, *signals: CancelSignal | None) -> None:
+        self._signals = tuple(signal for signal in signals if signal is not None)
+
+    def is_set(self) -> bool:
+        """Whether one of them is set."""
+        return any(signal.is_set() for signal in self._signals)
