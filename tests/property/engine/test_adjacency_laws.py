@@ -177,8 +177,8 @@ def answers(
 ) -> list[list[int]]:
     """Per source, the row ids that it reaches."""
     found: list[list[int]] = []
-    found = reach_within(neighbours, sources, low, high, is_dense=is_dense, budget=Budget())
-    for start, reach in found:
+    parts = reach_within(neighbours, sources, low, high, is_dense=is_dense, budget=Budget())
+    for start, reach in parts:
         assert start == len(found), "parts follow each other"
         ids = neighbours.row_ids(reach.targets).tolist()
         bounds = reach.offsets.tolist()
