@@ -73,7 +73,7 @@ class ServerSettings:
                 "OMNIGRAPH_BODY_MAX_VALUES", defaults.body_max_values, lowest=1
             ),
             bodies_max_bytes=whole_number(
-                "OMNIGRAPH_BODIES_MAX_BYTES", max(_memory() // 4, _LOWEST_BYTES), lowest=1
+                "OMNIGRAPH_BODIES_MAX_BYTES", max(available_memory() // 4, _LOWEST_BYTES), lowest=1
             ),
             body_idle_s=duration_s("OMNIGRAPH_BODY_IDLE", "10s"),
             body_total_s=duration_s("OMNIGRAPH_BODY_TOTAL", "5m"),
