@@ -63,7 +63,7 @@ def test_every_index_covers_every_row_afterwards(tmp_path: Path) -> None:
     graph = worn_graph(tmp_path)
     graph.optimize()
     assert graph.pending_indexes() == []
-    for key, names in ((DOC, {"vec_vector", "body_text", "id_btree"}), (CITES, {"src_btree"})):
+    for key, names in ((DOC, {"vec_vector", "body_btree", "id_btree"}), (CITES, {"src_btree"})):
         known = list_indexes(graph._open(graph.snapshot().pins[key]))
         assert names <= known.keys()
         for coverage in known.values():
@@ -82,7 +82,7 @@ def test_the_report_names_what_was_done(tmp_path: Path) -> None:
     assert (cites["type_key"], docs["type_key"]) == (CITES, DOC)
     assert (docs["fragments_removed"], cites["fragments_removed"]) == before
     assert (docs["fragments_added"], cites["fragments_added"]) == (1, 1)
-    assert {"slug_btree", "body_text", "vec_vector"} <= set(docs["built_indexes"])
+    assert {"slug_btree", "body_btree", "vec_vector"} <= set(docs["built_indexes"])
     for item in (cites, docs):
         assert item["committed"] is True
         assert item["skipped"] is None

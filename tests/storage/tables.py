@@ -12,7 +12,6 @@ import pytest
 from lance import LanceDataset
 
 from omnigraph.storage import (
-    TEXT_ANALYSIS,
     GraphLocation,
     IndexSpec,
     PhysicalIndex,
@@ -52,7 +51,7 @@ TEXT = IndexSpec(
     name="text_text",
     column="text",
     kind=PhysicalIndex.INVERTED,
-    settings=tuple(TEXT_ANALYSIS.items()),
+    settings=(("with_position", True),),
 )
 VECTOR = IndexSpec(
     name="vector_vector",

@@ -33,7 +33,7 @@ class MaintenanceMethods(OpenGraph):
         self._authorize(Action.ADMIN, actor)
         self._heal()
         report = self._writer.ensure_indices(branch, actor)
-        self._reader.prepare_traversals(branch)
+        self._reader.prepare_indexes(branch)
         return report
 
     def optimize(
@@ -73,7 +73,7 @@ class MaintenanceMethods(OpenGraph):
         self._heal()
         call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent())
         report = optimize_graph(self._environment, self._schema_of, call)
-        self._reader.prepare_traversals(MAIN)
+        self._reader.prepare_indexes(MAIN)
         return report
 
     def repair(

@@ -15,6 +15,7 @@ from omnigraph.engine.local import (
     Profile,
     execute,
     find_adjacency,
+    keep_text_column,
     plan_query,
     variable_tables,
 )
@@ -22,6 +23,7 @@ from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.manifest import Target, reading_pins, resolve_target
 from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
+from omnigraph.search.indexes import indexed_texts
 from omnigraph.storage import DerivedArrays
 from omnigraph.types import VectorType
 from omnigraph.wire import Result
@@ -142,8 +144,8 @@ class GraphReader:
             pass
         return f"{text}{plan.render(profile)}"
 
-    def prepare_traversals(self, branch: str) -> None:
-        """Build the traversal indexes of large edge types and keep them on disk for later processes."""
+    def prepare_indexes(self, branch: str) -> None:
+        """Build the traversal and text indexes of large types and keep them on disk for later processes."""
         manifest = self._environment.manifest
         snapshot = resolve_target(manifest, manifest.state(), Target(branch=branch))
         catalog = self._schema_of(snapshot.schema_hash).catalog
@@ -151,6 +153,10 @@ class GraphReader:
         for edge in catalog.edges.values():
             if snapshot.pins[edge.table_key].row_count >= PERSIST_MIN_EDGES:
                 find_adjacency(context, edge, keep=True)
+        for node in catalog.nodes.values():
+            entities = context.type_entities(node.table_key)
+            for name in indexed_texts(node):
+                keep_text_column(context, entities, name)
 
     def _context(
         self,

@@ -127,9 +127,9 @@ class Comparison:
 class TextKind(StrEnum):
     """The three text conditions.
 
-    `SEARCH`: at least one token of the query occurs in the value, both analysed (lower case, stemming, stop words).
-    `MATCH_TEXT`: the analysed tokens of the query occur adjacent and in order.
-    `FUZZY`: at least one raw token of the query is within `edits` Levenshtein steps of a raw token of the value.
+    `SEARCH`: at least one term of the query occurs in the value, both analysed (`omnigraph.search.analysis`).
+    `MATCH_TEXT`: the terms of the query occur at the same distances.
+    `FUZZY`: at least one folded word of the query is within `edits` Levenshtein steps of a folded word of the value.
     """
 
     SEARCH = "search"
@@ -234,7 +234,11 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Bm25:
-    """Descending relevance of a String property; entities that match no token never appear."""
+    """Descending relevance of a String property; entities that have no term of the query never appear.
+
+    The score is BM25 over the distinct terms of the query. Its statistics count the nodes of the type in the snapshot,
+    whatever the match leaves of them and whatever any index knows.
+    """
 
     field: PropertyRef
     query: Value
@@ -246,7 +250,9 @@ class Rrf:
 
     Each arm ranks the entities of the first arm's variable and yields its best `depth(limit)` of them; fan-out rows do
     not consume ranks. An entity scores the sum over the arms of `1 / (k + rank + 1)`, ranks from 0, an absent arm
-    adding 0. Ties: order of the first arm, then of the second, then id.
+    adding 0. Inside an arm ties are broken by id. An arm of another variable orders rows, by the id of its own entity
+    and then by the ids of all variables, and entities rank by their first row. Entities of one score come in the order
+    of the other order keys, then of the first arm, then of the second, then of their ids.
     """
 
     first: Nearest | Bm25
@@ -325,9 +331,9 @@ class ReadIR:
     `grouped`: at least one projection is an aggregate; rows are grouped by all other projections, null being one
     group. Without other projections there is always exactly one group, also over no rows.
 
-    `rank`: the entities that satisfy the **whole** pipeline are ranked, best first; rows of one entity keep its
-    rank and are ordered among themselves by `order` and the total order. Rows of entities that the ranking leaves out
-    are dropped.
+    `rank`: the entities that satisfy the **whole** pipeline are ranked, and their rows come best score first. Rows of
+    one score are ordered by `order`, then by the id of the ranked entity, then by the total order. Rows of entities
+    that the ranking leaves out are dropped.
 
     `limit` is applied last.
     """

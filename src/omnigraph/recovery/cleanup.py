@@ -29,7 +29,13 @@ from omnigraph.recovery.retention import (
     retained_now,
 )
 from omnigraph.recovery.sweep import settle_all
-from omnigraph.storage.derived import DERIVED_FOLDER, group_name, list_unused_groups, remove_groups
+from omnigraph.storage.derived import (
+    DERIVED_FOLDER,
+    group_name,
+    list_unused_groups,
+    remove_groups,
+    text_group_name,
+)
 from omnigraph.storage.listing import (
     StoredFile,
     delete_files,
@@ -295,15 +301,16 @@ class _Cleanup:
     # ---- beside the datasets
 
     def _clean_beside(self, history: History) -> None:
-        """Control files that were never finished, claims of dead processes, traversal indexes of nothing."""
+        """Control files that were never finished, claims of dead processes, traversal and text indexes of nothing."""
         environment = self.environment
         if not environment.location.is_local:
             # An object appears with one request: there is no temporary name.
             return
         used = {
-            group_name(pin.location, pin.branch)
+            name(pin.location, pin.branch)
             for head in history.heads
             for pin in head.pins.values()
+            for name in (group_name, text_group_name)
         }
         groups = list_unused_groups(environment.location, used)
         files = [

@@ -39,7 +39,6 @@ class IndexKind(StrEnum):
     """The physical index that an intent becomes."""
 
     BTREE = "btree"
-    INVERTED = "inverted"
     VECTOR = "vector"
 
 
@@ -208,8 +207,6 @@ def index_kinds(type_: PropertyType) -> tuple[IndexKind, ...]:
             return (IndexKind.VECTOR,)
         case EnumType():
             return (IndexKind.BTREE,)
-        case ScalarType(Scalar.STRING):
-            return (IndexKind.INVERTED, IndexKind.BTREE)
         case ScalarType(scalar) if scalar is not Scalar.BLOB:
             return (IndexKind.BTREE,)
         case _:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.schema import EdgeDef, IndexKind, index_kinds
-from omnigraph.storage import TEXT_ANALYSIS, IndexSpec, PhysicalIndex
+from omnigraph.storage import IndexSpec, PhysicalIndex
+from omnigraph.types import Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,17 +34,12 @@ class WantedIndex:
         return f"{self.column}_{_SUFFIXES[self.kind]}"
 
 
-_SUFFIXES = {IndexKind.BTREE: "btree", IndexKind.INVERTED: "text", IndexKind.VECTOR: "vector"}
+_SUFFIXES = {IndexKind.BTREE: "btree", IndexKind.VECTOR: "vector"}
 
 
 def scalar_index_name(column: str) -> str:
     """The name of the BTREE of a column."""
     return WantedIndex(column=column, kind=IndexKind.BTREE).name
-
-
-def text_index_name(column: str) -> str:
-    """The name of the inverted index of a column."""
-    return WantedIndex(column=column, kind=IndexKind.INVERTED).name
 
 
 def vector_index_name(column: str) -> str:
@@ -58,12 +54,24 @@ def wanted_indexes(definition: NodeDef | EdgeDef) -> Iterator[WantedIndex]:
         yield WantedIndex(column="src", kind=IndexKind.BTREE)
         yield WantedIndex(column="dst", kind=IndexKind.BTREE)
         return
+    for name in _declared(definition):
+        for kind in index_kinds(definition.properties[name].type):
+            yield WantedIndex(column=name, kind=kind)
+
+
+def indexed_texts(definition: NodeDef) -> Iterator[str]:
+    """The texts whose terms are worth being kept: single String properties with an index or a key."""
+    for name in _declared(definition):
+        if definition.properties[name].type.base == ScalarType(Scalar.STRING):
+            yield name
+
+
+def _declared(definition: NodeDef) -> Iterator[str]:
+    """Every property that has an index or a key of its own."""
     declared = [members.members for members in definition.indexes]
     if definition.key is not None:
         declared.append(definition.key.members)
-    for name in dict.fromkeys(members[0] for members in declared if len(members) == 1):
-        for kind in index_kinds(definition.properties[name].type):
-            yield WantedIndex(column=name, kind=kind)
+    yield from dict.fromkeys(members[0] for members in declared if len(members) == 1)
 
 
 def index_spec(wanted: WantedIndex, value_count: int) -> IndexSpec | None:
@@ -72,8 +80,6 @@ def index_spec(wanted: WantedIndex, value_count: int) -> IndexSpec | None:
     match wanted.kind:
         case IndexKind.BTREE:
             kind = PhysicalIndex.BTREE
-        case IndexKind.INVERTED:
-            kind, settings = PhysicalIndex.INVERTED, TEXT_ANALYSIS
         case IndexKind.VECTOR:
             if value_count < VECTOR_INDEX_MIN_ROWS:
                 return None

@@ -41,17 +41,13 @@ from omnigraph.storage.layout import (
 )
 from omnigraph.storage.leftovers import Leftovers, find_leftovers, remove_leftovers
 from omnigraph.storage.location import GraphLocation, parse_location, table_location
-from omnigraph.storage.memory import TextIndex, text_pairs_match
+from omnigraph.storage.memory import text_pairs_match
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 from omnigraph.storage.reads import (
     DISTANCE,
-    SCORE,
-    TEXT_ANALYSIS,
-    TextQuery,
     nearest_rows,
     read_rows,
     scan_rows,
-    search_rows,
     take_rows,
 )
 from omnigraph.storage.row_columns import ROW_ID
@@ -71,14 +67,21 @@ from omnigraph.storage.staged import (
     stage_upsert,
 )
 from omnigraph.storage.tables import Table, TableStore, dataset_exists
+from omnigraph.storage.text_columns import (
+    NO_ROW,
+    ColumnPart,
+    column_parts,
+    part_row_ids,
+    scan_part,
+)
 
 __all__ = [
     "DISTANCE",
+    "NO_ROW",
     "ROW_ID",
-    "SCORE",
-    "TEXT_ANALYSIS",
     "AllOf",
     "AnyOf",
+    "ColumnPart",
     "Compare",
     "ControlObjects",
     "DerivedArrays",
@@ -99,10 +102,9 @@ __all__ = [
     "StoredBlob",
     "Table",
     "TableStore",
-    "TextIndex",
-    "TextQuery",
     "choose_fold",
     "choose_rewrites",
+    "column_parts",
     "commit_staged",
     "create_fork",
     "create_table",
@@ -118,14 +120,15 @@ __all__ = [
     "new_files",
     "newest_rows",
     "parse_location",
+    "part_row_ids",
     "plan_compaction",
     "read_blob_range",
     "read_rows",
     "remove_fork",
     "remove_leftovers",
     "run_compaction_task",
+    "scan_part",
     "scan_rows",
-    "search_rows",
     "stage_append",
     "stage_compaction",
     "stage_delete",

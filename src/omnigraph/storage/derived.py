@@ -19,7 +19,7 @@ import numpy as np
 from omnigraph.ids import new_ulid
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     import numpy.typing as npt
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 DERIVED_FOLDER = "__derived"
 #: The group of vectors that are not in the graph yet. They were paid for: only whoever made them removes them.
 EMBEDDINGS_GROUP = "embeddings"
+#: Ends the names of groups with terms of texts.
+_TEXT_SUFFIX = ".text"
 _CONTENTS = "contents.json"
 #: Bytes whose checksum is computed at once, which bounds how long an interrupt waits.
 _STEP_BYTES = 16 * 1024 * 1024
@@ -71,8 +73,15 @@ class DerivedArrays:
         if self._root is not None and self._writable:
             _remove(self._root / group / name)
 
-    def save(self, group: str, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
-        """Keep a set and drop the older sets of its group; whether it was kept."""
+    def save(
+        self,
+        group: str,
+        name: str,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        *,
+        replaces: Callable[[str], bool] = lambda _: True,
+    ) -> bool:
+        """Keep a set and drop the others of its group that it replaces, by their names; whether it was kept."""
         if self._root is None or not self._writable or not self._root.parent.is_dir():
             return False
         folder = self._root / group
@@ -89,7 +98,7 @@ class DerivedArrays:
             _log.info("derived state %s/%s is not kept: %s", group, name, error)
             return False
         for other in folder.iterdir():
-            if other.name != name and not other.name.startswith("."):
+            if other.name != name and not other.name.startswith(".") and replaces(other.name):
                 _remove(other)
         return True
 
@@ -98,6 +107,23 @@ def group_name(path: str, branch: str | None) -> str:
     """The group of sets that belong to a dataset or to one of its forks."""
     folder = path.replace("/", "-")
     return folder if branch is None else f"{folder}-{sha256(branch.encode()).hexdigest()[:12]}"
+
+
+def text_group_name(path: str, branch: str | None) -> str:
+    """The group of the terms of texts that belong to a dataset or to one of its forks."""
+    return f"{group_name(path, branch)}{_TEXT_SUFFIX}"
+
+
+def remove_texts(location: GraphLocation, path: str) -> None:
+    """Remove the terms of all texts of a dataset and of its forks."""
+    root = location.path / DERIVED_FOLDER if location.is_local else None
+    if root is None or not root.is_dir():
+        return
+    own = group_name(path, None)
+    for folder in root.iterdir():
+        name = folder.name.removesuffix(_TEXT_SUFFIX)
+        if name != folder.name and (name == own or name.rpartition("-")[0] == own):
+            _remove(folder)
 
 
 def list_unused_groups(location: GraphLocation, used: Collection[str]) -> list[str]:

@@ -30,7 +30,10 @@ _VECTOR_SHARE = 10
 
 
 class PhysicalIndex(StrEnum):
-    """The index structures that the system builds."""
+    """The index structures of tables.
+
+    Inverted ones come from earlier releases: they are carried along, and no query asks them.
+    """
 
     BTREE = "BTREE"
     INVERTED = "INVERTED"

@@ -10,8 +10,6 @@ import pyarrow as pa
 from omnigraph.ids import new_ulid
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Filter, to_sql
-from omnigraph.storage.reads import SCORE, TEXT_ANALYSIS, TextQuery, search_dataset
-from omnigraph.storage.row_columns import ROW_ID
 
 if TYPE_CHECKING:
     from omnigraph.storage.tables import Table
@@ -50,23 +48,6 @@ def text_pairs_match(
         pairs = pa.table({"text": texts, "part": parts})
         found = _in_memory(pairs).to_table(columns={"holds": f"{function}(text, part)"})
         return found["holds"].combine_chunks()
-
-
-class TextIndex:
-    """An inverted index in memory over texts that have none in storage; it matches exactly as a stored one does."""
-
-    def __init__(self, row_ids: pa.Array[Any], texts: pa.Array[Any]) -> None:
-        rows = pa.table({"row": row_ids, "text": texts})
-        with translated("indexing text"):
-            self._dataset = _in_memory(rows)
-            if rows.num_rows:
-                self._dataset.create_scalar_index("text", "INVERTED", **TEXT_ANALYSIS)
-
-    def search(self, text: str, query: TextQuery) -> pa.Table:
-        """Row ids and scores of the rows that match, best first."""
-        with translated("searching text"):
-            found = search_dataset(self._dataset, "text", text, query, ["row", SCORE])
-            return found.rename_columns([ROW_ID, SCORE])
 
 
 def _in_memory(rows: pa.Table) -> lance.LanceDataset:

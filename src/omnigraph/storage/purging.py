@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import lance
 
+from omnigraph.storage.derived import remove_texts
 from omnigraph.storage.failures import translated
 from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.staged import list_forks, remove_fork
@@ -24,6 +25,7 @@ def purge_old_versions(location: GraphLocation, path: str, published: int) -> No
     Forks go first: they are what branches left that are deleted by now.
     """
     _remove_forks(location, path)
+    remove_texts(location, path)
     with translated(f"removing old versions of {path}"):
         # No shared session: what it remembers of removed versions would be found again.
         dataset = lance.dataset(location.child(path))
@@ -38,6 +40,7 @@ def drop_table(location: GraphLocation, path: str, *, keep: str | None = None) -
 
     Whatever is found goes, not only what a version refers to: the removal before may have been interrupted.
     """
+    remove_texts(location, path)
     names = [file.name for file in list_files(location, path) if file.name != f"{path}/{keep}"]
     # Versions first: what is half removed cannot be opened any more.
     delete_files(location, sorted(names, key=lambda name: "/_versions/" not in name))

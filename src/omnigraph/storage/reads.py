@@ -1,4 +1,4 @@
-"""Reads by row id: scans, point reads, text search and nearest neighbours.
+"""Reads by row id: scans, point reads and nearest neighbours.
 
 A row id identifies a row of one dataset for its whole life; updates and compaction keep it. It is how everything above
 refers to rows until their values are needed.
@@ -6,11 +6,9 @@ refers to rows until their values are needed.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from lance.query import MatchQuery, PhraseQuery
 
 from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Filter, to_sql
@@ -19,21 +17,9 @@ from omnigraph.storage.row_columns import ROW_ID
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import lance
-
     from omnigraph.storage.tables import Table
 
-SCORE = "_score"
 DISTANCE = "_distance"
-#: How the inverted index analyses text. The same settings wherever one is built, so that matches never differ.
-TEXT_ANALYSIS: dict[str, Any] = {"with_position": True}
-
-
-class TextQuery(StrEnum):
-    """What a full-text search asks for: any of the words, or all of them adjacent and in order."""
-
-    ANY_WORD = "any_word"
-    PHRASE = "phrase"
 
 
 def scan_rows(
@@ -77,23 +63,6 @@ def take_rows(table: Table, row_ids: Sequence[int], columns: Sequence[str]) -> p
         return found
 
 
-def search_rows(
-    table: Table,
-    column: str,
-    text: str,
-    query: TextQuery,
-    *,
-    filter_: Filter | None = None,
-    limit: int | None = None,
-) -> pa.Table:
-    """Row ids and scores of the rows that match a text, best first. Needs an inverted index."""
-    with translated(f"searching {table.path}"):
-        wanted = [ROW_ID, SCORE]
-        return search_dataset(
-            table._dataset, column, text, query, wanted, filter_=filter_, limit=limit
-        )
-
-
 def nearest_rows(
     table: Table,
     column: str,
@@ -123,24 +92,3 @@ def nearest_rows(
             filter=to_sql(filter_) if filter_ else None,
             prefilter=True,
         )
-
-
-def search_dataset(
-    dataset: lance.LanceDataset,
-    column: str,
-    text: str,
-    query: TextQuery,
-    columns: list[str],
-    *,
-    filter_: Filter | None = None,
-    limit: int | None = None,
-) -> pa.Table:
-    """Columns of the rows of a Lance dataset that match a text, best first. Stays inside this room."""
-    kind = MatchQuery if query is TextQuery.ANY_WORD else PhraseQuery
-    return dataset.to_table(
-        columns=columns,
-        full_text_query=kind(text, column),
-        filter=to_sql(filter_) if filter_ else None,
-        prefilter=True,
-        limit=limit,
-    )

@@ -361,8 +361,8 @@ def test_a_variable_that_a_traversal_introduces_is_fused(fanned: Graph):
         "match { $d: Doc  $d $c:cites $e } return { $e.slug as e, $d.slug as d, $c.why as w }"
         f" order {{ {rank}, $c.why }} limit 10",
     )
-    # `b` is first in one arm, `d` in the other: a tie, and `b` is in the first arm.
-    assert got == [("b", "c", None), ("b", "a", "x"), ("b", "a", "y"), ("d", "b", None)]
+    # `b` is first in one arm, `d` in the other: a tie, which the second key breaks; then `b` is in the first arm.
+    assert got == [("b", "c", None), ("d", "b", None), ("b", "a", "x"), ("b", "a", "y")]
 
 
 def test_arms_on_two_variables_rank_the_entities_of_the_first(tmp_path: Path):

@@ -17,15 +17,15 @@ from omnigraph.search.indexes import (
     VECTOR_INDEX_MIN_ROWS,
     WantedIndex,
     index_spec,
+    indexed_texts,
     scalar_index_name,
-    text_index_name,
     vector_index_name,
     wanted_indexes,
 )
 from omnigraph.storage import PhysicalIndex
 from omnigraph.types import PropertyType, Scalar, ScalarType
 
-BTREE, TEXT, VECTOR = IndexKind.BTREE, IndexKind.INVERTED, IndexKind.VECTOR
+BTREE, VECTOR = IndexKind.BTREE, IndexKind.VECTOR
 ID = ("id", BTREE)
 
 
@@ -45,8 +45,8 @@ def wanted(definition: NodeDef | EdgeDef) -> list[tuple[str, IndexKind]]:
 @pytest.mark.parametrize(
     ("type_", "kinds"),
     [
-        ("String", [TEXT, BTREE]),
-        ("String?", [TEXT, BTREE]),
+        ("String", [BTREE]),
+        ("String?", [BTREE]),
         ("enum(draft, final)", [BTREE]),
         ("Bool", [BTREE]),
         ("I32", [BTREE]),
@@ -74,11 +74,11 @@ def test_an_index_on_one_property_follows_its_type(type_: str, kinds: list[Index
         ("x: String @unique", []),
         ("x: Blob?", []),
         ("x: I32 @key", [("x", BTREE)]),
-        ("x: String @key", [("x", TEXT), ("x", BTREE)]),
+        ("x: String @key", [("x", BTREE)]),
         # The same intent twice is one index, however it is spelled.
         ("x: I32 @key @index", [("x", BTREE)]),
         ("x: I32 @key @index(x)", [("x", BTREE)]),
-        ("x: String @index @key", [("x", TEXT), ("x", BTREE)]),
+        ("x: String @index @key", [("x", BTREE)]),
         # Several properties in one annotation declare, and build nothing.
         ("x: I32 y: I32 @index(x, y)", []),
         ("x: I32 y: I32 @key(x, y)", []),
@@ -86,7 +86,7 @@ def test_an_index_on_one_property_follows_its_type(type_: str, kinds: list[Index
         ("x: I32 y: I32 @index @key(x, y)", [("y", BTREE)]),
         (
             "x: I32 @key y: String @index z: Vector(2)? @index",
-            [("y", TEXT), ("y", BTREE), ("z", VECTOR), ("x", BTREE)],
+            [("y", BTREE), ("z", VECTOR), ("x", BTREE)],
         ),
     ],
 )
@@ -117,12 +117,11 @@ def test_properties_of_interfaces_count_as_their_own() -> None:
     node Thing implements Named { size: I32 @index }
     """
     definition = compile_schema(text).catalog.nodes["Thing"]
-    assert sorted(wanted(definition)[1:]) == [("name", BTREE), ("name", TEXT), ("size", BTREE)]
+    assert sorted(wanted(definition)[1:]) == [("name", BTREE), ("size", BTREE)]
 
 
 def test_names_of_indexes_tell_column_and_kind() -> None:
     assert scalar_index_name("src") == WantedIndex(column="src", kind=BTREE).name == "src_btree"
-    assert text_index_name("body") == WantedIndex(column="body", kind=TEXT).name == "body_text"
     assert vector_index_name("v") == WantedIndex(column="v", kind=VECTOR).name == "v_vector"
 
 
@@ -134,11 +133,20 @@ def test_a_scalar_index_is_built_with_the_defaults_of_the_library(count: int) ->
     assert spec.settings == ()
 
 
-def test_a_text_index_stores_positions() -> None:
-    spec = index_spec(WantedIndex(column="x", kind=TEXT), 1)
-    assert spec is not None
-    assert (spec.name, spec.kind) == ("x_text", PhysicalIndex.INVERTED)
-    assert dict(spec.settings) == {"with_position": True}
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x: String", []),
+        ("x: String @key y: String? @index", ["y", "x"]),
+        ("x: String @key @index(x)", ["x"]),
+        ("x: I32 @key y: String z: String @index(y, z)", []),
+        ("x: I32 @index y: enum(a, b) @index w: Vector(2)? @index", []),
+    ],
+)
+def test_terms_are_kept_of_single_texts_with_an_index_or_a_key(
+    body: str, expected: list[str]
+) -> None:
+    assert list(indexed_texts(node(body))) == expected
 
 
 @pytest.mark.parametrize("count", [0, 1, 9_999])

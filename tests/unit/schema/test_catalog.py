@@ -193,7 +193,7 @@ def test_incident_edges_begin_or_end_at_a_node(reading: Catalog) -> None:
             for scalar in Scalar
             if scalar not in (Scalar.STRING, Scalar.BLOB)
         ],
-        pytest.param(ScalarType(Scalar.STRING), (IndexKind.INVERTED, IndexKind.BTREE), id="String"),
+        pytest.param(ScalarType(Scalar.STRING), (IndexKind.BTREE,), id="String"),
         pytest.param(VectorType(3), (IndexKind.VECTOR,), id="Vector"),
         pytest.param(ListType(Scalar.STRING), (), id="list"),
         pytest.param(ScalarType(Scalar.BLOB), (), id="Blob"),

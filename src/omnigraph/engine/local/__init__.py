@@ -10,6 +10,7 @@ from omnigraph.engine.local.context import Context, EngineCaches, QueryEmbedder
 from omnigraph.engine.local.executor import ResultStream, execute
 from omnigraph.engine.local.pipeline import Measured, Profile
 from omnigraph.engine.local.plan import Plan, plan_query
+from omnigraph.engine.local.text_parts import keep_text_column
 from omnigraph.engine.local.variables import variable_tables
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "ResultStream",
     "execute",
     "find_adjacency",
+    "keep_text_column",
     "plan_query",
     "variable_tables",
 ]

@@ -11,35 +11,40 @@ import pyarrow as pa
 
 from omnigraph.engine.local.conditions import keep_true
 from omnigraph.engine.local.entities import row_id_array
-from omnigraph.engine.local.order import order_codes, total_order
+from omnigraph.engine.local.order import order_codes, sort_by_codes, total_order
+from omnigraph.engine.local.project import SCORE_COLUMN
 from omnigraph.engine.local.pushdown import value_of
 from omnigraph.engine.local.rows import Rows
-from omnigraph.engine.local.text import ranks_with_stored_index, search_text
+from omnigraph.engine.local.sorting import key_codes
+from omnigraph.engine.local.text_columns import NO_ROWS, Scored
+from omnigraph.engine.local.text_parts import find_text_column
 from omnigraph.query import ir
+from omnigraph.search.analysis import query_terms
 from omnigraph.search.indexes import VECTOR_PROBES
-from omnigraph.storage import DISTANCE, SCORE, TextQuery, nearest_rows, search_rows
+from omnigraph.storage import DISTANCE, nearest_rows
 
 if TYPE_CHECKING:
     from omnigraph.engine.local.arrays import ArrowColumn, FloatArray, IntArray
     from omnigraph.engine.local.context import Context
     from omnigraph.storage import Filter
 
-#: Candidates beyond the wanted ones: storage orders by 32-bit scores, and ties are broken here.
+#: Candidates beyond the wanted ones: storage orders by 32-bit distances, and ties are broken here.
 _SLACK = 8
 #: Relative difference below which distances are computed again in 64 bits.
 _NEAR = 1e-5
 #: Vectors that are compared at once.
 _VECTOR_ROWS = 1 << 14
+#: How many more relevant rows are filtered when those before were too few.
+_GROWTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Entities best first."""
+    """Entities with their scores. Those that were left out come behind all of these."""
 
-    entities: IntArray
-    scores: FloatArray
-    #: The same entities as rows, with the columns that were asked for.
+    #: The entities as rows, with the columns that were asked for.
     rows: Rows
+    scores: FloatArray
     #: Whether no entity was left out.
     is_complete: bool
 
@@ -48,12 +53,17 @@ class Candidates:
 class Wish:
     """Which candidates are wanted."""
 
+    query: ir.ReadIR
     #: All predicates on the ranked variable.
     predicates: tuple[ir.Predicate, ...]
     #: Those that storage evaluates.
     filter: Filter | None
-    #: How many; None is all of them.
+    #: How many at least, if there are so many; None is all of them.
     count: int | None
+    #: The keys that order entities of one score, as far as they follow from the entity alone.
+    keys: tuple[ir.OrderKey, ...]
+    #: Whether score, keys and id decide everything, so that ties need not be kept together.
+    is_total: bool
     #: Whether the scores are shown, so that the last digit counts.
     exact: bool = False
 
@@ -68,7 +78,7 @@ def best_candidates(context: Context, rank: ir.Nearest | ir.Bm25, wish: Wish) ->
 
 
 def score_entities(context: Context, rank: ir.Nearest | ir.Bm25, row_ids: IntArray) -> Candidates:
-    """All of these entities that have a score, best first."""
+    """All of these entities that have a score."""
     match rank:
         case ir.Nearest():
             scores = _distances_of(context, rank, row_ids)
@@ -76,7 +86,12 @@ def score_entities(context: Context, rank: ir.Nearest | ir.Bm25, row_ids: IntArr
             scores = _relevance_of(context, rank, row_ids)
     has_score = ~np.isnan(scores)
     rows = Rows(count=int(has_score.sum()), variables={rank.field.variable: row_ids[has_score]})
-    return _in_order(context, rank, rows, scores[has_score], None, is_complete=True)
+    return Candidates(rows, scores[has_score], is_complete=True)
+
+
+def score_codes(rank: ir.Rank, scores: FloatArray) -> IntArray:
+    """Numbers that sort as scores do, best first; equal scores have equal numbers."""
+    return order_codes(pa.array(scores), descending=not isinstance(rank, ir.Nearest))
 
 
 # ---- nearest
@@ -110,7 +125,7 @@ def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
         asked = min(asked * 4, entities.row_count)
     if wish.exact or _has_near_ties(distances):
         distances = _distances_of(context, rank, rows.variables[field.variable])
-    return _in_order(context, rank, rows, distances, count, is_complete=is_complete)
+    return _cut(context, rank, rows, distances, wish, is_complete=is_complete)
 
 
 def _has_near_ties(distances: FloatArray) -> bool:
@@ -169,90 +184,103 @@ def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> Floa
 
 
 def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
-    entities, field, count = context.entities(rank.field.variable), rank.field, wish.count
-    text = value_of(rank.query, context.values)
-    if not isinstance(text, str) or count == 0:
-        return _none(field.variable)
-    if not ranks_with_stored_index(context, entities, field.property):
-        return _relevant_in_memory(context, rank, wish, text)
-    asked = None if count is None else count + _SLACK
-    while True:
-        found = context.budget.patiently(
-            partial(
-                search_rows,
-                entities.table,
-                field.property,
-                text,
-                TextQuery.ANY_WORD,
-                filter_=wish.filter,
-                limit=asked,
-            ),
-            entities.row_count,
-        )
-        rows = _as_rows(found, field.variable)
-        scores = _floats(found[SCORE])
-        is_complete = asked is None or found.num_rows < asked
-        candidates = _in_order(context, rank, rows, scores, count, is_complete=is_complete)
-        if is_complete or candidates.scores[-1] > scores.min():
-            return candidates
-        assert asked is not None, "without a limit everything is found"
-        asked *= 4
-
-
-def _relevant_in_memory(context: Context, rank: ir.Bm25, wish: Wish, text: str) -> Candidates:
     field, count = rank.field, wish.count
-    entities = context.entities(field.variable)
-    found = search_text(context, entities, field.property, text, TextQuery.ANY_WORD, ranked=True)
-    order = np.argsort(row_id_array(found))
-    row_ids, scores = row_id_array(found)[order], _floats(found[SCORE])[order]
-    rows = Rows(count=len(row_ids), variables={field.variable: row_ids})
+    scored = _relevance(context, rank)
+    if not len(scored.row_ids) or count == 0:
+        return _none(field.variable)
     comparisons = [item for item in wish.predicates if isinstance(item, ir.Comparison)]
-    kept = keep_true(context, rows, comparisons)
-    scores = scores[np.searchsorted(row_ids, kept.variables[field.variable])]
-    is_complete = count is None or kept.count <= count
-    return _in_order(context, rank, kept, scores, count, is_complete=is_complete)
+    asked = count
+    while True:
+        best = _best(scored, asked)
+        is_complete = len(best.row_ids) == len(scored.row_ids)
+        rows = Rows(
+            count=len(best.row_ids),
+            variables={field.variable: best.row_ids},
+            columns={SCORE_COLUMN: pa.array(best.scores)},
+        )
+        rows = keep_true(context, rows, comparisons)
+        if is_complete or asked is None or count is None or rows.count >= count:
+            break
+        asked *= _GROWTH
+    scores = np.asarray(rows.columns[SCORE_COLUMN].to_numpy())
+    return _cut(context, rank, rows, scores, wish, is_complete=is_complete)
+
+
+def _best(scored: Scored, count: int | None) -> Scored:
+    """The rows with the highest scores, at least `count`: rows of one score stay together."""
+    total = len(scored.scores)
+    if count is None or count >= total:
+        return scored
+    last = np.partition(scored.scores, total - count)[total - count]
+    is_best = scored.scores >= last
+    return Scored(scored.row_ids[is_best], scored.scores[is_best])
+
+
+def _relevance(context: Context, rank: ir.Bm25) -> Scored:
+    """The relevance of all rows that have any. Computed once per query."""
+    key = (context.tables[rank.field.variable], rank)
+    known = context.relevances.get(key)
+    if known is None:
+        text = value_of(rank.query, context.values)
+        known = Scored(NO_ROWS, np.zeros(0))
+        if isinstance(text, str):
+            entities = context.entities(rank.field.variable)
+            column = find_text_column(context, entities, rank.field.property)
+            known = column.relevance(query_terms(text), context.budget)
+        context.relevances[key] = known
+    return known
 
 
 def _relevance_of(context: Context, rank: ir.Bm25, row_ids: IntArray) -> FloatArray:
     scores = np.full(len(row_ids), np.nan)
-    text = value_of(rank.query, context.values)
-    if not isinstance(text, str):
-        return scores
-    entities = context.entities(rank.field.variable)
-    found = search_text(
-        context, entities, rank.field.property, text, TextQuery.ANY_WORD, ranked=True
-    )
-    if found.num_rows and len(row_ids):
-        places = np.searchsorted(row_ids, row_id_array(found))
-        places = np.minimum(places, len(row_ids) - 1)
-        known = row_ids[places] == row_id_array(found)
-        scores[places[known]] = _floats(found[SCORE])[known]
+    found = _relevance(context, rank)
+    if len(found.row_ids) and len(row_ids):
+        places = np.minimum(np.searchsorted(row_ids, found.row_ids), len(row_ids) - 1)
+        known = row_ids[places] == found.row_ids
+        scores[places[known]] = found.scores[known]
     return scores
 
 
 # ---- shared
 
 
-def _in_order(
+def _cut(
     context: Context,
     rank: ir.Nearest | ir.Bm25,
     rows: Rows,
     scores: FloatArray,
-    count: int | None,
+    wish: Wish,
     *,
     is_complete: bool,
 ) -> Candidates:
-    """Entities by score, ties by id, cut to `count`."""
+    """The best `count` entities, and those that only keys of other variables could tell from the last of them."""
     present = ~np.isnan(scores)
     if not present.all():
         rows, scores = rows.keep(present), scores[present]
-    codes = order_codes(pa.array(scores), descending=isinstance(rank, ir.Bm25))
-    order = total_order(context, rows, [codes], count)
-    rows = rows.take(order)
-    entities = rows.variables[rank.field.variable]
-    return Candidates(
-        entities, scores[order], rows, is_complete and (count is None or count >= len(scores))
-    )
+    count = wish.count
+    if count is None or rows.count <= count:
+        return Candidates(rows, scores, is_complete)
+    codes = score_codes(rank, scores)
+    is_best = codes <= np.partition(codes, count - 1)[count - 1]
+    rows, scores, codes = rows.keep(is_best), scores[is_best], codes[is_best]
+    if rows.count > count and (wish.keys or wish.is_total):
+        rows, further = key_codes(context, rows, wish.query, wish.keys)
+        if wish.is_total:
+            order = total_order(context, rows, [codes, *further], count)
+        else:
+            order = _with_ties([codes, *further], count)
+        rows, scores = rows.take(order), scores[order]
+    return Candidates(rows, scores, is_complete=False)
+
+
+def _with_ties(codes: list[IntArray], count: int) -> IntArray:
+    """The places of the first `count` by codes, and of all that are equal to the last of them."""
+    order = sort_by_codes(codes, len(codes[0]))
+    is_tied = np.ones(len(order), np.bool_)
+    for code in codes:
+        is_tied &= code[order] == code[order[count - 1]]
+    is_tied[:count] = True
+    return order[is_tied]
 
 
 def _as_rows(found: pa.Table, variable: str) -> Rows:
@@ -264,6 +292,5 @@ def _floats(column: pa.ChunkedArray[Any]) -> FloatArray:
 
 
 def _none(variable: str) -> Candidates:
-    empty = np.zeros(0, np.int64)
-    rows = Rows(count=0, variables={variable: empty})
-    return Candidates(empty, np.zeros(0), rows, is_complete=True)
+    rows = Rows(count=0, variables={variable: np.zeros(0, np.int64)})
+    return Candidates(rows, np.zeros(0), is_complete=True)

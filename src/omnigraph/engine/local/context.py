@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from omnigraph.engine.local.adjacency import Adjacency
     from omnigraph.engine.local.arrays import ArrowColumn, IntArray
+    from omnigraph.engine.local.text_columns import Scored, TextColumn
+    from omnigraph.engine.local.text_segments import TextSegment
     from omnigraph.engine.local.tokens import Tokens
     from omnigraph.engine.settings import EngineSettings
     from omnigraph.ids import TableKey
     from omnigraph.manifest import Snapshot
     from omnigraph.query import ir
     from omnigraph.schema import Catalog
-    from omnigraph.storage import IndexCoverage, Table, TableStore, TextIndex
+    from omnigraph.storage import IndexCoverage, Table, TableStore
     from omnigraph.types import StoredValue
 
 _KEPT_TEXTS = 8
@@ -52,7 +54,16 @@ class EngineCaches:
             settings.column_cache_bytes, lambda array: int(array.nbytes)
         )
         self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
-        self.text_indexes: LruCache[TextIndex] = LruCache(_KEPT_TEXTS)
+        self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
+        #: Terms of fragments, by the identity of their texts.
+        self.text_segments: LruCache[Sequence[TextSegment]] = LruCache(
+            settings.column_cache_bytes,
+            lambda segments: sum(item.nbytes for item in segments),
+        )
+        #: Row ids of fragments in storage order, by the identity of the rows that are alive.
+        self.part_rows: LruCache[IntArray] = LruCache(
+            settings.column_cache_bytes // 4, lambda array: int(array.nbytes)
+        )
         self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
         #: Work that was done without a traversal index, per state of an edge table.
         self.traversal_debt: LruCache[float] = LruCache(_KEPT_NUMBERINGS)
@@ -86,7 +97,9 @@ class EngineCaches:
         self.numberings.clear()
         self.columns.clear()
         self.adjacencies.clear()
-        self.text_indexes.clear()
+        self.text_columns.clear()
+        self.text_segments.clear()
+        self.part_rows.clear()
         self.tokens.clear()
         self.key_lookups.clear()
         self.column_uses.clear()
@@ -111,6 +124,8 @@ class Context:
     is_head: bool = True
     #: Text conditions that were answered for the whole table already.
     matches: dict[tuple[TableKey, ir.TextMatch], IntArray] = field(default_factory=dict)
+    #: The relevance of all rows, by the ranking that asked for it.
+    relevances: dict[tuple[TableKey, ir.Bm25], Scored] = field(default_factory=dict)
     _entities: dict[TableKey, Entities] = field(default_factory=dict)
 
     @property

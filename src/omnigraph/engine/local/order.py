@@ -12,7 +12,7 @@ from omnigraph.engine.local.equality import groupable
 from omnigraph.engine.local.variables import is_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.rows import Rows
@@ -41,11 +41,17 @@ def sort_by_codes(codes: Sequence[IntArray], count: int) -> IntArray:
 
 
 def total_order(
-    context: Context, rows: Rows, codes: Sequence[IntArray], limit: int | None
+    context: Context,
+    rows: Rows,
+    codes: Sequence[IntArray],
+    limit: int | None,
+    *,
+    first: str | None = None,
 ) -> IntArray:
     """The places of the first `limit` rows in total order: by codes, then by the ids of all named variables.
 
-    Ids are read only for rows that the codes leave tied.
+    The ids of the variable `first` weigh more than those of others, which are taken by name. Ids are read only for rows
+    that the codes leave tied.
     """
     budget = context.budget
     order = budget.patiently(lambda: sort_by_codes(codes, rows.count), rows.count)
@@ -57,16 +63,22 @@ def total_order(
         sorted_code = code[order]
         is_same &= sorted_code[1:] == sorted_code[:-1]
     if is_same.any():
-        _break_ties(context, rows, order, is_same, wanted)
+        names = (name for name in rows.variables if not is_hidden(name))
+        in_order = sorted(names, key=lambda name: (name != first, name))
+        variables = {name: rows.variables[name] for name in in_order}
+        _break_ties(context, variables, order, is_same, wanted)
     return order[:wanted]
 
 
 def _break_ties(
-    context: Context, rows: Rows, order: IntArray, is_same: np.ndarray, wanted: int
+    context: Context,
+    variables: Mapping[str, IntArray],
+    order: IntArray,
+    is_same: np.ndarray,
+    wanted: int,
 ) -> None:
-    """Sort runs of tied rows by ids, as far as they reach into the wanted part."""
-    names = sorted(name for name in rows.variables if not is_hidden(name))
-    if not names:
+    """Sort runs of tied rows by the ids of variables, as far as they reach into the wanted part."""
+    if not variables:
         return
     run = np.concatenate([[0], np.cumsum(~is_same)])
     in_run = np.concatenate([[False], is_same]) | np.concatenate([is_same, [False]])
@@ -75,8 +87,8 @@ def _break_ties(
         return
     places = order[tied]
     codes = [run[tied]]
-    for name in names:
-        ids = context.entities(name).column(rows.variables[name][places], "id")
+    for name, row_ids in variables.items():
+        ids = context.entities(name).column(row_ids[places], "id")
         codes.append(
             context.budget.patiently(partial(order_codes, ids, descending=False), len(tied))
         )

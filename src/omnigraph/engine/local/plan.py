@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.engine.local.expand import traversal_facts
 from omnigraph.engine.local.pushdown import push_down
-from omnigraph.engine.local.text import has_text_index, ranks_with_stored_index
+from omnigraph.engine.local.text_parts import is_text_ready
 from omnigraph.engine.local.variables import is_hidden, rank_field
 from omnigraph.engine.paths import choose_path, followed_edges
 from omnigraph.ids import node_table_key
@@ -145,10 +145,13 @@ def _share(context: Context, op: ir.NodeScan, predicate: ir.Predicate) -> float:
 def _text_path(context: Context, predicate: ir.TextMatch) -> str:
     field = predicate.field
     if predicate.kind is ir.TextKind.FUZZY:
-        return f"{field.property} by its raw tokens"
-    entities = context.entities(field.variable)
-    stored = has_text_index(context, entities, field.property)
-    return f"{field.property} by {'the stored' if stored else 'a temporary'} text index"
+        return f"{field.property} by its words"
+    return f"{field.property} by {_text_index(context, field)}"
+
+
+def _text_index(context: Context, field: ir.PropertyRef) -> str:
+    is_ready = is_text_ready(context, context.entities(field.variable), field.property)
+    return "its text index, ready" if is_ready else "its text index, to be built"
 
 
 def _expand_text(context: Context, op: ir.Expand, rows: float) -> tuple[str, float]:
@@ -182,8 +185,7 @@ def _rank_text(context: Context, query: ir.ReadIR) -> str:
             has_index = vector_index_name(name) in context.caches.indexes(entities.table)
             ways.append(f"nearest {name}: {'vector index' if has_index else 'exact scan'}")
         else:
-            stored = ranks_with_stored_index(context, entities, name)
-            ways.append(f"bm25 {name}: {'stored' if stored else 'temporary'} text index")
+            ways.append(f"bm25 {name}: {_text_index(context, arm.field)}")
     return f"Rank {_name(variable)} {order} ({'; '.join(ways)})"
 
 

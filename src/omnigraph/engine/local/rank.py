@@ -1,18 +1,26 @@
 """Ranking: entities that satisfy the whole match, best first.
 
-Where the ranked variable is the first that a query binds, the best candidates are taken from storage and sent through
-the rest of the match, more of them until enough survive. Otherwise the match runs first and its entities are scored.
+Where the ranked variable is the first that a query binds, the best candidates are sent through the rest of the match,
+more of them until enough survive. Otherwise the match runs first and its entities are scored. Either way all entities
+that could be among the first are there before the further order keys break the ties of the score.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.local.candidates import Candidates, Wish, best_candidates, score_entities
+from omnigraph.engine.local.candidates import (
+    Candidates,
+    Wish,
+    best_candidates,
+    score_codes,
+    score_entities,
+)
 from omnigraph.engine.local.conditions import keep_true
 from omnigraph.engine.local.order import total_order
 from omnigraph.engine.local.pipeline import START, run_pipeline
@@ -20,7 +28,7 @@ from omnigraph.engine.local.project import SCORE_COLUMN
 from omnigraph.engine.local.pushdown import push_down, value_of
 from omnigraph.engine.local.reading import gathered
 from omnigraph.engine.local.rows import Rows, concat_rows
-from omnigraph.engine.local.sorting import key_codes
+from omnigraph.engine.local.sorting import key_codes, key_operand
 from omnigraph.engine.local.variables import needed_variables, rank_field
 from omnigraph.errors import BadRequestError
 from omnigraph.query import ir
@@ -35,11 +43,13 @@ _FIRST_TRY = 64
 _GROWTH = 8
 #: Beyond so many candidates the match is run as a whole instead.
 _MAX_CANDIDATES = 1 << 15
+#: Relative difference below which sums of two fractions may be equal.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """The outcome of one ranking: entities best first, and the rows of the match that they have."""
+    """The outcome of one ranking: entities with their scores, and the rows of the match that they have."""
 
     entities: IntArray
     scores: FloatArray
@@ -51,14 +61,15 @@ def ranked_rows(context: Context, query: ir.ReadIR, profile: Profile | None = No
     rank, limit = query.rank, query.limit
     assert rank is not None, "the query is ranked"
     if isinstance(rank, ir.Rrf):
-        assert limit is not None, "a fusion has a limit"
-        depth = ir.Rrf.depth(limit)
-        first = _arm(context, query, rank.first, wanted=depth, profile=profile)
-        second = _second_arm(context, query, rank, depth, profile)
-        arm = _fuse(context, query, rank, first, second)
-    else:
-        arm = _arm(context, query, rank, wanted=limit, wanted_rows=limit, profile=profile)
-    return _ordered(context, query, arm)
+        return _fused_rows(context, query, rank, profile)
+    arm = _arm(context, query, rank, wanted=limit, wanted_rows=limit, profile=profile)
+    rows, place = _rows_of(arm, rank.field.variable)
+    if not rows.count:
+        return rows
+    rows = rows.attach({SCORE_COLUMN: pa.array(arm.scores[place], pa.float64())})
+    rows, codes = key_codes(context, rows, query)
+    codes = [score_codes(rank, arm.scores)[place], *codes]
+    return rows.take(total_order(context, rows, codes, limit, first=rank.field.variable))
 
 
 def _arm(
@@ -70,7 +81,10 @@ def _arm(
     wanted_rows: int | None = None,
     profile: Profile | None,
 ) -> _Arm:
-    """The best `wanted` entities that satisfy the match; fewer when the first of them have `wanted_rows` rows."""
+    """At least the best `wanted` entities that satisfy the match; fewer when the first of them have `wanted_rows` rows.
+
+    Entities that are left out come behind all others, in the order of the query.
+    """
     scan = query.pipeline[0]
     if isinstance(scan, ir.NodeScan) and scan.variable == rank.field.variable:
         found = _rank_first(
@@ -78,24 +92,7 @@ def _arm(
         )
         if found is not None:
             return found
-    return _rank_after(context, query, rank, wanted, profile)
-
-
-def _second_arm(
-    context: Context, query: ir.ReadIR, rank: ir.Rrf, depth: int, profile: Profile | None
-) -> _Arm:
-    """The ranking of the second arm, of the entities that the first one ranks."""
-    if rank.second.field.variable == rank.first.field.variable:
-        return _arm(context, query, rank.second, wanted=depth, profile=profile)
-    # It orders rows by another variable: entities come in the order of their first row.
-    own = _rank_after(context, query, rank.second, None, profile)
-    rows = _ordered(context, replace(query, rank=rank.second, limit=None), own)
-    if not rows.count:
-        return _Arm(np.zeros(0, np.int64), np.zeros(0), rows)
-    entities, first = np.unique(rows.variables[rank.first.field.variable], return_index=True)
-    in_order = entities[np.argsort(first)][:depth]
-    # An entity that is ranked has all its rows, also those that gave it no rank.
-    return _Arm(in_order, np.zeros(len(in_order)), own.rows)
+    return _rank_after(context, query, rank, profile)
 
 
 def _rank_first(
@@ -113,9 +110,10 @@ def _rank_first(
     pushed = push_down(scan.filters, context.values)
     drops_none = not rest and not pushed.rest
     exact = any(isinstance(item.expression, ir.Nearest) for item in query.projections)
+    keys, is_total = _entity_keys(query, rank)
     count = wanted if wanted is None or drops_none else max(wanted, _FIRST_TRY)
     while count is None or count <= _MAX_CANDIDATES or drops_none:
-        wish = Wish(scan.filters, pushed.filter, count, exact)
+        wish = Wish(query, scan.filters, pushed.filter, count, keys, is_total, exact)
         context.budget.enter("Rank")
         candidates = best_candidates(context, rank, wish)
         rows = candidates.rows
@@ -125,7 +123,7 @@ def _rank_first(
                 context, rest, [rows], needed_variables(query), profile=profile, first=1
             )
             rows = gathered(context, stream)
-        arm = _surviving(candidates, rows, rank.field.variable, wanted)
+        arm = _surviving(candidates, rows, rank.field.variable)
         enough = wanted is not None and len(arm.entities) >= wanted
         enough |= wanted_rows is not None and rows.total >= wanted_rows
         if candidates.is_complete or enough or drops_none:
@@ -135,14 +133,31 @@ def _rank_first(
     return None
 
 
+def _entity_keys(
+    query: ir.ReadIR, rank: ir.Nearest | ir.Bm25
+) -> tuple[tuple[ir.OrderKey, ...], bool]:
+    """The leading keys that follow from the ranked entity alone, and whether those are all of them.
+
+    The arms of a fusion are ordered by score and id.
+    """
+    if query.rank is not rank:
+        return (), True
+    keys: list[ir.OrderKey] = []
+    for key in query.order:
+        operand = key_operand(query, key)
+        if not isinstance(operand, ir.PropertyRef) or operand.variable != rank.field.variable:
+            return tuple(keys), False
+        keys.append(key)
+    return tuple(keys), True
+
+
 def _rank_after(
     context: Context,
     query: ir.ReadIR,
     rank: ir.Nearest | ir.Bm25,
-    wanted: int | None,
     profile: Profile | None,
 ) -> _Arm:
-    """The whole match first, then its entities in order."""
+    """The whole match first, then the scores of its entities."""
     variable = rank.field.variable
     stream = run_pipeline(
         context, query.pipeline, [START], needed_variables(query), profile=profile
@@ -151,72 +166,145 @@ def _rank_after(
     if not rows.count:
         return _Arm(np.zeros(0, np.int64), np.zeros(0), Rows(count=0))
     candidates = score_entities(context, rank, np.unique(rows.variables[variable]))
-    return _surviving(candidates, rows, variable, wanted)
+    return _surviving(candidates, rows, variable)
 
 
-def _surviving(candidates: Candidates, rows: Rows, variable: str, wanted: int | None) -> _Arm:
-    """The candidates that have rows, at most `wanted` of them."""
-    entities, scores = candidates.entities, candidates.scores
+def _surviving(candidates: Candidates, rows: Rows, variable: str) -> _Arm:
+    """The candidates that have rows."""
+    entities, scores = candidates.rows.variables[variable], candidates.scores
     if rows is not candidates.rows:
         present = rows.variables[variable] if rows.count else np.zeros(0, np.int64)
         survives = np.isin(entities, present)
         entities, scores = entities[survives], scores[survives]
-    return _Arm(entities[:wanted], scores[:wanted], rows)
+    return _Arm(entities, scores, rows)
+
+
+def _rows_of(arm: _Arm, variable: str) -> tuple[Rows, IntArray]:
+    """The rows of the entities of a ranking, and which of them each row belongs to."""
+    rows = arm.rows
+    if not rows.count or not len(arm.entities):
+        return Rows(count=0), np.zeros(0, np.int64)
+    by_id = np.argsort(arm.entities)
+    sorted_entities = arm.entities[by_id]
+    row_entities = rows.variables[variable]
+    spots = np.minimum(np.searchsorted(sorted_entities, row_entities), len(by_id) - 1)
+    is_ranked = sorted_entities[spots] == row_entities
+    return rows.keep(is_ranked), by_id[spots][is_ranked]
 
 
 # ---- fusion
 
 
-def _fuse(context: Context, query: ir.ReadIR, rank: ir.Rrf, first: _Arm, second: _Arm) -> _Arm:
-    """Reciprocal rank fusion of two rankings of the same entities."""
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The best entities of one arm of a fusion, best first, and rows of the match that have all of theirs."""
+
+    entities: IntArray
+    rows: Rows
+
+
+def _fused_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, profile: Profile | None) -> Rows:
+    """The rows of a fusion in order: by score, by the other keys, by the places in both arms, by ids."""
+    assert query.limit is not None, "a fusion has a limit"
+    variable, depth = rank.first.field.variable, ir.Rrf.depth(query.limit)
+    first = _ranking(context, query, rank.first, depth, profile)
+    if rank.second.field.variable == variable:
+        second = _ranking(context, query, rank.second, depth, profile)
+    else:
+        second = _ranking_of_rows(context, query, rank, depth, profile)
+    fused, places = _fuse(context, query, rank, first, second)
+    rows, place = _rows_of(fused, variable)
+    if not rows.count:
+        return rows
+    rows = rows.attach({SCORE_COLUMN: pa.array(fused.scores[place], pa.float64())})
+    rows, codes = key_codes(context, rows, query)
+    codes = [score_codes(rank, fused.scores)[place], *codes, *(item[place] for item in places)]
+    return rows.take(total_order(context, rows, codes, query.limit, first=variable))
+
+
+def _ranking(
+    context: Context,
+    query: ir.ReadIR,
+    rank: ir.Nearest | ir.Bm25,
+    depth: int,
+    profile: Profile | None,
+) -> _Ranking:
+    arm = _arm(context, query, rank, wanted=depth, profile=profile)
+    entities = Rows(count=len(arm.entities), variables={rank.field.variable: arm.entities})
+    order = total_order(context, entities, [score_codes(rank, arm.scores)], depth)
+    return _Ranking(arm.entities[order], arm.rows)
+
+
+def _ranking_of_rows(
+    context: Context, query: ir.ReadIR, rank: ir.Rrf, depth: int, profile: Profile | None
+) -> _Ranking:
+    """The second arm ranks another variable: the entities of the first one come in the order of their first row."""
+    own, variable = rank.second.field.variable, rank.first.field.variable
+    arm = _rank_after(context, query, rank.second, profile)
+    rows, place = _rows_of(arm, own)
+    codes = [score_codes(rank.second, arm.scores)[place]] if rows.count else []
+    order = total_order(context, rows, codes, None, first=own)
+    in_order = rows.variables[variable][order] if rows.count else np.zeros(0, np.int64)
+    entities, first = np.unique(in_order, return_index=True)
+    # An entity that is ranked has all its rows, also those that gave it no rank.
+    return _Ranking(entities[np.argsort(first)][:depth], arm.rows)
+
+
+def _fuse(
+    context: Context, query: ir.ReadIR, rank: ir.Rrf, first: _Ranking, second: _Ranking
+) -> tuple[_Arm, tuple[IntArray, IntArray]]:
+    """Reciprocal rank fusion of two rankings of the same entities, and the place of each entity in both."""
     k = value_of(rank.k, context.values)
     if not isinstance(k, int) or k <= 0:
         raise BadRequestError(f"k of rrf is {k!r}: it has to be a whole number above zero")
     entities = np.union1d(first.entities, second.entities)
-    places = [_places(arm.entities, entities) for arm in (first, second)]
-    scores = np.zeros(len(entities))
-    for place in places:
-        found = place >= 0
-        scores[found] += 1.0 / (k + place[found] + 1)
     absent = len(entities)
-    ties = [np.where(place >= 0, place, absent) for place in places]
-    order = np.lexsort((ties[1], ties[0], -scores))[: query.limit]
-    kept = entities[order]
+    places = (_places(first.entities, entities, absent), _places(second.entities, entities, absent))
+    scores = _fused_scores(k, *places, absent=absent)
+    if query.limit is not None and len(entities) > query.limit:
+        # Every entity has a row, so no row of an entity behind these is among the first.
+        last = -np.partition(-scores, query.limit - 1)[query.limit - 1] if query.limit else np.inf
+        is_kept = scores >= last
+        entities, scores = entities[is_kept], scores[is_kept]
+        places = (places[0][is_kept], places[1][is_kept])
     variable = rank_field(rank).variable
-    from_first = _rows_of(first.rows, variable, np.intersect1d(kept, first.entities))
-    from_second = _rows_of(second.rows, variable, np.setdiff1d(kept, first.entities))
-    return _Arm(kept, scores[order], concat_rows([from_first, from_second]))
+    from_first = _rows_among(first.rows, variable, np.intersect1d(entities, first.entities))
+    from_second = _rows_among(second.rows, variable, np.setdiff1d(entities, first.entities))
+    return _Arm(entities, scores, concat_rows([from_first, from_second])), places
 
 
-def _places(ranked: IntArray, entities: IntArray) -> IntArray:
-    """The place of each entity in a ranking, -1 where it is absent."""
-    places = np.full(len(entities), -1, np.int64)
+def _fused_scores(k: int, first: IntArray, second: IntArray, *, absent: int) -> FloatArray:
+    """The sum of `1 / (k + place + 1)` over both places.
+
+    Places whose sums are the same fraction get the same number: rounding would tell some of them apart.
+    """
+    scores = np.zeros(len(first))
+    for place in (first, second):
+        found = place < absent
+        scores[found] += 1.0 / (k + place[found] + 1)
+    order = np.argsort(-scores, kind="stable")
+    ordered = scores[order]
+    for at in np.flatnonzero(np.abs(np.diff(ordered)) <= _ROUNDING * ordered[:-1]):
+        before, after = order[at], order[at + 1]
+        sums = [
+            sum(
+                Fraction(1, k + int(place[entity]) + 1)
+                for place in (first, second)
+                if place[entity] < absent
+            )
+            for entity in (before, after)
+        ]
+        if sums[0] == sums[1]:
+            scores[after] = scores[before]
+    return scores
+
+
+def _places(ranked: IntArray, entities: IntArray, absent: int) -> IntArray:
+    """The place of each entity in a ranking."""
+    places = np.full(len(entities), absent, np.int64)
     places[np.searchsorted(entities, ranked)] = np.arange(len(ranked))
     return places
 
 
-def _rows_of(rows: Rows, variable: str, entities: IntArray) -> Rows:
+def _rows_among(rows: Rows, variable: str, entities: IntArray) -> Rows:
     return rows.keep(np.isin(rows.variables[variable], entities)) if rows.count else rows
-
-
-# ---- order
-
-
-def _ordered(context: Context, query: ir.ReadIR, arm: _Arm) -> Rows:
-    """The rows of the ranked entities: by rank, then by the other keys, then by ids."""
-    assert query.rank is not None
-    rows = arm.rows
-    if not rows.count or not len(arm.entities):
-        return Rows(count=0)
-    by_id = np.argsort(arm.entities)
-    sorted_entities = arm.entities[by_id]
-    row_entities = rows.variables[rank_field(query.rank).variable]
-    spots = np.minimum(np.searchsorted(sorted_entities, row_entities), len(by_id) - 1)
-    is_ranked = sorted_entities[spots] == row_entities
-    place = by_id[spots]
-    if not is_ranked.all():
-        rows, place = rows.keep(is_ranked), place[is_ranked]
-    rows = rows.attach({SCORE_COLUMN: pa.array(arm.scores[place], pa.float64())})
-    rows, codes = key_codes(context, rows, query)
-    order = total_order(context, rows, [place, *codes], query.limit)
-    return rows.take(order)

@@ -164,8 +164,7 @@ class ScanOperator:
         """The nodes that match all text conditions, then all other predicates."""
         op, context = self._op, self._context
         others: list[Predicate] = [item for item in op.filters if item not in conditions]
-        filter_ = push_down(others, context.values).filter
-        matches = [text_matches(context, condition, filter_) for condition in conditions]
+        matches = [text_matches(context, condition) for condition in conditions]
         row_ids = reduce(np.intersect1d, matches)
         rows = Rows(count=len(row_ids), variables={op.variable: row_ids})
         return keep_true(context, rows, others).only(self._live)

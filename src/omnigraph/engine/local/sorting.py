@@ -12,7 +12,7 @@ from omnigraph.engine.local.rows import Rows, concat_rows
 from omnigraph.query import ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -23,24 +23,29 @@ if TYPE_CHECKING:
 _PRUNE_ROWS = 1 << 19
 
 
-def key_codes(context: Context, rows: Rows, query: ir.ReadIR) -> tuple[Rows, list[IntArray]]:
-    """The rows with the values of their order keys, and numbers that sort as those do."""
-    by_name = {item.name: item.expression for item in query.projections}
-    operands = [
-        key.expression
-        if isinstance(key.expression, ir.PropertyRef)
-        else by_name[key.expression.name]
-        for key in query.order
-    ]
+def key_codes(
+    context: Context, rows: Rows, query: ir.ReadIR, keys: Sequence[ir.OrderKey] | None = None
+) -> tuple[Rows, list[IntArray]]:
+    """The rows with the values of order keys, and numbers that sort as those do; all keys unless some are given."""
+    keys = query.order if keys is None else keys
+    operands = [key_operand(query, key) for key in keys]
     rows = with_columns(context, rows, entity_columns(operands))
     columns = [operand_column(context, rows, operand) for operand in operands]
     codes = [
         context.budget.patiently(
             partial(order_codes, column, descending=key.descending), rows.count
         )
-        for column, key in zip(columns, query.order, strict=True)
+        for column, key in zip(columns, keys, strict=True)
     ]
     return rows, codes
+
+
+def key_operand(query: ir.ReadIR, key: ir.OrderKey) -> ir.Operand | ir.Aggregate | ir.Rank:
+    """What an order key stands for."""
+    expression = key.expression
+    if isinstance(expression, ir.PropertyRef):
+        return expression
+    return next(item.expression for item in query.projections if item.name == expression.name)
 
 
 def first_rows(context: Context, batches: Iterator[Rows], query: ir.ReadIR) -> Rows:
