@@ -209,6 +209,7 @@ def test_login_keeps_a_token_that_only_its_owner_can_read(configure, og: Run, ho
     outcome = og("login", "lab", "--token", "secret-1")
     assert outcome.code == 0
     assert "secret" not in outcome.out + outcome.err
+    assert "--token shows the token" in outcome.err
     assert read_credentials() == {"lab": "secret-1"}
     assert stat.S_IMODE(credentials_path().stat().st_mode) == 0o600
     assert sorted(path.name for path in home.iterdir()) == ["config.yaml", "credentials"]
@@ -226,6 +227,21 @@ def test_login_reads_one_line(configure, og: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stdin", io.StringIO("  from-a-pipe \nnot this\n"))
     assert og("login", "lab").code == 0
     assert read_credentials() == {"lab": "from-a-pipe"}
+
+
+def test_login_asks_a_person_without_showing_the_token(
+    configure, og: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    configure(EXAMPLE)
+    monkeypatch.setattr("sys.stdin", Keyboard())
+    monkeypatch.setattr("getpass.getpass", lambda prompt: f"typed-after-{prompt.strip(': ')}")
+    outcome = og("login", "lab")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert read_credentials() == {"lab": "typed-after-token"}
 
 
 @pytest.mark.parametrize("token", ["", " ", "two words", "tök", "a\nb", "a\x1b"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
+from omnigraph.client.connection import Connection
 from omnigraph.errors import BadRequestError
 
 
@@ -71,3 +72,20 @@ def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(token: str) -> Non
     with pytest.raises(BadRequestError, match="the token holds characters") as caught:
         find_token(token)
     assert token not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "is_told"),
+    [
+        ("http://graphs.example", "t", True),
+        ("http://192.0.2.7:8080", "t", True),
+        ("http://graphs.example", None, False),
+        ("https://graphs.example", "t", False),
+        ("http://127.0.0.1:8080", "t", False),
+        ("http://[::1]:8080", "t", False),
+        ("http://localhost:8080", "t", False),
+    ],
+)
+def test_a_token_that_others_on_the_way_can_read_is_warned_about(url, token, is_told, caplog):
+    Connection(parse_address(url), token).close()
+    assert ("without encryption" in caplog.text) == is_told

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.tables import fit, visible
+from omnigraph.cli.tables import fit
 from omnigraph.cli.values import VALUE_WIDTH, compared, image_values
+from omnigraph.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,11 +56,11 @@ def diff_summary(diff: Diff | ReportedDiff, one: str, other: str) -> str:
 
 
 def _entity(op: str, kind: str, type_name: str, entity_id: str) -> str:
-    return f"{_MARKS[op]} {kind} {type_name} '{visible(entity_id)}'"
+    return f"{_MARKS[op]} {kind} {type_name} '{one_line(entity_id)}'"
 
 
 def _ends(source: str, target: str) -> str:
-    return f" ({visible(source)} → {visible(target)})"
+    return f" ({one_line(source)} → {one_line(target)})"
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:

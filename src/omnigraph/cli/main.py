@@ -43,7 +43,7 @@ from omnigraph.cli.commands import (
     verify,
     version,
 )
-from omnigraph.cli.output import print_error, print_json, print_warning
+from omnigraph.cli.output import guarded_streams, print_error, print_json, print_warning
 from omnigraph.cli.words import arranged, wants_json
 from omnigraph.errors import OmniError, is_panic
 
@@ -117,7 +117,12 @@ def _global_options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
-    words = arranged(list(sys.argv[1:] if arguments is None else arguments), _GROUPS)
+    with guarded_streams():
+        _run(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(words: list[str]) -> None:
+    words = arranged(words, _GROUPS)
     as_json = wants_json(words)
     try:
         # Standing alone, it prints wrong command lines itself, for people.

@@ -1,15 +1,23 @@
-"""Printing: results on stdout, everything about the run on stderr."""
+"""Printing: results on stdout, everything about the run on stderr.
+
+This is the border to the terminal. What is printed for people passes `printable`; while a command runs, so does all
+that other libraries print to stderr, and to stdout when that is a terminal. Only data for programs is written as it is,
+and only where no terminal reads it.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO, cast
 
 from omnigraph.errors import UnauthorizedError
+from omnigraph.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
 
     from omnigraph.errors import OmniError
 
@@ -19,13 +27,63 @@ _HOW_TO_LOG_IN = (
 )
 
 
+class PrintableStream:
+    """A stream of text that escapes what a terminal would obey; bytes cannot be written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        #: For what moves the cursor itself.
+        self.unguarded = stream
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        self.unguarded.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    @property
+    def buffer(self) -> Any:
+        """There is none: bytes would pass unseen."""
+        raise AttributeError("buffer")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
+@contextmanager
+def guarded_streams() -> Iterator[None]:
+    """Let nothing reach a terminal, or stderr, that it would obey."""
+    out, err = sys.stdout, sys.stderr
+    if out.isatty():
+        sys.stdout = cast("TextIO", PrintableStream(out))
+    sys.stderr = cast("TextIO", PrintableStream(err))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """The stream below a guarded one, for what draws on the terminal itself."""
+    return stream.unguarded if isinstance(stream, PrintableStream) else stream
+
+
 def print_text(text: str) -> None:
     """Print a result for people."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.write(printable(text if text.endswith("\n") else f"{text}\n"))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print a result line by line as it is made."""
+    """Print a result for people line by line as it is made."""
+    for line in lines:
+        sys.stdout.write(f"{printable(line)}\n")
+
+
+def print_data(lines: Iterable[str]) -> None:
+    """Print a result for programs line by line, as it is."""
     for line in lines:
         sys.stdout.write(f"{line}\n")
 
@@ -37,7 +95,7 @@ def print_json(document: Mapping[str, object]) -> None:
 
 def print_warning(text: str) -> None:
     """Print a warning or an echo line; stdout stays parseable."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{printable(text)}\n")
 
 
 def print_error(error: OmniError, *, as_json: bool) -> None:
@@ -45,6 +103,6 @@ def print_error(error: OmniError, *, as_json: bool) -> None:
     if as_json:
         print_json(error.to_json())
     else:
-        sys.stderr.write(f"{error.message}\n")
+        print_warning(error.message)
         if isinstance(error, UnauthorizedError):
-            sys.stderr.write(f"{_HOW_TO_LOG_IN}\n")
+            print_warning(_HOW_TO_LOG_IN)

@@ -7,7 +7,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.output import print_warning
+from omnigraph.cli.output import print_warning, unguarded
+from omnigraph.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,7 @@ class _Terminal:
     def stage(self, name: str, tasks: int) -> Iterator[StageProgress]:
         """A stage with a bar of its tasks."""
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
         bar = Progress(
@@ -78,11 +80,13 @@ class _Terminal:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[work]}"),
-            console=Console(stderr=True),
+            console=Console(file=unguarded(sys.stderr)),
             transient=True,
         )
         with bar:
-            moving = _Moving(bar, bar.add_task(name, total=tasks or None, work=""))
+            moving = _Moving(
+                bar, bar.add_task(escape(one_line(name)), total=tasks or None, work="")
+            )
             yield moving
         print_warning(moving.summary(name))
 

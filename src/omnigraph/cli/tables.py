@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING
+
+from omnigraph.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,15 +20,9 @@ if TYPE_CHECKING:
 
 #: Longest cell of a table; longer ones end with an ellipsis.
 MAX_COLUMN_WIDTH = 80
-_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-#: Control characters as they are shown: a value never breaks a line, moves the cursor or colours a terminal.
-_ESCAPES = str.maketrans(
-    {
-        chr(code): _SHORT_ESCAPES.get(chr(code), f"\\x{code:02x}")
-        for code in (*range(32), *range(127, 160))
-    }
-    | {"\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+#: A text that begins with one of them is a formula to a spreadsheet; the wide ones too.
+_FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
 
 
 class RowFormat(StrEnum):
@@ -36,6 +33,11 @@ class RowFormat(StrEnum):
     CSV = "csv"
     JSONL = "jsonl"
     JSON = "json"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether programs read it, line by line and as it is."""
+        return self in (RowFormat.CSV, RowFormat.JSONL)
 
 
 class CellLayout(StrEnum):
@@ -54,9 +56,13 @@ class TableLayout:
 
 
 def render_rows(
-    result: Result, format_: RowFormat, layout: TableLayout | None = None
+    result: Result,
+    format_: RowFormat,
+    layout: TableLayout | None = None,
+    *,
+    csv_safe: bool = False,
 ) -> Iterator[str]:
-    """The lines of a result in a format; `layout` is about tables."""
+    """The lines of a result in a format; `layout` is about tables, `csv_safe` about spreadsheets that read the CSV."""
     match format_:
         case RowFormat.TABLE:
             yield header_line(result)
@@ -65,9 +71,10 @@ def render_rows(
             yield header_line(result)
             yield from _pairs(result)
         case RowFormat.CSV:
-            yield _csv_line(result.columns)
+            shown = _unformulated if csv_safe else _text
+            yield _csv_line([shown(name) for name in result.columns])
             for row in result.json_rows():
-                yield _csv_line([_text(value) for value in row.values()])
+                yield _csv_line([shown(value) for value in row.values()])
         case RowFormat.JSONL:
             yield from _json_lines(result)
         case RowFormat.JSON:
@@ -102,20 +109,15 @@ def _wrapped_row(texts: Sequence[str], width: int) -> Iterator[list[str]]:
     """A row as the lines of a table that it takes: what does not fit goes on below."""
     from rich.cells import chop_cells
 
-    cells = [chop_cells(visible(text), width) or [""] for text in texts]
+    cells = [chop_cells(one_line(text), width) or [""] for text in texts]
     yield from (list(line) for line in zip_longest(*cells, fillvalue=""))
-
-
-def visible(text: str) -> str:
-    """A text without line breaks and without power over the terminal."""
-    return text.translate(_ESCAPES)
 
 
 def fit(text: str, width: int = MAX_COLUMN_WIDTH) -> str:
     """A visible text of so many cells; what does not fit is an ellipsis."""
     from rich.cells import cell_len
 
-    text = visible(text)
+    text = one_line(text)
     if len(text) <= width // 2 or cell_len(text) <= width:
         return text
     shown, used = [], 0
@@ -151,7 +153,7 @@ def _pairs(result: Result) -> Iterator[str]:
     for number, row in enumerate(result.json_rows(), start=1):
         yield f"row {number}"
         for name, value in row.items():
-            yield f"  {name}: {visible(_text(value))}"
+            yield f"  {name}: {one_line(_text(value))}"
 
 
 def _csv_line(cells: Sequence[str]) -> str:
@@ -159,6 +161,16 @@ def _csv_line(cells: Sequence[str]) -> str:
     # The writer quotes a cell for the characters of its line terminator only: both have to be in it.
     csv.writer(buffer, lineterminator="\r\n").writerow(cells)
     return buffer.getvalue().removesuffix("\r\n")
+
+
+def _unformulated(value: object) -> str:
+    """A value as people read it; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    text = _text(value)
+    # Spreadsheets pass over blanks before the sign.
+    begins_one = text.lstrip()[:1] in _FORMULA_SIGNS or text[:1] in ("\t", "\r", "\n")
+    if isinstance(value, str) and begins_one and not _NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
 
 
 def _json_lines(result: Result) -> Iterator[str]:

@@ -26,6 +26,11 @@ class ServerAddress:
     #: Whether it is on this machine: no proxy of the environment leads there.
     is_loopback: bool
 
+    @property
+    def is_in_the_clear(self) -> bool:
+        """Whether others on the way can read what is sent there."""
+        return self.base.startswith("http://") and not self.is_loopback
+
 
 def parse_address(url: str) -> ServerAddress:
     """The parts of an address; it may end with the path of a graph.

@@ -7,6 +7,7 @@ know whether it happened, and is told so.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Body = Mapping[str, object] | Iterator[bytes] | None
     Params = Mapping[str, str | int | bool | Sequence[str] | None]
 
+_log = logging.getLogger(__name__)
 #: How long an answer may take to begin, or a piece of it to come. Loads and merges take their time.
 ANSWER_TIMEOUT_S = 600.0
 _CONNECT_TIMEOUT_S = 10.0
@@ -54,6 +56,11 @@ class Connection:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._address = address
+        if token is not None and address.is_in_the_clear:
+            _log.warning(
+                "the token is sent to %s without encryption, and others on the way can read it: use https://",
+                address.base,
+            )
         headers = {"User-Agent": "omnigraph"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"

@@ -14,7 +14,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.server.logs import logger
 from omnigraph.server.service import Authority, OpenGraph, Service
 from omnigraph.server.stream_slots import StreamSlots
-from omnigraph.server.tokens import Tokens, read_tokens
+from omnigraph.server.tokens import Tokens, read_tokens, token_warnings
 from omnigraph.serving import StoredQueries
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def read_authority(
                 "or serve everybody with --unauthenticated"
             )
         return FreshAuthority(tokens=None, policies={}, server_policy=None)
+    for warning in token_warnings(tokens, environment):
+        _log.warning("tokens", warning=warning)
     policies = {
         item.graph_id: READ_ONLY if item.policy is None else Policy.from_file(item.policy)
         for item in config.graphs

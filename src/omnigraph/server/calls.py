@@ -229,6 +229,10 @@ def enter(request: Request) -> Call:
         return Call(request=request, service=service, actor=None)
     actor = tokens.actor_of(_token(request))
     if actor is None:
+        peer = peer_of(request.client)
+        request.state.refusal_delay_s = delay_s = service.unknown_tokens.count(peer)
+        service.metrics.unknown_tokens.inc()
+        _log.warning("unknown token", peer=peer, delay_s=delay_s)
         raise UnauthorizedError("the token is not known here")
     structlog.contextvars.bind_contextvars(actor=actor)
     return Call(request=request, service=service, actor=actor)

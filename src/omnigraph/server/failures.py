@@ -70,9 +70,14 @@ def internal_document() -> dict[str, object]:
 
 async def _on_omni_error(request: Request, error: Exception) -> Response:
     failure = cast("OmniError", error)
+    service = request.app.state.service
+    try:
+        await service.unknown_tokens.wait(getattr(request.state, "refusal_delay_s", 0.0))
+    except TooManyRequestsError as refused:
+        failure = refused
     if failure.http_status >= 500:
         _log.error("request failed", kind=failure.kind, message=failure.message)
-    return failure_response(failure, request.app.state.service.hidden)
+    return failure_response(failure, service.hidden)
 
 
 def _unrouted(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Response:

@@ -12,11 +12,16 @@ from typing import cast
 
 import structlog
 
+from omnigraph.printable import one_line, printable
+
 _SHARED: tuple[structlog.typing.Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 )
+
+#: Members that have several lines.
+_LONG = ("exception", "stack")
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:
@@ -34,6 +39,16 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
     return cast("structlog.stdlib.BoundLogger", wrapped)
 
 
+def _without_control(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Entries that no terminal obeys, and that stay on their line: paths and names come from strangers."""
+    return {
+        name: (printable if name in _LONG else one_line)(value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
 def configure_logs(*, level: int = logging.INFO) -> None:
     """Send what the server and the libraries below it log to standard error."""
     renderer: structlog.typing.Processor = (
@@ -48,6 +63,7 @@ def configure_logs(*, level: int = logging.INFO) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                _without_control,
                 renderer,
             ],
         )

@@ -68,6 +68,11 @@ class Metrics:
             (_GRAPH,),
             registry=self._registry,
         )
+        self.unknown_tokens = Counter(
+            "omnigraph_unknown_tokens",
+            "Requests with a token that the server does not know.",
+            registry=self._registry,
+        )
         self.streams = Gauge(
             "omnigraph_streams_open", "Streaming responses that are open.", registry=self._registry
         )

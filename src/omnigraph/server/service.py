@@ -12,6 +12,7 @@ from omnigraph.server.admission import Admission, BodyMemory
 from omnigraph.server.hidden_places import HiddenPlaces
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.stream_slots import StreamSlots
+from omnigraph.server.unknown_tokens import UnknownTokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,6 +80,7 @@ class Service:
         #: What no answer tells.
         self.hidden = HiddenPlaces.of(config)
         self.bodies = BodyMemory(settings.bodies_max_bytes)
+        self.unknown_tokens = UnknownTokens()
         self.metrics = Metrics(served=len(graphs), quarantined=len(quarantined))
         #: Responses that stream at the same time, over all graphs.
         self.streams = StreamSlots(STREAMS, per_caller=STREAMS // 2)

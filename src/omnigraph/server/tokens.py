@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import json
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ _FILE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
 _JSON = "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"
 _SINGLE = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 _SINGLE_ACTOR = "default"
+#: Characters of a token that nobody guesses: 96 bits when they are chosen at random.
+_LONG_ENOUGH = 16
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Tokens:
@@ -46,6 +50,8 @@ class Tokens:
         if not digests:
             raise BadRequestError(f"{origin}: there is no token in it")
         self._digests = tuple(digests.items())
+        #: Actors whose token could be guessed.
+        self.short = tuple(actor for actor, token in tokens.items() if len(token) < _LONG_ENOUGH)
 
     def __len__(self) -> int:
         return len(self._digests)
@@ -81,6 +87,25 @@ def read_tokens(environment: Mapping[str, str] = os.environ) -> Tokens | None:
     if token := environment.get(_SINGLE):
         return Tokens({_SINGLE_ACTOR: token}, _SINGLE)
     return None
+
+
+def token_warnings(tokens: Tokens, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """What makes the tokens easier to come by than they should be; no sentence holds one."""
+    found = [
+        f"the token of {actor!r} has fewer than {_LONG_ENOUGH} characters: choose a longer one, at random"
+        for actor in tokens.short
+    ]
+    name = environment.get(_FILE)
+    if name and not environment.get(_AWS_SECRET) and _is_open_to_others(name):
+        found.append(f"others than its owner may use {name}: run `chmod 600 {name}`")
+    return found
+
+
+def _is_open_to_others(name: str) -> bool:
+    try:
+        return bool(os.stat(name).st_mode & _OTHERS)
+    except OSError:
+        return False  # it was read a moment ago; whoever took it away is not others
 
 
 def _parsed(text: str, origin: str) -> dict[str, str]:

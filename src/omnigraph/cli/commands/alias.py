@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.commands.query import RowFormatOption, check_format, print_rows
+from omnigraph.cli.commands.query import (
+    CsvSafe,
+    RowFormatOption,
+    check_csv_safe,
+    check_format,
+    print_rows,
+    row_format,
+)
 from omnigraph.cli.operator_config import config_path, read_operator_config
 from omnigraph.cli.options import AsJson, Params, ParamsFile
 from omnigraph.cli.resolution import server_scope
@@ -31,6 +38,7 @@ def alias(
     params: Params = None,
     params_file: ParamsFile = None,
     format: RowFormatOption = None,
+    csv_safe: CsvSafe = False,
     json: AsJson = False,
 ) -> None:
     """Run the stored read query that an alias of your configuration stands for."""
@@ -40,10 +48,12 @@ def alias(
     if found is None:
         known = ", ".join(sorted(config.aliases)) or "none"
         raise typer.BadParameter(f"there is no alias `{name}` in {config_path()}: it has {known}")
+    chosen = row_format(config.defaults, json=json, format_=format or found.format)
+    check_csv_safe(chosen, csv_safe=csv_safe)
     values = alias_params(name, found, args or [], read_params(params, params_file))
     with connect(server_scope(found.server, config, found.graph), config) as graph:
         result = graph.run(found.query, values, expect_mutation=False)
-        print_rows(result, config.defaults, json=json, format_=format or found.format)
+        print_rows(result, config.defaults, chosen, csv_safe=csv_safe)
 
 
 def alias_params(

@@ -116,6 +116,10 @@ def _check_target(branch: str | None, snapshot: str | None) -> None:
 
 
 def _to_stdout(chunks: Iterator[bytes]) -> None:
+    if sys.stdout.isatty():
+        raise typer.BadParameter(
+            "a blob may hold anything, and a terminal would obey it: give --out FILE, or redirect the output"
+        )
     try:
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)

@@ -10,7 +10,7 @@ import typer
 from omnigraph.cli.credentials import credentials_path, forget_token, store_token
 from omnigraph.cli.operator_config import read_operator_config
 from omnigraph.cli.options import AsJson
-from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.resolution import server_scope
 from omnigraph.cli.scoped import scoped
 
@@ -25,12 +25,17 @@ def login(
     token: Annotated[
         str | None,
         typer.Option(
-            "--token", metavar="TOKEN", help="otherwise one line is read", show_default=False
+            "--token", metavar="TOKEN", help="otherwise it is read", show_default=False, hidden=True
         ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Keep the token of a server in a file that only you can read. Without --token it is read from standard input."""
+    """Keep the token of a server in a file that only you can read. It is asked for, or read from standard input."""
+    if token is not None:
+        print_warning(
+            "--token shows the token to everybody who lists processes, and keeps it in the history of your shell: "
+            "leave it out, and type or pipe the token"
+        )
     config = read_operator_config()
     if name not in config.servers:
         raise typer.BadParameter(f"give the name of a server: {_why_not(name)}")

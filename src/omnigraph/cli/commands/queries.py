@@ -18,7 +18,7 @@ from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.resolution import storage_uri
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
-from omnigraph.cli.tables import visible
+from omnigraph.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -138,7 +138,7 @@ def _list_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             ("tool: ", entry["tool_name"]),
         ):
             if text is not None:
-                yield f"         {label}{visible(text)}"
+                yield f"         {label}{one_line(text)}"
 
 
 def _parameter(param: Mapping[str, Any]) -> str:

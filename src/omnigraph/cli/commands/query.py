@@ -18,7 +18,7 @@ from omnigraph.cli.options import (
     ReadBranch,
     SnapshotId,
 )
-from omnigraph.cli.output import print_lines
+from omnigraph.cli.output import print_data, print_lines
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sources import STORED, read_params, source_or_name
@@ -39,6 +39,12 @@ RowFormatOption = Annotated[
     RowFormat | None,
     typer.Option("--format", help="how rows are printed: table, unless configured otherwise"),
 ]
+CsvSafe = Annotated[
+    bool,
+    typer.Option(
+        "--csv-safe", help="with --format csv: texts that a spreadsheet would run begin with '"
+    ),
+]
 
 
 @scoped("query")
@@ -54,6 +60,7 @@ def query(
     graph_version: GraphVersion = None,
     as_of: AsOf = None,
     format: RowFormatOption = None,
+    csv_safe: CsvSafe = False,
     json: AsJson = False,
 ) -> None:
     """Run one read query on a branch head, a commit, a graph version or a moment.
@@ -61,6 +68,9 @@ def query(
     With a source, NAME selects the query inside it; without one, it is a stored query of a server.
     """
     check_format(format, json=json)
+    defaults = address.config.defaults
+    chosen = row_format(defaults, json=json, format_=format)
+    check_csv_safe(chosen, csv_safe=csv_safe)
     if branch is not None and snapshot is not None:
         raise typer.BadParameter("give one of --branch and --snapshot")
     if sum(item is not None for item in (snapshot, graph_version, as_of)) > 1:
@@ -78,7 +88,7 @@ def query(
                 snapshot=snapshot,
                 expect_mutation=False,
             )
-            print_rows(found, address.config.defaults, json=json, format_=format)
+            print_rows(found, defaults, chosen, csv_safe=csv_safe)
         return
     with address.open(read_only=True) as graph:
         result = graph.query(
@@ -90,7 +100,7 @@ def query(
             version=graph_version,
             as_of=as_of,
         )
-        print_rows(result, address.config.defaults, json=json, format_=format)
+        print_rows(result, defaults, chosen, csv_safe=csv_safe)
 
 
 def check_format(format_: RowFormat | None, *, json: bool) -> None:
@@ -99,13 +109,27 @@ def check_format(format_: RowFormat | None, *, json: bool) -> None:
         raise typer.BadParameter("give one of --format and --json")
 
 
+def check_csv_safe(format_: RowFormat, *, csv_safe: bool) -> None:
+    """Refuse a promise about CSV for another format."""
+    if csv_safe and format_ is not RowFormat.CSV:
+        raise typer.BadParameter("--csv-safe is about CSV: give --format csv")
+
+
+def row_format(defaults: Defaults, *, json: bool, format_: RowFormat | None) -> RowFormat:
+    """The first format that somebody chose: `--json`, `--format`, the defaults."""
+    return RowFormat.JSON if json else format_ or defaults.output or RowFormat.TABLE
+
+
 def print_rows(
-    result: Result, defaults: Defaults, *, json: bool, format_: RowFormat | None
+    result: Result, defaults: Defaults, format_: RowFormat, *, csv_safe: bool = False
 ) -> None:
-    """Print rows in the first format that somebody chose: `--json`, `--format`, the defaults."""
-    chosen = RowFormat.JSON if json else format_ or defaults.output or RowFormat.TABLE
+    """Print rows in a format."""
     layout = TableLayout(
         defaults.table_max_column_width or MAX_COLUMN_WIDTH,
         defaults.table_cell_layout or CellLayout.TRUNCATE,
     )
-    print_lines(render_rows(result, chosen, layout))
+    lines = render_rows(result, format_, layout, csv_safe=csv_safe)
+    if format_.is_data:
+        print_data(lines)
+    else:
+        print_lines(lines)
