@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -24,7 +25,10 @@ SHOWN_ADDRESS = "127.0.0.1:8080"
 
 
 class Shell:
-    """Knows what a page needs: `omnigraph`, `omnigraph-server … &`, `export NAME=VALUE`, `echo TEXT > FILE`, `curl`."""
+    """Knows what a page needs: `omnigraph`, `omnigraph-server … &`, `export NAME=VALUE`, `curl`, `echo TEXT > FILE`.
+
+    `echo TEXT | omnigraph …` gives a command its input.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,10 @@ class Shell:
     def run(self, line: str, redirect: str = "") -> tuple[int, str]:
         """The exit code of a command, and what it prints, with a dot for the folder; nothing if it goes to a file."""
         words = shlex.split(line.replace(SHOWN_ADDRESS, self._address))
+        if words[0] == "echo" and "|" in words:
+            piped = words.index("|")
+            self._monkeypatch.setattr("sys.stdin", io.StringIO(" ".join(words[1:piped]) + "\n"))
+            words = words[piped + 1 :]
         match words[0]:
             case "omnigraph":
                 code, printed = self._omnigraph(words[1:])
