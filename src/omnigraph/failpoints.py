@@ -52,6 +52,8 @@ class Failpoint(StrEnum):
     AFTER_SIDECAR_DELETE = "after_sidecar_delete"
     BEFORE_BRANCH_PUBLISH = "before_branch_publish"
     AFTER_BRANCH_PUBLISH = "after_branch_publish"
+    BEFORE_REBASE = "before_rebase"
+    BEFORE_ROOT_RECORD = "before_root_record"
     BEFORE_FORK_REMOVAL = "before_fork_removal"
     CLEANUP_PLANNED = "cleanup_planned"
     BEFORE_VERSION_REMOVAL = "before_version_removal"

@@ -119,6 +119,7 @@ SAMPLES: list[OmniError] = [
     errors.HistoryReclaimedError(COMMIT),
     errors.StorageError("gone", StorageFailure.TRANSIENT),
     errors.StorageFormatError("9", 4),
+    errors.OutsideRootError("nodes/evil", "it is a link"),
     errors.DriftError("nodes/1", 3, 4),
     errors.DamageError("reading nodes/1", "it ends too early"),
     errors.EmbeddingError("no answer", StorageFailure.TRANSIENT),

@@ -45,6 +45,7 @@
     ├── StorageError                     the storage below failed
     │   ├── DamageError                  a stored file does not hold what was written
     │   ├── StorageFormatError           written by another release
+    │   ├── OutsideRootError             a path or link leads out of the graph
     │   └── DriftError                   a table is not where its writer left it
     ├── EmbeddingError                   the embedding provider failed
     ├── SparkError                       Spark cannot start, or a job of it failed
@@ -137,6 +138,7 @@ from omnigraph.errors.storage import (
     HistoryReclaimedError,
     InitializationClaimedError,
     InitializationCommittedError,
+    OutsideRootError,
     StorageError,
     StorageFailure,
     StorageFormatError,
@@ -201,6 +203,7 @@ __all__ = [
     "MixedMutationError",
     "NotFoundError",
     "OmniError",
+    "OutsideRootError",
     "ParameterError",
     "PolicyDeniedError",
     "PreconditionFailedError",

@@ -135,6 +135,23 @@ class DamageError(StorageError):
         return super().details() | {"damage": {"what": self.what}}
 
 
+class OutsideRootError(StorageError):
+    """Something in a graph leads, or would lead, out of its root. Nothing was read or changed there."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"{path} in the graph is refused: {reason}; use a graph from a source that you trust, or restore this one "
+            "from a backup",
+            StorageFailure.PERMANENT,
+        )
+
+    def details(self) -> dict[str, object]:
+        """`outside_root` with the path and the reason."""
+        return super().details() | {"outside_root": {"path": self.path, "reason": self.reason}}
+
+
 class StorageFormatError(StorageError):
     """The graph was written in another storage format than this release reads."""
 

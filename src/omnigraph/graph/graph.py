@@ -104,7 +104,7 @@ class Graph(
         policy: Policy | PolicyGate | str | PathLike[str] | None = None,
         limits: ReadLimits = NO_LIMITS,
     ) -> Graph:
-        """Open a graph. A writable open first settles what dead writers left.
+        """Open a graph. A writable open first settles what dead writers left, and that the graph was moved.
 
         Writes may bring blobs from below the bases in `external_blobs` (`file:///scans`, `s3://bucket/prefix`,
         `https://host/path`); without it from those in `OMNIGRAPH_EXTERNAL_BLOB_BASES`, and by default from nowhere.
@@ -124,6 +124,7 @@ class Graph(
         graph._limits = limits
         graph._state()
         if not read_only:
+            graph._settle_root()
             graph._heal()
         graph._schema_of(graph._state().head(MAIN).schema_hash)
         return graph

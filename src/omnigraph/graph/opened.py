@@ -94,6 +94,12 @@ class OpenGraph:
             with self._environment.window() as environment:
                 settle_all(environment)
 
+    def _settle_root(self) -> None:
+        """Let forks hold the address of the root that the graph has now; one small read when it did not move."""
+        from omnigraph.recovery import rebase_forks
+
+        rebase_forks(self._environment, self._state())
+
     @cached_property
     def _writer(self) -> GraphWriter:
         # A graph that is only read never pays for the writing half.

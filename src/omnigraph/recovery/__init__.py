@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         reclaim_forks_quietly,
         remove_unpublished_forks,
     )
+    from omnigraph.recovery.rebasing import find_foreign_versions, rebase_forks
     from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
     from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
     from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
@@ -46,11 +47,13 @@ __all__ = [
     "clean_up",
     "commit_write",
     "discard_staged",
+    "find_foreign_versions",
     "find_orphan_forks",
     "has_unsettled",
     "list_sidecars",
     "open_environment",
     "read_sidecar",
+    "rebase_forks",
     "reclaim_forks",
     "reclaim_forks_quietly",
     "reclaim_staged_files",
@@ -77,6 +80,8 @@ __getattr__ = late_exports(
         "reclaim_forks": "forks",
         "reclaim_forks_quietly": "forks",
         "remove_unpublished_forks": "forks",
+        "find_foreign_versions": "rebasing",
+        "rebase_forks": "rebasing",
         "Reclaimed": "reclaim",
         "reclaim_staged_files": "reclaim",
         "staged_max_age_s": "reclaim",

@@ -7,10 +7,10 @@ work that the next run finds again.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import RetryableCommitConflictError, StorageError
@@ -29,6 +29,7 @@ from omnigraph.recovery.retention import (
     retained_now,
 )
 from omnigraph.recovery.sweep import settle_all
+from omnigraph.storage.boundary import inside
 from omnigraph.storage.derived import (
     DERIVED_FOLDER,
     group_name,
@@ -36,13 +37,20 @@ from omnigraph.storage.derived import (
     remove_groups,
     text_group_name,
 )
+from omnigraph.storage.file_names import is_unfinished
 from omnigraph.storage.listing import (
     StoredFile,
     delete_files,
     list_files,
     remove_empty_folders,
 )
-from omnigraph.storage.location import BRANCH_CLAIM, MANIFEST, RECOVERIES, RECOVERY_FOLDER
+from omnigraph.storage.location import (
+    BRANCH_CLAIM,
+    MANIFEST,
+    RECLAIMED_MARK,
+    RECOVERIES,
+    RECOVERY_FOLDER,
+)
 from omnigraph.storage.retention import (
     list_versions,
     old_versions,
@@ -50,7 +58,7 @@ from omnigraph.storage.retention import (
     remove_version_files,
     remove_versions,
 )
-from omnigraph.storage.tables import RECLAIMED_MARK, dataset_exists
+from omnigraph.storage.tables import dataset_exists
 
 if TYPE_CHECKING:
     from omnigraph.manifest import History, Retained, RetentionPolicy
@@ -63,7 +71,6 @@ _PLAN_BUDGET = 8
 _LOOKS = 2
 #: A control file is written in a moment: a temporary name of this age has nobody who would finish it.
 _TEMPORARY_MAX_AGE_S = 600.0
-_TEMPORARY = re.compile(r".+#[0-9]+")
 _MICROSECONDS = 1_000_000
 
 
@@ -327,6 +334,8 @@ class _Cleanup:
         remove_groups(environment.location, groups)
         delete_files(environment.location, [file.name for file in temporary])
         for path in environment.location.path.glob(f"{BRANCH_CLAIM}*"):
+            if path.is_symlink():
+                continue
             # Taking a claim that nobody holds, and giving it back, removes it.
             with suppress(RetryableCommitConflictError), held_file(path):
                 pass
@@ -335,14 +344,15 @@ class _Cleanup:
         root = self.environment.location.path
         limit_s = self.environment.clock() / _MICROSECONDS - _TEMPORARY_MAX_AGE_S
         found = []
-        for path in (*root.glob("*#*"), *(root / RECOVERY_FOLDER).glob("*#*")):
+        folder = inside(self.environment.location, RECOVERY_FOLDER)
+        for path in (*root.glob("*#*"), *folder.glob("*#*")):
             try:
-                status = path.stat()
+                status = path.lstat()
             except FileNotFoundError:
                 # Its writer has just given it its real name.
                 continue
-            if _TEMPORARY.fullmatch(path.name) and status.st_mtime < limit_s:
-                name = path.relative_to(root).as_posix()
+            name = path.relative_to(root).as_posix()
+            if is_unfinished(name) and S_ISREG(status.st_mode) and status.st_mtime < limit_s:
                 found.append(
                     StoredFile(name=name, size_bytes=status.st_size, modified_s=status.st_mtime)
                 )

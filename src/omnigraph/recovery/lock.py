@@ -7,6 +7,7 @@ fence.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Protocol
 
-from omnigraph.errors import RetryableCommitConflictError, StorageError
+from omnigraph.errors import OutsideRootError, RetryableCommitConflictError, StorageError
 from omnigraph.ids import new_ulid
 from omnigraph.storage.failures import translated
 from omnigraph.storage.location import COMMIT_LOCK, STAGING_LOCK
@@ -36,6 +37,21 @@ LEASE_S = 30.0
 RENEWAL_S = 10.0
 _FIRST_WAIT_S = 0.001
 _LONGEST_WAIT_S = 0.05
+
+
+def open_lock_file(path: Path) -> int:
+    """A lock file of the graph, made when it is not there: a link in its place is not followed.
+
+    Raises:
+        OutsideRootError: there is a link.
+        OSError: it cannot be opened.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OutsideRootError(path.name, "it is a link, and a graph holds no links") from error
 
 
 class CommitLock(Protocol):
@@ -65,7 +81,7 @@ class FileCommitLock:
     def held(self, timeout_s: float) -> Iterator[None]:
         """Hold the lock; every holder has a file description of its own, so threads exclude each other too."""
         with translated(f"locking {self._path}"):
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = open_lock_file(self._path)
         try:
             _wait(lambda: _try_lock(descriptor), timeout_s)
             yield
@@ -82,7 +98,7 @@ def held_file(path: Path) -> Iterator[None]:
         RetryableCommitConflictError: somebody else holds it.
     """
     with translated(f"locking {path}"):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = open_lock_file(path)
     try:
         # A file that its last holder removed in this moment is not the one that others see.
         if not _try_lock(descriptor) or not _is_same_file(descriptor, path):
@@ -119,7 +135,7 @@ class StagingLock:
             return
         path = self._location.path / STAGING_LOCK
         with translated(f"locking {path}"):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = open_lock_file(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
@@ -138,7 +154,7 @@ class StagingLock:
         path = self._location.path / STAGING_LOCK
         try:
             with translated(f"locking {path}"):
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+                descriptor = open_lock_file(path)
         except StorageError:
             if os.access(self._location.path, os.W_OK):
                 raise
@@ -160,7 +176,7 @@ def lock_holder(location: GraphLocation, objects: ControlObjects) -> str | None:
             return None
         return f"a writer holds the commit lock for {left_s:.0f} s at least, unless it renews it"
     try:
-        descriptor = os.open(location.path / COMMIT_LOCK, os.O_RDONLY)
+        descriptor = os.open(location.path / COMMIT_LOCK, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     try:

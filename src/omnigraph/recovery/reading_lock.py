@@ -117,7 +117,8 @@ class ReadingLock:
             return None
         for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
             try:
-                return os.open(self._path, flags, 0o666)
+                # A link would lead out of the graph: it is not followed, and the read goes on without the lock.
+                return os.open(self._path, flags | os.O_NOFOLLOW, 0o666)
             except OSError as error:
                 _log.debug("%s cannot be opened: %s", self._path, error)
         return None

@@ -15,9 +15,10 @@ from omnigraph.errors import StorageError
 from omnigraph.manifest import plan_retention
 from omnigraph.recovery.reclaim import staged_max_age_s
 from omnigraph.recovery.sidecar import list_sidecars, read_sidecar
-from omnigraph.storage.listing import list_files, list_folders
+from omnigraph.storage.file_names import is_deletable
+from omnigraph.storage.listing import list_dataset_folders, list_files
+from omnigraph.storage.location import RECLAIMED_MARK
 from omnigraph.storage.retention import list_versions, plan_removal
-from omnigraph.storage.tables import RECLAIMED_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 READER_GRACE = "OMNIGRAPH_READER_GRACE"
 _DEFAULT_READER_GRACE = "1h"
 _MICROSECONDS = 1_000_000
-#: Where datasets of types lie.
-_FOLDERS = ("edges", "nodes")
 
 Line = tuple[str, str | None]
 
@@ -144,7 +143,7 @@ def plan_cleanup(
     history = environment.manifest.history()
     retained = retained_now(environment, history, policy, has_readers=has_readers)
     names = type_keys(history)
-    paths = sorted({*names, *_dataset_folders(environment)})
+    paths = sorted({*names, *list_dataset_folders(environment.location)})
     without = defaultdict[str, set[str | None]](set)
     for path, fork in gone_forks:
         without[path].add(fork)
@@ -172,7 +171,11 @@ class _Planner:
             if not any(held == path for held, _ in self.retained.versions):
                 # The mark of a dataset that is gone stays as long as the history knows it.
                 mark = None if known_as is None else f"{path}/{RECLAIMED_MARK}"
-                files = tuple(file for file in list_files(location, path) if file.name != mark)
+                files = tuple(
+                    file
+                    for file in list_files(location, path)
+                    if file.name != mark and is_deletable(file.name)
+                )
                 return DatasetPlan(
                     path=path,
                     type_key=type_key,
@@ -238,9 +241,3 @@ def type_keys(history: History) -> dict[str, str]:
     for row in sorted(history.versions, key=lambda item: item.graph_version):
         found[row.pin.location] = row.pin.table_key
     return found
-
-
-def _dataset_folders(environment: GraphEnvironment) -> set[str]:
-    """Every directory that can be a dataset, also one whose creation was never published."""
-    location = environment.location
-    return {f"{folder}/{name}" for folder in _FOLDERS for name in list_folders(location, folder)}

@@ -17,11 +17,17 @@ from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.manifest import Changes, TablePin, Tombstone
 from omnigraph.recovery.sidecar import Sidecar, SidecarNewTable, SidecarSchema
-from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, STAGING_SUFFIX
+from omnigraph.storage.location import (
+    RECLAIMED_MARK,
+    SCHEMA_CONTRACT,
+    SCHEMA_FILES,
+    SCHEMA_SOURCE,
+    STAGING_SUFFIX,
+)
 from omnigraph.storage.partitions import TableAddress, open_address
 from omnigraph.storage.purging import drop_table, purge_old_versions
 from omnigraph.storage.staged import NewTable, commit_new_table, sync_commit
-from omnigraph.storage.tables import RECLAIMED_MARK, dataset_exists
+from omnigraph.storage.tables import dataset_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

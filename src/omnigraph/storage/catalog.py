@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
@@ -17,8 +16,14 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.fragment import write_fragments
 
-from omnigraph.errors import AlreadyInitializedError, StorageError, StorageFailure
+from omnigraph.errors import (
+    AlreadyInitializedError,
+    OutsideRootError,
+    StorageError,
+    StorageFailure,
+)
 from omnigraph.failpoints import Failpoint, reach
+from omnigraph.storage.boundary import refuse_links
 from omnigraph.storage.checksums import record_sums, sum_files, tidy_records
 from omnigraph.storage.commit_files import transaction_name
 from omnigraph.storage.completeness import check_complete
@@ -27,7 +32,8 @@ from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.file_names import manifest_name
 from omnigraph.storage.filters import quote_text
 from omnigraph.storage.location import MANIFEST, parse_location
-from omnigraph.storage.tables import dataset_exists, session
+from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.tables import dataset_exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +96,7 @@ class CatalogTable:
         self._schema = schema
         self._durable = durable and location.is_local
         self._uri = location.child(MANIFEST)
+        self._is_checked = False
 
     @property
     def is_local(self) -> bool:
@@ -100,11 +107,17 @@ class CatalogTable:
         """The catalog at HEAD.
 
         Raises:
+            OutsideRootError: there is a link in it.
             StorageError: `NOT_FOUND` when there is none, `PERMANENT` when it is damaged.
         """
+        if not self._is_checked:
+            refuse_links(self._location, MANIFEST)
+            self._is_checked = True
         try:
             with translated(f"opening the catalog of {self._location}"):
-                return CatalogView(lance.dataset(self._uri, session=session()))
+                return CatalogView(open_dataset(self._uri))
+        except OutsideRootError:
+            raise
         except StorageError as error:
             if not dataset_exists(self._location, MANIFEST):
                 message = f"there is no graph at {self._location}"
@@ -192,6 +205,8 @@ class CatalogTable:
     def remove_old_versions(self, view: CatalogView, keep: int) -> int:
         """Remove all versions but the newest, with the files that only they refer to; how many there were."""
         with translated("removing old versions of the catalog"):
+            # Lance removes what it lists, and a listing of its own would follow links.
+            refuse_links(self._location, MANIFEST)
             stats = view._dataset.cleanup_old_versions(retain_versions=keep)
         tidy_records(self._uri)
         return int(stats.old_versions)

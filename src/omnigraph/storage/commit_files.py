@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import lance
 from lance import LanceOperation
 
 from omnigraph.errors import StorageError
@@ -15,7 +14,8 @@ from omnigraph.storage.file_names import manifest_name, registration_name
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
-from omnigraph.storage.tables import branch_uri, session
+from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.tables import branch_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -136,7 +136,7 @@ def record_recovered(table: Table, before: int) -> None:
         with translated(f"recording the files of {table.path}"):
             if objects.read(record_name(table.version)) is not None:
                 return
-            base = lance.dataset(uri, version=before, session=session())
+            base = open_dataset(uri, before)
             known = {item.fragment_id: item.metadata for item in base.get_fragments()}
             fragments = [item.metadata for item in table._dataset.get_fragments()]
             changed = [item for item in fragments if _is_changed(item, known.get(item.id))]

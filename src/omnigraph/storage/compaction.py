@@ -15,7 +15,6 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import lance
 from lance import LanceOperation, optimize
 from lance.dataset import Transaction
 
@@ -24,11 +23,13 @@ from omnigraph.storage.checksums import sums_in, text_with_sums
 from omnigraph.storage.failures import translated
 from omnigraph.storage.fragments import fragment_text
 from omnigraph.storage.indexes import stage_index_removal
+from omnigraph.storage.opening import open_dataset
 from omnigraph.storage.staged import StagedWrite, StageKind, follow
-from omnigraph.storage.tables import Table, session
+from omnigraph.storage.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
 
 #: The stubs of Lance lack the methods that write these down as text and read them back.
 _Task: Any = optimize.CompactionTask
@@ -89,7 +90,7 @@ def run_compaction_task(task: CompactionTask) -> str:
     """Write the new fragments of one task; its result as text for `stage_compaction`. Moves nothing."""
     with translated(f"rewriting fragments of {task.uri}"):
         # A handle of its own: the task may run in another process than its plan was made in.
-        dataset = lance.dataset(task.uri, version=task.version, session=session())
+        dataset = open_dataset(task.uri, task.version)
         result = _Task.from_json(task.text).execute(dataset)
         table = Table(dataset, task.uri, None)
         sums = sums_in(fragment_text(table, fragment) for fragment in result.new_fragments)

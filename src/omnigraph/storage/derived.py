@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
+import re
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
 
+from omnigraph.errors import OutsideRootError
 from omnigraph.ids import new_ulid
+from omnigraph.storage.boundary import inside
+from omnigraph.storage.listing import list_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,6 +38,9 @@ _TEXT_SUFFIX = ".text"
 _CONTENTS = "contents.json"
 #: Bytes whose checksum is computed at once, which bounds how long an interrupt waits.
 _STEP_BYTES = 16 * 1024 * 1024
+#: What `group_name` gives, and the names of arrays.
+_GROUP = re.compile(r"(?:nodes|edges)-[0-9a-z-]+(?:\.text)?", re.ASCII)
+_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 _log = logging.getLogger(__name__)
 
@@ -42,19 +49,22 @@ class DerivedArrays:
     """Named sets of arrays below `__derived/`. A set appears and disappears as a whole."""
 
     def __init__(self, location: GraphLocation, *, writable: bool = True) -> None:
-        self._root = location.path / DERIVED_FOLDER if location.is_local else None
+        self._location = location if location.is_local else None
         self._writable = writable
 
     def has(self, group: str, name: str) -> bool:
         """Whether a set is there."""
-        return self._root is not None and (self._root / group / name).is_dir()
+        folder = self._folder(group, name)
+        return folder is not None and folder.is_dir()
 
     def load(self, group: str, name: str) -> dict[str, npt.NDArray[Any]] | None:
         """The arrays of a set, memory-mapped; None when it is not there or damaged, and then it is gone."""
-        if self._root is None:
+        folder = self._folder(group, name)
+        if folder is None:
             return None
-        folder = self._root / group / name
         try:
+            if (folder / _CONTENTS).is_symlink():
+                raise ValueError(f"{_CONTENTS} is a link")
             contents = json.loads((folder / _CONTENTS).read_bytes())
             return {
                 key: _load_array(folder, key, facts, may_lack_sum=group == EMBEDDINGS_GROUP)
@@ -70,8 +80,9 @@ class DerivedArrays:
 
     def forget(self, group: str, name: str) -> None:
         """Take a set away, so that it is built again."""
-        if self._root is not None and self._writable:
-            _remove(self._root / group / name)
+        folder = self._folder(group, name)
+        if folder is not None and self._writable:
+            _remove(folder)
 
     def save(
         self,
@@ -82,9 +93,9 @@ class DerivedArrays:
         replaces: Callable[[str], bool] = lambda _: True,
     ) -> bool:
         """Keep a set and drop the others of its group that it replaces, by their names; whether it was kept."""
-        if self._root is None or not self._writable or not self._root.parent.is_dir():
+        folder = self._folder(group)
+        if folder is None or not self._writable or not folder.parent.parent.is_dir():
             return False
-        folder = self._root / group
         draft = folder / f".{new_ulid()}"
         try:
             draft.mkdir(parents=True)
@@ -94,13 +105,23 @@ class DerivedArrays:
             (draft / _CONTENTS).write_text(json.dumps(contents), encoding="utf-8")
             os.rename(draft, folder / name)
         except OSError as error:
-            shutil.rmtree(draft, ignore_errors=True)
+            _delete_set(draft)
             _log.info("derived state %s/%s is not kept: %s", group, name, error)
             return False
-        for other in folder.iterdir():
+        for other in _sets(folder):
             if other.name != name and not other.name.startswith(".") and replaces(other.name):
                 _remove(other)
         return True
+
+    def _folder(self, *parts: str) -> Path | None:
+        """A folder of sets; None on an object store, and where a link would lead elsewhere, which is left alone."""
+        if self._location is None:
+            return None
+        try:
+            return inside(self._location, "/".join((DERIVED_FOLDER, *parts)))
+        except OutsideRootError as error:
+            _log.warning("derived state is neither read nor kept: %s", error)
+            return None
 
 
 def group_name(path: str, branch: str | None) -> str:
@@ -116,35 +137,43 @@ def text_group_name(path: str, branch: str | None) -> str:
 
 def remove_texts(location: GraphLocation, path: str) -> None:
     """Remove the terms of all texts of a dataset and of its forks."""
-    root = location.path / DERIVED_FOLDER if location.is_local else None
-    if root is None or not root.is_dir():
-        return
     own = group_name(path, None)
-    for folder in root.iterdir():
-        name = folder.name.removesuffix(_TEXT_SUFFIX)
-        if name != folder.name and (name == own or name.rpartition("-")[0] == own):
-            _remove(folder)
+    for folder in _groups(location):
+        name = folder.removesuffix(_TEXT_SUFFIX)
+        if name != folder and (name == own or name.rpartition("-")[0] == own):
+            remove_groups(location, [folder])
 
 
 def list_unused_groups(location: GraphLocation, used: Collection[str]) -> list[str]:
-    """Groups that belong to nothing any more, by the names of those that do."""
-    root = location.path / DERIVED_FOLDER if location.is_local else None
-    if root is None or not root.is_dir():
+    """Groups that belong to nothing any more, by the names of those that do; folders of other names are not groups."""
+    return [name for name in _groups(location) if name not in used]
+
+
+def _groups(location: GraphLocation) -> list[str]:
+    """The groups that are there; what a link in their place leads to is not ours."""
+    if not location.is_local:
         return []
-    kept = {*used, EMBEDDINGS_GROUP}
-    return sorted(folder.name for folder in root.iterdir() if folder.name not in kept)
+    with suppress(OutsideRootError):
+        return [name for name in list_folders(location, DERIVED_FOLDER) if _GROUP.fullmatch(name)]
+    return []
 
 
 def remove_groups(location: GraphLocation, groups: Iterable[str]) -> None:
     """Remove groups of sets; a process that has mapped one keeps it until it ends."""
     for group in groups:
-        _remove(location.path / DERIVED_FOLDER / group)
+        folder = inside(location, f"{DERIVED_FOLDER}/{group}")
+        for found in _sets(folder):
+            _remove(found)
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _load_array(
     folder: Path, key: str, facts: dict[str, object], *, may_lack_sum: bool
 ) -> npt.NDArray[Any]:
     file = folder / f"{key}.npy"
+    if not _KEY.fullmatch(key) or file.is_symlink():
+        raise ValueError(f"{key!r} is not an array of the set")
     array = np.load(file, mmap_mode="r")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{key} is not an array")
@@ -176,7 +205,22 @@ def _remove(folder: Path) -> None:
     except OSError as error:
         _log.info("derived state %s stays: %s", folder, error)
         return
-    if dead.is_dir():
-        shutil.rmtree(dead, ignore_errors=True)
-    else:
-        dead.unlink(missing_ok=True)
+    _delete_set(dead)
+
+
+def _sets(folder: Path) -> list[Path]:
+    """The folders in a group; links and files are not sets."""
+    try:
+        with os.scandir(folder) as entries:
+            return [folder / item.name for item in entries if item.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _delete_set(folder: Path) -> None:
+    """Delete the files of a set and its folder; a folder with anything else stays."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name == _CONTENTS or name.endswith(".npy"):
+                (folder / name).unlink(missing_ok=True)
+        folder.rmdir()

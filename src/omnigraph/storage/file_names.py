@@ -9,6 +9,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from omnigraph.storage.location import (
+    INIT_CLAIM,
+    MANIFEST,
+    RECLAIMED_MARK,
+    RECORDED_ROOT,
+    RECOVERIES,
+    RECOVERY_FOLDER,
+    SCHEMA_FILES,
+    STAGING_SUFFIX,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -22,7 +33,31 @@ _SHAPES = (
 _ATTACHED = re.compile(r"(?:(.+)/)?_versions/([0-9]+)\.manifest")
 _DETACHED = re.compile(r"_versions/d([0-9]+)\.manifest")
 #: What a killed process leaves of a file that it was writing.
-_TEMPORARY = re.compile(r"(?:data|_deletions|_transactions|_versions|_indices/[^/]+)/\.tmp[^/]*")
+_TEMPORARY = re.compile(
+    r"(?:data|_deletions|_transactions|_versions|_indices/[^/]+)/\.tmp[^/]*|_versions/[0-9]+\.manifest#[0-9]+"
+)
+#: Every file that Lance or this system puts into the folder of a dataset, or of a fork of it.
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_OWN = re.compile(
+    rf"data/[0-9A-Za-z-]+(?:\.lance|/[0-9A-Za-z-]+\.blob)|_deletions/[0-9-]+\.(?:arrow|bin)"
+    rf"|_indices/{_UUID}/[^/]+|_transactions/[0-9]+-{_UUID}\.txn"
+    r"|_versions/(?:d?[0-9]+\.manifest|latest_version_hint\.json)|_refs/(?:branches|tags)/[^/]+\.json"
+    rf"|_checksums/\.?[0-9]+\.json|_latest\.manifest|{RECLAIMED_MARK}|{_TEMPORARY.pattern}"
+)
+_CONTROL = "|".join(
+    re.escape(name)
+    for name in (
+        *SCHEMA_FILES,
+        *(f"{name}{STAGING_SUFFIX}" for name in SCHEMA_FILES),
+        INIT_CLAIM,
+        RECORDED_ROOT,
+    )
+)
+_UNFINISHED = re.compile(rf"(?:{_CONTROL}|{RECOVERY_FOLDER}/[0-9A-Z]{{26}}\.json)#[0-9]+")
+#: Files of datasets and of forks of them.
+_DELETABLE = re.compile(
+    rf"(?:(?:(?:nodes|edges)/[^/]+|{MANIFEST}|{re.escape(RECOVERIES)})/)?(?:tree/.+?/)?(?:{_OWN.pattern})"
+)
 _TREE = "tree/"
 _U64_MAX = 2**64 - 1
 #: Names from here on count backwards, so that the newest version is listed first.
@@ -45,6 +80,24 @@ def registration_name(fork: str) -> str:
     '_refs/branches/review%2Fada.json'
     """
     return f"_refs/branches/{fork.replace('/', '%2F')}.json"
+
+
+def is_deletable(name: str) -> bool:
+    """Whether a file below the root has a name under which this system, or Lance for it, writes files of datasets.
+
+    >>> is_deletable("nodes/da89d00e1b71df59/data/01af.lance"), is_deletable("nodes/da89d00e1b71df59/notes.txt")
+    (True, False)
+    """
+    return _DELETABLE.fullmatch(name) is not None or is_unfinished(name)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file below the root is what a killed process leaves of a control file.
+
+    >>> is_unfinished("__schema_state.json#1"), is_unfinished("notes#1")
+    (True, False)
+    """
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def attached_version(name: str) -> tuple[str, int] | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import lance
-
 from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import scan_cells
 from omnigraph.storage.failures import translated
+from omnigraph.storage.opening import open_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import lance
     import pyarrow as pa
 
     from omnigraph.storage.partitions import TableAddress
@@ -34,7 +34,7 @@ def scan_group(
     """
     with translated(f"scanning version {address.version} of {address.uri}"):
         # As `scan_fragments`: a worker may outlive the graph, so it keeps neither a handle nor the caches of a session.
-        dataset = lance.dataset(address.uri, version=address.version)
+        dataset = open_dataset(address.uri, address.version, shared=False)
         fragments = [_fragment(dataset, number) for number in fragment_ids]
         if not fragments:
             return

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pyarrow as pa
 from lance.indices import IndicesBuilder
 
@@ -21,7 +20,7 @@ from omnigraph.storage.failures import translated
 from omnigraph.storage.indexes import IndexBuild, PhysicalIndex, stage_segments
 from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.tables import session
+from omnigraph.storage.opening import open_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +81,7 @@ def build_index_part(task: IndexPartTask) -> str:
     if task.centroids is not None:
         settings["ivf_centroids"] = pa.ipc.open_stream(task.centroids).read_all()["v"].chunk(0)
     with translated(f"building a part of index {task.spec.name} of {task.uri}"):
-        dataset = lance.dataset(task.uri, version=task.version, session=session())
+        dataset = open_dataset(task.uri, task.version)
         part = dataset.create_index_uncommitted(
             task.spec.column,
             str(task.spec.kind),
@@ -109,7 +108,7 @@ def _merge(table: Table, build: IndexBuild, texts: Sequence[str]) -> Index:
     if len(parts) == 1 and build.spec.kind is not PhysicalIndex.INVERTED:
         return parts[0]
     # A text index needs this step even for one part. Lance locks a handle meanwhile, so readers must not share it.
-    dataset = lance.dataset(table._dataset.uri, version=table.version, session=session())
+    dataset = open_dataset(table._dataset.uri, table.version)
     merged = dataset.merge_existing_index_segments(parts)
     location = parse_location(table._dataset.uri)
     for part in parts:
@@ -128,7 +127,7 @@ def _train(table: Table, build: IndexBuild) -> bytes | None:
     partitions = int(settings["num_partitions"])
     # Lance takes what there is when it trains by itself, but refuses here to train on less than it is asked for.
     rate = max(2, min(_SAMPLE_RATE, table.row_count // partitions))
-    dataset = lance.dataset(table._dataset.uri, version=table.version, session=session())
+    dataset = open_dataset(table._dataset.uri, table.version)
     model = IndicesBuilder(dataset, build.spec.column).train_ivf(
         partitions, distance_type=str(settings["metric"]), sample_rate=rate
     )

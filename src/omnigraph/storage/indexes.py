@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import lance
 from lance import LanceOperation
 from lance.dataset import Index, Transaction
 
 from omnigraph.storage.failures import translated
+from omnigraph.storage.opening import open_dataset
 from omnigraph.storage.row_columns import ROW_ID
 from omnigraph.storage.staged import StagedWrite, StageKind
-from omnigraph.storage.tables import session
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -236,7 +235,7 @@ def _segments(table: Table, name: str) -> list[Index]:
 def _build_segment(table: Table, spec: IndexSpec, fragments: list[int]) -> Index:
     settings: dict[str, Any] = dict(spec.settings)
     # Lance locks a handle while it builds: a handle that readers share would fail them, or fail because of them.
-    dataset = lance.dataset(table._dataset.uri, version=table.version, session=session())
+    dataset = open_dataset(table._dataset.uri, table.version)
     segment = dataset.create_index_uncommitted(
         spec.column,
         str(spec.kind),

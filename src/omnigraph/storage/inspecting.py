@@ -8,15 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import lance
 from lance.file import LanceFileReader
 
 from omnigraph.storage.blob_cells import scan_cells
 from omnigraph.storage.failures import translated
 from omnigraph.storage.file_names import line_folder
 from omnigraph.storage.leftovers import line_address
+from omnigraph.storage.opening import open_dataset
 
 if TYPE_CHECKING:
+    import lance
+
     from omnigraph.storage.location import GraphLocation
 
 #: Rows that are decoded at once.
@@ -104,4 +106,4 @@ def decode_file(location: GraphLocation, name: str) -> int:
 def _open(location: GraphLocation, line: Line) -> lance.LanceDataset:
     # No shared session: what it remembers would hide what the files hold now.
     uri = line_address(location, line.path, line_folder(line.fork))
-    return lance.dataset(uri, version=line.version)
+    return open_dataset(uri, line.version, shared=False)

@@ -10,14 +10,21 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import lance
-
 from omnigraph.storage.failures import translated
-from omnigraph.storage.file_names import detached_version, line_folders, placed, reference
+from omnigraph.storage.file_names import (
+    detached_version,
+    is_deletable,
+    line_folders,
+    placed,
+    reference,
+)
 from omnigraph.storage.listing import StoredFile, delete_files, list_files
+from omnigraph.storage.opening import open_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    import lance
 
     from omnigraph.storage.location import GraphLocation
 
@@ -79,7 +86,7 @@ def list_dataset(
     detached: list[tuple[str, int]] = []
     for name, file in files:
         place = placed(name, folders)
-        if place is None:
+        if place is None or not is_deletable(file.name):
             continue
         folder, inner = place
         if limit is None or file.modified_s < limit:
@@ -127,18 +134,18 @@ def _attached_references(location: GraphLocation, path: str, folder: str) -> Ite
     """What the versions of the main line or of a branch refer to."""
     uri = line_address(location, path, folder)
     # No shared session: its caches may know a dataset that was dropped and made again at the same address.
-    dataset = lance.dataset(uri)
+    dataset = open_dataset(uri, shared=False)
     for batch in dataset.tracked_files():
         yield from _stored_names(str(name) for name in batch["path"].to_pylist())
     if folder:
         # Lance lists the folders of indexes below the branch only, and so misses those that it has from its base.
         for version in dataset.versions():
-            yield from index_references(lance.dataset(uri, version=int(version["version"])))
+            yield from index_references(open_dataset(uri, int(version["version"]), shared=False))
 
 
 def detached_references(uri: str, version: int) -> Iterator[str]:
     """What one detached version refers to."""
-    dataset = lance.dataset(uri, version=version)
+    dataset = open_dataset(uri, version, shared=False)
     for fragment in dataset.get_fragments():
         yield from _stored_names(f"data/{file.path}" for file in fragment.metadata.files)
         if fragment.metadata.deletion_file is not None:

@@ -25,6 +25,10 @@ STAGING_LOCK = "__staging.lock"
 READING_LOCK = "__reading.lock"
 BRANCH_CLAIM = "__claim-"
 INIT_CLAIM = "__init_claim.json"
+#: Stays where a whole dataset was removed: what old commits read there was cleaned up, it is not missing.
+RECLAIMED_MARK = "_reclaimed"
+#: Names the root that addresses inside the graph were recorded for.
+RECORDED_ROOT = "__root.json"
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _SUPPORTED = "a local path, file:// or s3://"
@@ -52,7 +56,7 @@ class GraphLocation:
             ValueError: the graph is not on a local disk.
         """
         if not self.is_local:
-            raise ValueError(f"{self.uri} is no local path")
+            raise ValueError(f"{self.uri} is not a local path")
         return Path(self.uri)
 
 

@@ -1,15 +1,21 @@
-"""Control files of a graph: small objects that appear whole, on disk and on S3 alike."""
+"""Control files of a graph: small objects that appear whole, on disk and on S3 alike.
+
+On disk no name leads through a link: `OutsideRootError` tells when one would.
+"""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import LocalStore, from_url
 
+from omnigraph.storage.boundary import inside
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
 
@@ -79,7 +85,7 @@ class ObstoreObjects:
 
     def read(self, name: str) -> StoredObject | None:
         """The object, or None when it does not exist."""
-        if self._location.is_local and not self._location.path.exists():
+        if self._location.is_local and not self._inside(name).exists():
             # Opening a local store would create the directory, and reading must not leave a trace.
             return None
         with translated(f"reading {name}"):
@@ -91,12 +97,14 @@ class ObstoreObjects:
 
     def write(self, name: str, data: bytes) -> None:
         """Create or replace an object; readers see the old or the new one, never a part."""
+        self._inside(name)
         with translated(f"writing {name}"):
             obstore.put(self._backend, name, data)
             self._sync(name)
 
     def create(self, name: str, data: bytes) -> str | None:
         """Create an object; its tag, or None when it exists already."""
+        self._inside(name)
         with translated(f"creating {name}"):
             try:
                 result = obstore.put(self._backend, name, data, mode="create")
@@ -119,6 +127,7 @@ class ObstoreObjects:
 
     def delete(self, name: str) -> None:
         """Delete an object; deleting what does not exist is fine."""
+        self._inside(name)
         with translated(f"deleting {name}"):
             try:
                 obstore.delete(self._backend, name)
@@ -146,13 +155,17 @@ class ObstoreObjects:
             self.delete(f"{folder}/{name}")
         if self._location.is_local:
             with translated(f"deleting {folder}"), suppress(FileNotFoundError):
-                (self._location.path / folder).rmdir()
+                self._inside(folder).rmdir()
+
+    def _inside(self, name: str) -> Path:
+        """The path of an object on disk, where no part may be a link; an object store has none."""
+        return inside(self._location, name) if self._location.is_local else Path(name)
 
     def _local_names(self, folder: str) -> list[str]:
         # One system call instead of a round trip through the runtime: every write begins with this.
         with translated(f"listing {folder}"):
             try:
-                return sorted(path.name for path in (self._location.path / folder).iterdir())
+                return sorted(os.listdir(self._inside(folder)))
             except FileNotFoundError:
                 return []
 

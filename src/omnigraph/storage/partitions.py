@@ -8,16 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import lance
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.blob_cells import scan_cells
 from omnigraph.storage.failures import readable, translated
+from omnigraph.storage.opening import open_dataset
 from omnigraph.storage.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import lance
 
 #: Neighbouring fragments are read by one task until it has so many rows.
 GROUP_ROWS = 131_072
@@ -55,7 +57,7 @@ def open_address(address: TableAddress) -> Table:
     the handle nor the caches of a session are kept.
     """
     with translated(f"opening version {address.version} of {address.uri}"):
-        return Table(lance.dataset(address.uri, version=address.version), address.uri, None)
+        return Table(open_dataset(address.uri, address.version, shared=False), address.uri, None)
 
 
 def scan_schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import lance
 from lance import LanceDataset
 from lance.dataset import Transaction
 
 from omnigraph.storage.failures import translated
-from omnigraph.storage.tables import Table, branch_uri, session
+from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.tables import Table, branch_uri
 
 if TYPE_CHECKING:
     from omnigraph.storage.objects import ControlObjects
@@ -44,7 +44,7 @@ def open_private(staged: StagedWrite) -> PrivateVersion:
             committed = LanceDataset.commit(dataset, transaction, detached=True)
             files.append(f"_versions/d{committed.version}.manifest")
             files.append(f"_transactions/{dataset.version}-{transaction.uuid}.txn")
-            dataset = lance.dataset(base._dataset.uri, version=committed.version, session=session())
+            dataset = open_dataset(base._dataset.uri, committed.version)
         before = {
             fragment.fragment_id: fragment.metadata.files[0].path
             for fragment in base._dataset.get_fragments()

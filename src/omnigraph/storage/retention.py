@@ -10,7 +10,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
@@ -21,6 +20,7 @@ from omnigraph.storage.file_names import (
     attached_version,
     detached_version,
     fork_of,
+    is_deletable,
     line_folder,
     line_folders,
     placed,
@@ -28,6 +28,7 @@ from omnigraph.storage.file_names import (
 )
 from omnigraph.storage.leftovers import detached_references, index_references, line_address
 from omnigraph.storage.listing import StoredFile, delete_files, list_files
+from omnigraph.storage.opening import open_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -124,7 +125,7 @@ def _held(
     held: defaultdict[str | None, set[int]] = defaultdict(set)
     with translated(f"looking at the branches of {path}"):
         # No shared session: its caches may know a dataset that was dropped and made again at the same address.
-        dataset = lance.dataset(location.child(path))
+        dataset = open_dataset(location.child(path), shared=False)
         branches: Iterable[tuple[str, Any]] = dataset.branches.list().items()
         for name, branch in branches:
             if name not in without:
@@ -185,7 +186,7 @@ def plan_removal(
             if line.fork is not None:
                 # Lance lists the indexes below the fork only, and so misses those that it has from its base.
                 for version in line.versions - leaving:
-                    staying.update(index_references(lance.dataset(uri, version=version)))
+                    staying.update(index_references(open_dataset(uri, version, shared=False)))
         staying.update(_privately_used(location, listing, folders))
     going -= staying
     manifests: list[StoredFile] = []
@@ -195,7 +196,7 @@ def plan_removal(
         if attached is not None and attached[1] in wanted.get(fork_of(attached[0]), ()):
             manifests.append(file)
         place = placed(name, folders)
-        if place is not None and reference(place[1]) in going:
+        if place is not None and reference(place[1]) in going and is_deletable(file.name):
             files.append(file)
     return VersionRemoval(
         path=listing.path, versions=wanted, manifests=tuple(manifests), files=tuple(files)
@@ -218,7 +219,7 @@ def _references(uri: str, leaving: frozenset[int]) -> tuple[set[str], set[str]]:
     """What the versions that leave refer to, and what those that stay do."""
     gone, kept = set[str](), set[str]()
     wanted = pa.array(sorted(leaving), pa.int64())
-    for batch in lance.dataset(uri).tracked_files():
+    for batch in open_dataset(uri, shared=False).tracked_files():
         # In Arrow, and only distinct names in Python: every version repeats nearly all names of the one before.
         numbers = pc.cast(batch["version"], pa.int64())
         is_leaving = pc.is_in(numbers, wanted)

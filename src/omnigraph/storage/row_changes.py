@@ -17,6 +17,7 @@ import pyarrow as pa
 from omnigraph.storage.blob_cells import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.failures import translated
 from omnigraph.storage.fragments import fragment_sizes
+from omnigraph.storage.opening import open_dataset
 from omnigraph.storage.partitions import (
     BATCH_ROWS,
     TableAddress,
@@ -24,7 +25,6 @@ from omnigraph.storage.partitions import (
     table_address,
 )
 from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
-from omnigraph.storage.tables import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,10 +146,8 @@ def follows(new: Table, old: Table) -> bool:
 
 
 def _main_line(table: Table) -> lance.LanceDataset:
-    import lance
-
     uri = str(table._dataset.uri).removesuffix(f"/tree/{table.branch}")
-    return lance.dataset(uri, session=session())
+    return open_dataset(uri)
 
 
 # ---- reading

@@ -24,6 +24,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.blob_cells import encoded_cells
+from omnigraph.storage.boundary import refuse_links
 from omnigraph.storage.checksums import FileSums, sums_in
 from omnigraph.storage.commit_files import (
     file_sums,
@@ -36,13 +37,15 @@ from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated
 from omnigraph.storage.file_names import manifest_name
-from omnigraph.storage.tables import Table, branch_uri, dataset_exists, session
+from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.tables import Table, branch_uri, dataset_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from omnigraph.storage.location import GraphLocation
 
+_QUERY_MARK = "?"
 #: Above this many rows an indexed join costs more memory than Lance's pool has.
 _INDEXED_UPSERT_ROWS = 50_000
 
@@ -311,13 +314,14 @@ def commit_new_table(location: GraphLocation, new: NewTable) -> Table:
     """
     uri = location.child(new.path)
     with translated(f"creating {new.path}"):
+        refuse_links(location, new.path)
         if dataset_exists(location, new.path):
             LanceDataset.drop(uri)
         dataset = LanceDataset.commit(
             uri, new._transaction, enable_stable_row_ids=True, max_retries=0
         )
         # Opened again through the shared session, so that its caches serve this handle too.
-        dataset = lance.dataset(uri, version=dataset.version, session=session())
+        dataset = open_dataset(uri, dataset.version)
     record_commit(dataset, 0, [new._transaction], {})
     return Table(dataset, new.path, None)
 
@@ -349,13 +353,21 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
         DriftError: the branch does not begin at the version of `base`.
     """
     uri = branch_uri(location.child(base.path), branch)
+    if _QUERY_MARK in location.uri:
+        # Lance reads it as the beginning of a query, and would put the fork elsewhere.
+        raise StorageError(
+            f"a graph at an address with `{_QUERY_MARK}` cannot have branches: rename its folder",
+            StorageFailure.CONFIGURATION,
+        )
     with translated(f"forking {base.path} as {branch}"):
-        root = lance.dataset(location.child(base.path), session=session())
+        refuse_links(location, branch_uri(base.path, branch))
+        refuse_links(location, f"{base.path}/_refs")
+        root = open_dataset(location.child(base.path))
         if not _is_fork_of(root, branch, base):
             _remove_fork(root, location, base.path, branch)
             origin = base.version if base.branch is None else (base.branch, base.version)
             root.create_branch(branch, origin)
-        forked = lance.dataset(uri, session=session())
+        forked = open_dataset(uri)
     if forked.version != base.version:
         raise DriftError(f"{base.path} ({branch})", base.version, int(forked.version))
     record_fork(location, base, branch)
@@ -365,13 +377,13 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
 def list_forks(location: GraphLocation, path: str) -> list[str]:
     """The Lance branches of a dataset, sorted."""
     with translated(f"listing the forks of {path}"):
-        return sorted(lance.dataset(location.child(path), session=session()).branches.list())
+        return sorted(open_dataset(location.child(path)).branches.list())
 
 
 def remove_fork(location: GraphLocation, path: str, branch: str) -> None:
     """Remove a Lance branch that nothing refers to. Must run under the commit lock, with no writer staging into it."""
     with translated(f"removing the fork {branch} of {path}"):
-        root = lance.dataset(location.child(path), session=session())
+        root = open_dataset(location.child(path))
         _remove_fork(root, location, path, branch)
 
 
@@ -383,7 +395,7 @@ def _is_fork_of(root: LanceDataset, branch: str, base: Table) -> bool:
     origin = (known["parent_branch"], known["parent_version"])
     if origin != (base.branch, base.version):
         return False
-    head = lance.dataset(branch_uri(root.uri, branch), session=session())
+    head = open_dataset(branch_uri(root.uri, branch))
     return int(head.version) == base.version
 
 
@@ -398,6 +410,9 @@ def _remove_fork(root: LanceDataset, location: GraphLocation, path: str, branch:
             f"the fork {branch} of {path} cannot be removed: {nested[0]} lies inside of it",
             StorageFailure.PRECONDITION,
         )
+    # Lance removes what it lists, and a listing of its own would follow links.
+    refuse_links(location, branch_uri(path, branch))
+    refuse_links(location, f"{path}/_refs")
     if branch in known:
         root.branches.delete(branch)
         return

@@ -7,49 +7,31 @@ this room.
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import lance
-
-from omnigraph.environ import whole_number
-from omnigraph.errors import DamageError, StorageError, StorageFailure
+from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.storage.blob_cells import blob_names, read_cells, scan_cells
+from omnigraph.storage.boundary import refuse_links
 from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.filters import Filter, to_sql
+from omnigraph.storage.location import RECLAIMED_MARK
+from omnigraph.storage.opening import open_dataset
 from omnigraph.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import lance
     import pyarrow as pa
 
     from omnigraph.storage.location import GraphLocation
 
 _CACHED_HANDLES = 64
-_METADATA_CACHE_BYTES = 128 * 1024 * 1024
-_INDEX_CACHE_BYTES = 1024 * 1024 * 1024
 _U64_MAX = 2**64 - 1
 MAIN = "main"
-#: Stays where a whole dataset was removed: what old commits read there was cleaned up, it is not missing.
-RECLAIMED_MARK = "_reclaimed"
-
-
-@cache
-def session() -> Any:  # lance exports its Session without a type
-    """The one Lance session of this process: fresh handles share its caches.
-
-    Lance would keep 1 GiB of metadata and 6 GiB of indexes, and every commit adds to both.
-    """
-    return lance.Session(  # type: ignore[attr-defined]  # lance exports it without a type
-        metadata_cache_size_bytes=whole_number(
-            "OMNIGRAPH_METADATA_CACHE_BYTES", _METADATA_CACHE_BYTES
-        ),
-        index_cache_size_bytes=whole_number("OMNIGRAPH_INDEX_CACHE_BYTES", _INDEX_CACHE_BYTES),
-    )
 
 
 def branch_uri(uri: str, branch: str | None) -> str:
@@ -203,11 +185,14 @@ class TableStore:
         self._cache: OrderedDict[tuple[str, str | None, int], Table] = OrderedDict()
         self._lock = Lock()
         self._opening: Together[Table] = Together()
+        #: Datasets that were looked through for links.
+        self._checked: set[str] = set()
 
     def open(self, path: str, branch: str | None = None, version: int | None = None) -> Table:
         """A dataset at a version, or at its HEAD.
 
         Raises:
+            OutsideRootError: there is a link in it, or a version reads files outside of it.
             StorageError: `NOT_FOUND` when there is no such dataset or version, `PERMANENT` when it is damaged.
         """
         if version is None:
@@ -241,12 +226,21 @@ class TableStore:
             for key in [key for key in self._cache if key[0] == path]:
                 del self._cache[key]
 
+    def _refuse_links(self, path: str) -> None:
+        """Look through a dataset for links when it is opened first: Lance would follow them, reading and writing."""
+        if path not in self._checked:
+            refuse_links(self.location, path)
+            self._checked.add(path)
+
     def _open(self, path: str, branch: str | None, version: int | None) -> Table:
+        self._refuse_links(path)
         uri = branch_uri(self.location.child(path), branch)
         wanted = path if version is None else f"version {version} of {path}"
         try:
             with translated(f"opening {wanted}"):
-                dataset = lance.dataset(uri, version=version, session=session())
+                dataset = open_dataset(uri, version)
+        except OutsideRootError:
+            raise
         except StorageError as error:
             reason = readable(error.__cause__ or error)
             if not dataset_exists(self.location, path, branch, version):

@@ -97,6 +97,10 @@ def _storage_format(body: Body) -> dict[str, object]:
     return _failure(body) | _inside("storage_format", "found", "supported")(body)
 
 
+def _outside_root(body: Body) -> dict[str, object]:
+    return _failure(body) | _inside("outside_root", "path", "reason")(body)
+
+
 def _drift(body: Body) -> dict[str, object]:
     return _failure(body) | _inside("drift", "location", "expected", "actual")(body)
 
@@ -260,6 +264,7 @@ _ROWS = (
     _Form(errors.HistoryReclaimedError, None, _history_reclaimed),
     # kind storage
     _Form(errors.StorageFormatError, "storage_format", _storage_format),
+    _Form(errors.OutsideRootError, "outside_root", _outside_root),
     _Form(errors.DriftError, "drift", _drift),
     _Form(errors.DamageError, "damage", _damage),
     _Form(errors.StorageError, None, _failure),

@@ -1,0 +1,128 @@
+"""After a graph was copied, moved or renamed: the addresses that its forks hold become those of the new place.
+
+Readers need none of this, since `omnigraph.storage.opening` reads past a recorded root. It is done once, by the first
+process that opens the graph for writing, so that every version on disk is true again for tools that read it by
+themselves. Every manifest is replaced as a whole, and the root is recorded last: a process that dies on the way leaves
+manifests of either kind, which all can be read, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import (
+    OutsideRootError,
+    RetryableCommitConflictError,
+    StorageError,
+    StorageFailure,
+)
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.storage.addresses import rebased, with_bases_in_file
+from omnigraph.storage.file_names import attached_version
+from omnigraph.storage.listing import list_dataset_folders, list_files
+from omnigraph.storage.location import RECORDED_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.manifest import ManifestState
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.objects import ControlObjects
+
+_log = logging.getLogger(__name__)
+
+
+def has_moved(environment: GraphEnvironment, state: ManifestState) -> bool:
+    """Whether forks may hold addresses of another root; one small read, and none for a graph that never had a fork."""
+    has_forks = any(
+        head.fork_name is not None or any(pin.branch is not None for pin in head.pins.values())
+        for head in state.all_heads
+    )
+    return has_forks and recorded_root(environment.objects) != real_root(environment.location)
+
+
+def rebase_forks(environment: GraphEnvironment, state: ManifestState) -> int:
+    """Write the present root into every version of every fork that has another; how many had. Repeatable.
+
+    Where the graph cannot be written, or is busy, everything stays as it is: it can be read all the same.
+
+    Raises:
+        OutsideRootError: a version of a fork reads files outside of its dataset.
+    """
+    if not has_moved(environment, state):
+        return 0
+    try:
+        with environment.window() as held:
+            if not has_moved(held, state):
+                return 0
+            return _rebase_all(held)
+    except RetryableCommitConflictError as error:
+        _log.info("the addresses of forks stay as they are: %s", error)
+    except StorageError as error:
+        if error.failure is not StorageFailure.CONFIGURATION:
+            raise
+        _log.info("the addresses of forks stay as they are: %s", error)
+    return 0
+
+
+def find_foreign_versions(environment: GraphEnvironment) -> list[str]:
+    """The manifests of versions that were recorded for another root, as names below the root. Changes nothing."""
+    root = real_root(environment.location)
+    return [name for name, old, new in _read_all(environment, root) if old != new]
+
+
+def recorded_root(objects: ControlObjects) -> str | None:
+    """The root that all addresses of the graph were recorded for; None when nothing tells."""
+    stored = objects.read(RECORDED_ROOT)
+    try:
+        body = None if stored is None else json.loads(stored.data)
+    except ValueError:
+        return None
+    found = body.get("root") if isinstance(body, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def real_root(location: GraphLocation) -> str:
+    """The root as addresses record it: without links, so that every way to reach it is the same."""
+    return os.path.realpath(location.uri) if location.is_local else location.uri
+
+
+def _rebase_all(environment: GraphEnvironment) -> int:
+    root = real_root(environment.location)
+    changed = 0
+    for name, old, new in _read_all(environment, root):
+        if old != new:
+            reach(Failpoint.BEFORE_REBASE)
+            environment.objects.write(name, new)
+            changed += 1
+    reach(Failpoint.BEFORE_ROOT_RECORD)
+    environment.objects.write(RECORDED_ROOT, json.dumps({"root": root}).encode())
+    if changed:
+        _log.info("%d versions of forks hold the address %s now", changed, root)
+    return changed
+
+
+def _read_all(environment: GraphEnvironment, root: str) -> Iterator[tuple[str, bytes, bytes]]:
+    """Every version of every fork: its name below the root, its bytes, and those it should have."""
+    for dataset in list_dataset_folders(environment.location):
+        for file in list_files(environment.location, f"{dataset}/tree"):
+            if attached_version(file.name) is None:
+                continue
+            stored = environment.objects.read(file.name)
+            if stored is None:
+                continue
+            line = f"{root}/{file.name.rpartition('/_versions/')[0]}"
+            try:
+                new = with_bases_in_file(stored.data, partial(rebased, uri=line))
+            except OutsideRootError:
+                raise
+            except StorageError as error:
+                # One damaged version must not keep the graph from being written; reading it tells what is wrong.
+                _log.warning("%s stays as it is: %s", file.name, error)
+                continue
+            yield file.name, stored.data, new
