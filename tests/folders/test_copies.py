@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from folders.worlds import BRANCHES, SCHEMA, add, build, everything, tree
+from folders.worlds import build, everything, tree
 from omnigraph.graph import Graph
-from omnigraph.storage.location import RECORDED_ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blobs.worlds import content, text_of
@@ -12,6 +11,7 @@ from omnigraph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 SCHEMA = """
 node Paper {

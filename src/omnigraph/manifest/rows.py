@@ -1,6 +1,7 @@
 """The rows of the catalog: their meaning as frozen data, their form in Arrow, and the way between the two.
 
-Rows are only ever added; the state of the graph at any commit is a function of them.
+Rows are only ever added; the state of the graph at any commit is a function of them. A catalog is input, too: paths in
+it are taken only in the form in which this system makes them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.errors import DamageError
+from omnigraph.errors import DamageError, OutsideRootError
 from omnigraph.ids import TableKey
+from omnigraph.storage.boundary import check_dataset_path, check_fork_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+_Text = TypeVar("_Text", str, str | None)
 T = TypeVar("T")
 MAIN = "main"
 
@@ -252,8 +255,8 @@ def read_head(row: Mapping[str, Any]) -> Head:
         TableKey(key): TablePin(
             table_key=TableKey(key),
             incarnation=pin["incarnation"],
-            location=pin["location"],
-            branch=pin["table_branch"],
+            location=_own(check_dataset_path, pin["location"]),
+            branch=_own(check_fork_name, pin["table_branch"]),
             version=pin["table_version"],
             row_count=pin["row_count"],
         )
@@ -267,7 +270,10 @@ def read_head(row: Mapping[str, Any]) -> Head:
         fork_commit_id=body["fork_commit_id"],
         base_key=body.get("base_key"),
         # Heads of before forks had names of their own.
-        fork_name=body.get("fork_name", None if body["branch"] == MAIN else body["branch"]),
+        fork_name=_own(
+            check_fork_name,
+            body.get("fork_name", None if body["branch"] == MAIN else body["branch"]),
+        ),
         schema_hash=body["schema_hash"],
         pins=pins,
         actor=body.get("actor"),
@@ -305,8 +311,8 @@ def read_version(row: Mapping[str, Any]) -> PublishedVersion:
     pin = TablePin(
         table_key=TableKey(row["table_key"]),
         incarnation=body["incarnation"],
-        location=row["location"],
-        branch=row["table_branch"],
+        location=_own(check_dataset_path, row["location"]),
+        branch=_own(check_fork_name, row["table_branch"]),
         version=row["table_version"],
         row_count=row["row_count"],
     )
@@ -329,6 +335,20 @@ def read_tombstone(row: Mapping[str, Any]) -> Tombstone:
 def to_arrow(rows: Iterable[Row]) -> pa.Table:
     """Rows as an Arrow table in the columns of the catalog."""
     return pa.Table.from_pylist(list(rows), schema=MANIFEST_SCHEMA)
+
+
+def _own(check: Callable[[_Text], _Text], text: _Text) -> _Text:
+    """A path or name of the catalog, if it has the form of our own.
+
+    Raises:
+        OutsideRootError: it has not.
+    """
+    try:
+        return check(text)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise OutsideRootError(
+            str(text), "the catalog names it, and it does not have the form of a path of omnigraph"
+        ) from error
 
 
 def _row(**values: object) -> Row:

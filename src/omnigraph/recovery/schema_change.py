@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.manifest import Changes, TablePin, Tombstone
@@ -216,6 +216,23 @@ def withdraw(environment: GraphEnvironment, change: SidecarSchema) -> None:
         if _may_go(environment, new):
             drop_table(environment.location, new.table_path)
             environment.tables.forget(new.table_path)
+
+
+def refuse_used(environment: GraphEnvironment, sidecar: Sidecar, change: SidecarSchema) -> None:
+    """Make sure that no branch reads a dataset that the end of a schema change would remove.
+
+    Raises:
+        RecoveryRequiredError: one does, so this is not the work of a schema change; nothing was touched.
+    """
+    is_published = environment.manifest.commit(sidecar.commit.commit_id) is not None
+    going = change.removed_paths if is_published else [new.table_path for new in change.new_tables]
+    heads = environment.manifest.state().heads.values()
+    if found := {pin.location for head in heads for pin in head.pins.values()}.intersection(going):
+        raise RecoveryRequiredError(
+            sidecar.operation_id,
+            f"{sidecar.name} would remove {min(found)}, which a branch reads; nothing was touched, look at the file",
+            needs_operator=True,
+        )
 
 
 def _may_go(environment: GraphEnvironment, new: SidecarNewTable) -> bool:

@@ -1,22 +1,30 @@
 """Sidecars: what a writer is about to do, on disk before its first effect.
 
 One JSON file per writer in flight, named by the ULID of its operation. In steady state the folder is empty.
+
+A sidecar is input: it may come from a folder that was copied from elsewhere. So its models take paths and names only in
+the form in which this system makes them.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from omnigraph.errors import RecoveryRequiredError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import is_ulid
-from omnigraph.storage.location import RECOVERY_FOLDER
+from omnigraph.storage.boundary import check_dataset_path, check_fork_name
+from omnigraph.storage.location import RECOVERY_FOLDER, SCHEMA_FILES
 
 if TYPE_CHECKING:
     from omnigraph.storage.objects import ControlObjects
+
+
+DatasetPath = Annotated[str, AfterValidator(check_dataset_path)]
+ForkName = Annotated[str | None, AfterValidator(check_fork_name)]
 
 
 class WriterKind(StrEnum):
@@ -43,8 +51,8 @@ class SidecarTable(BaseModel):
 
     table_key: str
     incarnation: int
-    table_path: str
-    table_branch: str | None
+    table_path: DatasetPath
+    table_branch: ForkName
     #: HEAD before the write.
     expected_version: int
     #: HEAD after it.
@@ -73,7 +81,7 @@ class SidecarNewTable(BaseModel):
 
     table_key: str
     incarnation: int
-    table_path: str
+    table_path: DatasetPath
     transaction_uuid: str
 
 
@@ -91,9 +99,15 @@ class SidecarSchema(BaseModel):
     renamed: dict[str, str]
     dropped: tuple[str, ...] = ()
     #: Datasets whose old versions go after the publish.
-    purged_paths: tuple[str, ...] = ()
+    purged_paths: tuple[DatasetPath, ...] = ()
     #: Datasets that go as a whole after the publish.
-    removed_paths: tuple[str, ...] = ()
+    removed_paths: tuple[DatasetPath, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        if set(self.files) != set(SCHEMA_FILES):
+            raise ValueError(f"the schema files are {', '.join(SCHEMA_FILES)}")
+        return self
 
 
 class Sidecar(BaseModel):
@@ -112,6 +126,13 @@ class Sidecar(BaseModel):
     tables: tuple[SidecarTable, ...]
     #: Set by schema changes only.
     schema_change: SidecarSchema | None = None
+
+    @model_validator(mode="after")
+    def _check_purged(self) -> Self:
+        purged = () if self.schema_change is None else self.schema_change.purged_paths
+        if not set(purged) <= {table.table_path for table in self.tables}:
+            raise ValueError("only a table that the change moves can lose its old versions")
+        return self
 
     @property
     def name(self) -> str:
@@ -157,11 +178,18 @@ def read_sidecar(objects: ControlObjects, name: str) -> Sidecar | None:
     except ValidationError as error:
         raise RecoveryRequiredError(
             operation_id,
-            f"{name} cannot be read (problems: {error.error_count()}); look at the file, and remove it only when "
-            "you know that its writer did nothing",
+            f"{name} cannot be read (problems: {error.error_count()}; {_first_problem(error)}); nothing was touched; "
+            "look at the file, and remove it only when you know that its writer did nothing",
             needs_operator=True,
         ) from error
     if sidecar.name != name:
         reason = f"{name} describes operation {sidecar.operation_id}; look at the file"
         raise RecoveryRequiredError(operation_id, reason, needs_operator=True)
     return sidecar
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    text = problem["msg"].removeprefix("Value error, ")
+    return f"{where}: {text}" if where else text

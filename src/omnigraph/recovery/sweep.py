@@ -27,6 +27,7 @@ from omnigraph.recovery.schema_change import (
     accepted_texts,
     find_prepared,
     finish_published,
+    refuse_used,
     schema_changes,
     withdraw,
 )
@@ -77,8 +78,14 @@ def settle_all(environment: GraphEnvironment) -> list[RecoveryRecord]:
 
 
 def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | None:
-    """Settle one sidecar; its record, or None when it was recorded before."""
+    """Settle one sidecar; its record, or None when it was recorded before.
+
+    Raises:
+        RecoveryRequiredError: it contradicts the catalog; nothing was touched.
+    """
     record: RecoveryRecord | None = None
+    if sidecar.schema_change is not None:
+        refuse_used(environment, sidecar, sidecar.schema_change)
     if not environment.audit.has(sidecar.operation_id):
         record = _recover(environment, sidecar)
         environment.audit.append(record)

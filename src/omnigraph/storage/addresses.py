@@ -44,7 +44,8 @@ def dataset_of(uri: str) -> str:
         if is_dataset_path(_tail(uri[:at])):
             return uri[:at]
         at = uri.find(_TREE, at + 1)
-    return uri
+    # A dataset of another name than types have: it is found all the same, and its bases lie inside of it.
+    return uri if is_dataset_path(_tail(uri)) else uri.partition(_TREE)[0]
 
 
 def rebased(recorded: str, uri: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import OutsideRootError
@@ -25,6 +26,7 @@ _DATASET = re.compile(r"(?:nodes|edges)/[0-9a-f]{16}(?:-[0-9]+)?(?:-[0-9a-z]{26}
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
+@lru_cache(maxsize=4096)
 def is_dataset_path(path: str) -> bool:
     """Whether a path below the root is one that this system gives to datasets of types.
 
@@ -34,15 +36,15 @@ def is_dataset_path(path: str) -> bool:
     return _DATASET.fullmatch(path) is not None
 
 
+@lru_cache(maxsize=4096)
 def is_fork_name(name: str) -> bool:
     """Whether a name is one that this system gives to forks of datasets.
 
     >>> is_fork_name("drafts/july.2"), is_fork_name("../main")
     (True, False)
     """
-    return all(_SEGMENT.fullmatch(part) and ".." not in part for part in name.split("/")) and (
-        "." not in name.split("/")
-    )
+    parts = name.split("/")
+    return all(_SEGMENT.fullmatch(part) and part != "." and ".." not in part for part in parts)
 
 
 def check_dataset_path(path: str) -> str:

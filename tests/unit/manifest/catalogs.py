@@ -21,7 +21,7 @@ def pin(
     return TablePin(
         table_key=key,
         incarnation=incarnation,
-        location=f"nodes/{incarnation}",
+        location=f"nodes/{incarnation:016x}",
         branch=branch,
         version=version,
         row_count=10 * version,

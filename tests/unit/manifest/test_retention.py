@@ -68,8 +68,10 @@ def test_number_and_age_keep_the_newest_states(keep, age_s, expected):
     found = kept(line(6), keep, age_s)
     assert found.commits.keys() == expected
     versions = {int(item[1:]) for item in expected}
-    assert found.versions["nodes/1", None] == versions
-    assert found.versions["nodes/2", None] == {1}, "what never moves is needed by all"
+    assert found.versions["nodes/0000000000000001", None] == versions
+    assert found.versions["nodes/0000000000000002", None] == {1}, (
+        "what never moves is needed by all"
+    )
 
 
 def test_readers_keep_what_was_at_a_head_lately():
@@ -88,9 +90,13 @@ def test_a_clock_that_went_back_hides_no_young_commit():
 
 
 def test_what_interrupted_writes_name_stays():
-    found = kept(line(6), 1, named=[("nodes/1", None, 2), ("nodes/7", "dev", 3)])
-    assert found.versions["nodes/1", None] == {6, 2}
-    assert found.versions["nodes/7", "dev"] == {3}
+    found = kept(
+        line(6),
+        1,
+        named=[("nodes/0000000000000001", None, 2), ("nodes/0000000000000007", "dev", 3)],
+    )
+    assert found.versions["nodes/0000000000000001", None] == {6, 2}
+    assert found.versions["nodes/0000000000000007", "dev"] == {3}
 
 
 def with_branch(*, deleted: bool = False, merged: bool = False) -> History:
@@ -122,8 +128,8 @@ def test_a_branch_keeps_where_it_began_and_its_own_newest():
     found = kept(with_branch(), 1)
     assert found.commits["c2"] >= {Reason.FORK, Reason.MERGE_BASE}
     assert found.commits.keys() == {"c6", "d2", "c2"}
-    assert found.versions["nodes/1", None] == {6, 2}
-    assert found.versions["nodes/1", "dev"] == {4}
+    assert found.versions["nodes/0000000000000001", None] == {6, 2}
+    assert found.versions["nodes/0000000000000001", "dev"] == {4}
 
 
 def test_the_number_counts_what_a_branch_inherited_too():
@@ -133,13 +139,13 @@ def test_the_number_counts_what_a_branch_inherited_too():
 def test_after_a_merge_the_merged_commit_is_the_base():
     found = kept(with_branch(merged=True), 1)
     assert found.commits["d1"] == {Reason.MERGE_BASE}
-    assert found.versions["nodes/1", "dev"] == {4, 3}
+    assert found.versions["nodes/0000000000000001", "dev"] == {4, 3}
 
 
 def test_a_deleted_branch_keeps_nothing():
     found = kept(with_branch(deleted=True), 1)
     assert found.commits.keys() == {"c6"}
-    assert ("nodes/1", "dev") not in found.versions
+    assert ("nodes/0000000000000001", "dev") not in found.versions
 
 
 def test_a_dropped_type_stays_as_long_as_a_kept_commit_shows_it():
@@ -152,8 +158,8 @@ def test_a_dropped_type_stays_as_long_as_a_kept_commit_shows_it():
         tombstones=(stone,),
         heads=(head("main", 1, 6, "c6", pins={CITES: pin(CITES, 1, incarnation=2)}),),
     )
-    assert kept(past, 4).versions["nodes/1", None] == {3}
-    assert ("nodes/1", None) not in kept(past, 3).versions
+    assert kept(past, 4).versions["nodes/0000000000000001", None] == {3}
+    assert ("nodes/0000000000000001", None) not in kept(past, 3).versions
 
 
 def test_many_branches_keep_every_commit_from_which_lines_part():

@@ -58,7 +58,11 @@ def test_a_tombstone_comes_back_from_its_row():
 
 def test_a_table_row_keeps_location_key_and_graph_version():
     row = through_arrow(rows.table_row(pin(PAPER, incarnation=3), 5))
-    assert (row["location"], row["table_key"], row["graph_version"]) == ("nodes/3", PAPER, 5)
+    assert (row["location"], row["table_key"], row["graph_version"]) == (
+        "nodes/0000000000000003",
+        PAPER,
+        5,
+    )
     assert row["object_type"] == "table"
 
 

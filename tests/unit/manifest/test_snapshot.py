@@ -180,7 +180,7 @@ RENAMED = history(
 def test_a_renamed_type_is_visible_under_the_name_of_its_time(commit_id, expected):
     assert versions_at(RENAMED, commit_id) == expected
     (item,) = snapshot_at(RENAMED, commit_id).pins.values()
-    assert item.location == "nodes/1", "a rename keeps the dataset"
+    assert item.location == "nodes/0000000000000001", "a rename keeps the dataset"
 
 
 def test_a_type_renamed_and_renamed_back_is_visible_under_its_first_name():

@@ -134,13 +134,13 @@ def test_a_sidecar_that_appears_meanwhile_stops_it(
 
 
 def test_a_dataset_that_cannot_be_read_is_reported_and_the_others_are_cleaned(world: World) -> None:
-    broken = world.root / "__broken"
+    broken = world.root / "nodes/00000000000000aa"
     (broken / "_versions").mkdir(parents=True)
     (broken / "data").mkdir()
     (broken / "_versions" / f"{2**64 - 2}.manifest").write_bytes(b"garbage")
     (broken / "data" / "0101.lance").write_bytes(b"x")
-    done = reclaim_staged_files(world.environment, ["__broken", *world.paths], WEEK_S)
-    assert set(done.failures) == {"__broken"}
+    done = reclaim_staged_files(world.environment, ["nodes/00000000000000aa", *world.paths], WEEK_S)
+    assert set(done.failures) == {"nodes/00000000000000aa"}
     assert (broken / "data" / "0101.lance").exists()
     assert world.staged.isdisjoint(world.files())
 

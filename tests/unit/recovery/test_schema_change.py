@@ -40,7 +40,7 @@ def pin(key: TableKey, incarnation: int, version: int = 4, rows: int = 3) -> Tab
     return TablePin(
         table_key=key,
         incarnation=incarnation,
-        location=f"nodes/{incarnation}",
+        location=f"nodes/{incarnation:016x}",
         branch=None,
         version=version,
         row_count=rows,
@@ -117,7 +117,10 @@ def test_only_what_is_destroyed_is_named_by_its_path():
     soft = change(dropped=(NOTE,)).describe(at)
     assert (soft.purged_paths, soft.removed_paths) == ((), ())
     hard = change(dropped=(NOTE,), purged=(PAPER, NOTE)).describe(at)
-    assert (hard.purged_paths, hard.removed_paths) == (("nodes/1",), ("nodes/2",))
+    assert (hard.purged_paths, hard.removed_paths) == (
+        ("nodes/0000000000000001",),
+        ("nodes/0000000000000002",),
+    )
 
 
 def test_a_commit_carries_the_source_and_the_contract():
@@ -142,7 +145,7 @@ def environment(tmp_path: Path) -> GraphEnvironment:
 @pytest.fixture
 def prepared(environment: GraphEnvironment) -> SidecarSchema:
     """A change with a new table that was prepared completely."""
-    new = change(new_tables=((TAG, 7, plan_table("nodes/tag", COLUMNS)),))
+    new = change(new_tables=((TAG, 7, plan_table("nodes/00000000000007a6", COLUMNS)),))
     pins = prepare(environment, new)
     assert [(item.table_key, item.version, item.row_count) for item in pins] == [(TAG, 1, 0)]
     return new.describe(head())
@@ -163,7 +166,7 @@ def test_what_was_prepared_is_found(environment: GraphEnvironment, prepared: Sid
     files, pins = found
     assert files == FILES
     assert [(item.table_key, item.incarnation, item.location) for item in pins] == [
-        (TAG, 7, "nodes/tag")
+        (TAG, 7, "nodes/00000000000007a6")
     ]
     assert files_of(environment) == [b"old"] * 3
 
@@ -181,18 +184,18 @@ def test_a_change_whose_file_is_missing_or_another_one_is_not_prepared(
 def test_a_change_whose_table_is_missing_or_another_one_is_not_prepared(
     environment: GraphEnvironment, prepared: SidecarSchema
 ):
-    root = environment.location.path / "nodes/tag"
+    root = environment.location.path / "nodes/00000000000007a6"
     shutil.rmtree(root)
-    environment.tables.forget("nodes/tag")
+    environment.tables.forget("nodes/00000000000007a6")
     assert find_prepared(environment, prepared) is None
-    create_table(environment.location, "nodes/tag", COLUMNS)
+    create_table(environment.location, "nodes/00000000000007a6", COLUMNS)
     assert find_prepared(environment, prepared) is None
 
 
 def test_a_change_whose_table_is_damaged_is_not_taken_for_one_that_was_not_prepared(
     environment: GraphEnvironment, prepared: SidecarSchema
 ):
-    for file in (environment.location.path / "nodes/tag/_versions").iterdir():
+    for file in (environment.location.path / "nodes/00000000000007a6/_versions").iterdir():
         file.write_bytes(b"damage")
     with pytest.raises(StorageError):
         find_prepared(environment, prepared)
@@ -206,7 +209,7 @@ def test_finishing_gives_the_files_their_names_as_often_as_it_takes(
         finish(environment, prepared, {})
     assert files_of(environment) == [FILES[name] for name in SCHEMA_FILES]
     assert staged_of(environment) == []
-    assert environment.tables.open("nodes/tag").count_rows() == 0
+    assert environment.tables.open("nodes/00000000000007a6").count_rows() == 0
 
 
 def test_finishing_neither_takes_nor_removes_a_staged_file_of_another_change(
@@ -226,26 +229,26 @@ def test_withdrawing_leaves_nothing_of_a_change_as_often_as_it_takes(
         withdraw(environment, prepared)
     assert files_of(environment) == [b"old"] * 3
     assert staged_of(environment) == []
-    assert not (environment.location.path / "nodes/tag").exists()
+    assert not (environment.location.path / "nodes/00000000000007a6").exists()
 
 
 def test_withdrawing_takes_away_what_an_interrupted_withdrawal_left_of_a_table(
     environment: GraphEnvironment, prepared: SidecarSchema
 ):
-    shutil.rmtree(environment.location.path / "nodes/tag/_versions")
+    shutil.rmtree(environment.location.path / "nodes/00000000000007a6/_versions")
     withdraw(environment, prepared)
-    assert not (environment.location.path / "nodes/tag").exists()
+    assert not (environment.location.path / "nodes/00000000000007a6").exists()
 
 
 def test_withdrawing_leaves_a_table_that_somebody_else_made_at_the_same_place(
     environment: GraphEnvironment, prepared: SidecarSchema
 ):
-    shutil.rmtree(environment.location.path / "nodes/tag")
-    other = create_table(environment.location, "nodes/tag", COLUMNS)
+    shutil.rmtree(environment.location.path / "nodes/00000000000007a6")
+    other = create_table(environment.location, "nodes/00000000000007a6", COLUMNS)
     commit_staged(stage_append(other, pa.table({"id": ["kept"]}, schema=COLUMNS)))
     withdraw(environment, prepared)
-    environment.tables.forget("nodes/tag")
-    assert environment.tables.open("nodes/tag").count_rows() == 1
+    environment.tables.forget("nodes/00000000000007a6")
+    assert environment.tables.open("nodes/00000000000007a6").count_rows() == 1
 
 
 def test_a_change_that_is_not_the_newest_any_more_leaves_the_files_alone(
@@ -262,7 +265,7 @@ def test_a_change_that_is_not_the_newest_any_more_leaves_the_files_alone(
 @pytest.fixture
 def doomed(environment: GraphEnvironment) -> TablePin:
     """A table with one row, at its second version."""
-    table = create_table(environment.location, "nodes/2", COLUMNS)
+    table = create_table(environment.location, "nodes/0000000000000002", COLUMNS)
     commit_staged(stage_append(table, pa.table({"id": ["secret"]}, schema=COLUMNS)))
     return pin(NOTE, 2, version=2, rows=1)
 
