@@ -21,10 +21,16 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
-from omnigraph.errors import DriftError, InternalError, StorageError, StorageFailure
+from omnigraph.errors import (
+    DriftError,
+    InternalError,
+    OutsideRootError,
+    StorageError,
+    StorageFailure,
+)
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.blob_cells import encoded_cells
-from omnigraph.storage.boundary import refuse_links
+from omnigraph.storage.boundary import is_fork_name, refuse_links
 from omnigraph.storage.checksums import FileSums, sums_in
 from omnigraph.storage.commit_files import (
     file_sums,
@@ -375,9 +381,9 @@ def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
 
 
 def list_forks(location: GraphLocation, path: str) -> list[str]:
-    """The Lance branches of a dataset, sorted."""
+    """The Lance branches of a dataset, sorted; those with a name that is not of our own making are left alone."""
     with translated(f"listing the forks of {path}"):
-        return sorted(open_dataset(location.child(path)).branches.list())
+        return sorted(filter(is_fork_name, open_dataset(location.child(path)).branches.list()))
 
 
 def remove_fork(location: GraphLocation, path: str, branch: str) -> None:
@@ -400,6 +406,8 @@ def _is_fork_of(root: LanceDataset, branch: str, base: Table) -> bool:
 
 
 def _remove_fork(root: LanceDataset, location: GraphLocation, path: str, branch: str) -> None:
+    if not is_fork_name(branch):
+        raise OutsideRootError(branch_uri(path, branch), "it does not have the name of a fork")
     known = root.branches.list()
     if branch not in known and not dataset_exists(location, path, branch):
         return
