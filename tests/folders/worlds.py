@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from blobs.worlds import content, text_of
 from omnigraph.graph import Graph
+from omnigraph.storage.addresses import with_bases_in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,3 +105,12 @@ def tree(root: Path) -> dict[str, bytes]:
         elif path.is_file():
             found[name] = path.read_bytes()
     return found
+
+
+def as_recorded_elsewhere(root: Path, recorded: str) -> None:
+    """Let every version of every fork hold the addresses of another root, as earlier releases leave them."""
+    for manifest in root.glob("*/*/tree/**/_versions/*.manifest"):
+        data = with_bases_in_file(
+            manifest.read_bytes(), lambda path: path.replace(str(root), recorded)
+        )
+        manifest.write_bytes(data)

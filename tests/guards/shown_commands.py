@@ -25,7 +25,7 @@ SHOWN_ADDRESS = "127.0.0.1:8080"
 
 
 class Shell:
-    """Knows what a page needs: `omnigraph`, `omnigraph-server … &`, `export NAME=VALUE`, `curl`, `echo TEXT > FILE`.
+    """Knows what a page needs: `omnigraph`, `omnigraph-server … &`, `export NAME=VALUE`, `curl`, `mv`, `echo … > FILE`.
 
     `echo TEXT | omnigraph …` gives a command its input.
     """
@@ -69,6 +69,9 @@ class Shell:
                 code, printed = 0, ""
             case "echo":
                 code, printed = 0, " ".join(words[1:]) + "\n"
+            case "mv":
+                (self._folder / words[1]).rename(self._folder / words[2])
+                code, printed = 0, ""
             case "curl":
                 code, printed = 0, _fetched(words[1:])
             case other:

@@ -48,6 +48,13 @@ def test_no_scan_lets_lance_read_blobs_by_itself() -> None:
     assert [str(path) for path, text in texts.items() if "all_binary" in text] == []
 
 
+def test_datasets_are_opened_through_one_door() -> None:
+    """It reads forks inside their graph: `lance.dataset` by itself follows whatever address they recorded."""
+    texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
+    found = [path.name for path, text in texts.items() if "lance.dataset(" in text]
+    assert found == ["opening.py"]
+
+
 def _tree(cls: type) -> list[type]:
     return [cls, *(found for child in cls.__subclasses__() for found in _tree(child))]
 
