@@ -18,6 +18,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health, worst_first
 from omnigraph.graph.indexing import missing_indexes
+from omnigraph.graph.place_checks import check_place
 from omnigraph.graph.schemas import read_schema_files
 from omnigraph.graph.verification import FileStatus
 from omnigraph.manifest import (
@@ -30,11 +31,11 @@ from omnigraph.manifest import (
 from omnigraph.recovery import find_orphan_forks, list_sidecars, read_sidecar
 from omnigraph.recovery.lock import lock_holder
 from omnigraph.recovery.retention import plan_cleanup, published_heads, type_keys
-from omnigraph.storage.completeness import expected_files
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.leftovers import find_leftovers
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
+from omnigraph.storage.required import find_missing, read_one_row
 from omnigraph.storage.retention import list_versions
 
 if TYPE_CHECKING:
@@ -218,21 +219,16 @@ def _check_heads(look: _Look) -> Iterator[Finding]:
 
 
 def _problem_of(look: _Look, pin: TablePin) -> str | None:
-    """What is wrong with the published version of a type; looks at its files, but reads no row."""
+    """What is wrong with the published version of a type; looks at all of its files, and reads one row."""
     try:
         table = look.open(pin)
         rows = table.count_rows()
         listing = look.listings.get(pin.location)
-        sizes = (
-            {file.name.rpartition("/")[2]: file.size_bytes for file in listing.files}
-            if listing
-            else {}
-        )
-        for name, size in expected_files(table) if listing else ():
-            if name not in sizes:
-                return f"its file {name} is missing"
-            if size is not None and sizes[name] != size:
-                return f"its file {name} has {sizes[name]:,} of {size:,} bytes"
+        if listing is not None:
+            missing = find_missing(look.environment.location, table, listing.files)
+            if missing is not None:
+                return missing
+        read_one_row(table)
     except HistoricalVersionReclaimedError:
         return f"version {pin.version} is gone"
     except OmniError as error:
@@ -240,6 +236,10 @@ def _problem_of(look: _Look, pin: TablePin) -> str | None:
     if rows != pin.row_count:
         return f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
     return None
+
+
+def _check_place(look: _Look) -> Iterator[Finding]:
+    return check_place(look.environment)
 
 
 def _check_drift(look: _Look) -> Iterator[Finding]:
@@ -427,6 +427,7 @@ _CHECKS: Mapping[str, Callable[[_Look], Iterator[Finding]]] = {
     "catalog": _check_catalog,
     "schema": _check_schema,
     "heads": _check_heads,
+    "place": _check_place,
     "drift": _check_drift,
     "recovery": _check_recovery,
     "lock": _check_lock,

@@ -15,25 +15,13 @@ from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage.failures import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from lance.fragment import FragmentMetadata
-
-    from omnigraph.storage.tables import Table
 
 _ARROW_END = b"ARROW1"
 #: The head of a bitmap without runs, and the numbers from which on a container is a bitmap itself.
 _BITMAP_COOKIE, _LARGEST_LIST, _CONTAINER_BYTES = 12346, 4096, 8192
-
-
-def expected_files(table: Table) -> Iterator[tuple[str, int | None]]:
-    """The files that the rows of a table lie in: names without their folders, and sizes where they are known."""
-    for fragment in table._dataset.get_fragments():
-        for file in fragment.metadata.files:
-            yield file.path.rpartition("/")[2], file.file_size_bytes
-        if fragment.metadata.deletion_file is not None:
-            name = fragment.metadata.deletion_file.path(fragment.fragment_id)
-            yield name.rpartition("/")[2], None
 
 
 def check_complete(folder: str, fragments: Iterable[FragmentMetadata]) -> None:
