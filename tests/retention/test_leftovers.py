@@ -90,17 +90,35 @@ def test_a_dropped_type_goes_as_a_whole_once_no_kept_commit_shows_it(graph: Grap
 
 def test_a_dataset_that_was_never_published_goes(graph: Graph):
     schema = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
-    create_table(graph._environment.location, "nodes/unpublished", schema)
+    path = "nodes/00000000000000aa"
+    create_table(graph._environment.location, path, schema)
     with graph._environment.staging.shared():
         graph.cleanup(keep=3, confirm=True)
-        assert ("nodes/unpublished", None) in lines(graph.uri), (
-            "a writer may be about to publish it"
-        )
+        assert (path, None) in lines(graph.uri), "a writer may be about to publish it"
     report = graph.cleanup(keep=3, confirm=True)
-    assert [
-        item.is_dropped for item in report.datasets if item.location == "nodes/unpublished"
-    ] == [True]
-    assert not (Path(graph.uri) / "nodes" / "unpublished").exists()
+    assert [item.is_dropped for item in report.datasets if item.location == path] == [True]
+    assert not (Path(graph.uri) / path).exists()
+
+
+def test_what_has_another_name_than_we_give_stays(graph: Graph):
+    root = Path(graph.uri)
+    schema = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
+    create_table(graph._environment.location, "nodes/backup", schema)
+    create_table(graph._environment.location, "nodes/00000000000000aa", schema)
+    names = (
+        "notes#1",
+        "nodes/00000000000000aa/notes.txt",
+        f"{graph.snapshot().pins[PERSON].location}/data/notes.txt",
+        "__derived/mine/set/a.npy",
+    )
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("mine")
+        os.utime(root / name, (1, 1))
+    graph.cleanup(keep=3, confirm=True)
+    assert all((root / name).read_text() == "mine" for name in names)
+    assert any((root / "nodes/backup/_versions").iterdir())
+    assert not (root / "nodes/00000000000000aa/_versions").exists()
 
 
 def test_drift_stops_the_cleanup_of_its_type_only(graph: Graph):
@@ -133,7 +151,7 @@ def test_an_unreadable_sidecar_stops_everything(graph: Graph):
 def test_old_temporary_names_claims_and_indexes_of_nothing_go(graph: Graph):
     root = Path(graph.uri)
     (root / "__recovery").mkdir(exist_ok=True)
-    old, young = root / "__recovery" / "a.json#1", root / "_schema.pg#2"
+    old, young = root / "__recovery" / f"{new_ulid()}.json#1", root / "_schema.pg#2"
     for path in (old, young, root / "__claim-0123"):
         path.write_text("x")
     os.utime(old, (1, 1))
