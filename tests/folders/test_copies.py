@@ -13,6 +13,7 @@ from omnigraph.errors import StorageError
 from omnigraph.failpoints import Failpoint, FailpointError
 from omnigraph.graph import Graph
 from omnigraph.graph.diagnosis import Health
+from omnigraph.storage.checksums import recorded_sums, sum_bytes
 from omnigraph.storage.location import RECORDED_ROOT
 
 if TYPE_CHECKING:
@@ -65,6 +66,18 @@ def holds(root: Path, address: Path | str) -> bool:
     )
 
 
+def assert_sums_hold(root: Path) -> None:
+    """The checksums of forks are those of the manifests that hold the new address."""
+    lines = {path.parent for path in root.glob("*/*/tree/**/_checksums")}
+    assert lines
+    for line in lines:
+        sums = recorded_sums(str(line)).sums
+        names = [name for name in sums if name.startswith("_versions/")]
+        assert names
+        for name in names:
+            assert sums[name] == sum_bytes((line / name).read_bytes()), (line, name)
+
+
 def papers(graph: Graph, branch: str) -> set[str]:
     return {row["doi"] for row in graph.query(PAPERS, branch=branch).to_pylist()}
 
@@ -100,6 +113,7 @@ def test_a_writable_open_repairs_a_moved_graph_once(source, expected, tmp_path):
         assert not holds(moved, source)
         assert holds(moved, moved)
         assert everything(graph) == expected
+        assert_sums_hold(moved)
     repaired = data_of(moved)
     Graph.open(moved).close()
     assert data_of(moved) == repaired
@@ -137,6 +151,7 @@ def test_a_repair_that_dies_is_finished_by_the_next_open(
         assert everything(graph) == expected
     with Graph.open(moved) as graph:
         assert everything(graph) == expected
+        assert_sums_hold(moved)
         graph.cleanup(keep=100, confirm=True)
     assert not holds(moved, source)
     assert not manifest.with_name(f"{manifest.name}#1").exists()

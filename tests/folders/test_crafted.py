@@ -126,6 +126,8 @@ LINKS = (
     "{person}/_refs",
     "{person}/_refs/branches",
     "{person}/_indices",
+    "{person}/_checksums",
+    "__manifest/_checksums",
     "{person}/tree",
     "{person}/tree/draft",
     "{person}/tree/draft/data",

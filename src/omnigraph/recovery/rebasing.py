@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,15 +23,17 @@ from omnigraph.errors import (
 )
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.addresses import rebased, with_bases_in_file
+from omnigraph.storage.checksums import recorded_sums, replace_records, sum_bytes
 from omnigraph.storage.file_names import attached_version
 from omnigraph.storage.listing import list_dataset_folders, list_files
 from omnigraph.storage.location import RECORDED_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from omnigraph.manifest import ManifestState
     from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.checksums import FileSum
     from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects
 
@@ -72,8 +75,12 @@ def rebase_forks(environment: GraphEnvironment, state: ManifestState) -> int:
 
 def find_foreign_versions(environment: GraphEnvironment) -> list[str]:
     """The manifests of versions that were recorded for another root, as names below the root. Changes nothing."""
-    root = real_root(environment.location)
-    return [name for name, old, new in _read_all(environment, root) if old != new]
+    return [
+        f"{line.folder}/{name}"
+        for line in _lines(environment)
+        for name, change in line.changes.items()
+        if change.old != change.new
+    ]
 
 
 def recorded_root(objects: ControlObjects) -> str | None:
@@ -92,14 +99,30 @@ def real_root(location: GraphLocation) -> str:
     return os.path.realpath(location.uri) if location.is_local else location.uri
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A manifest as it is, and as it should be."""
+
+    old: bytes
+    new: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A fork: its folder below the root, and its manifests by their names in it."""
+
+    folder: str
+    changes: dict[str, _Change]
+
+
 def _rebase_all(environment: GraphEnvironment) -> int:
-    root = real_root(environment.location)
     changed = 0
-    for name, old, new in _read_all(environment, root):
-        if old != new:
+    for line in _lines(environment):
+        for name, change in _with_records(environment.location, line).items():
             reach(Failpoint.BEFORE_REBASE)
-            environment.objects.write(name, new)
+            environment.objects.write(f"{line.folder}/{name}", change.new)
             changed += 1
+    root = real_root(environment.location)
     reach(Failpoint.BEFORE_ROOT_RECORD)
     environment.objects.write(RECORDED_ROOT, json.dumps({"root": root}).encode())
     if changed:
@@ -107,22 +130,57 @@ def _rebase_all(environment: GraphEnvironment) -> int:
     return changed
 
 
-def _read_all(environment: GraphEnvironment, root: str) -> Iterator[tuple[str, bytes, bytes]]:
-    """Every version of every fork: its name below the root, its bytes, and those it should have."""
+def _with_records(location: GraphLocation, line: _Line) -> dict[str, _Change]:
+    """The manifests of a fork that are to be written, once their checksums are recorded.
+
+    The records come first: after a crash in between, the manifests are what is behind, and they are written again. A
+    manifest that is neither what was recorded nor what it should become is damaged, and stays for `verify` to be told.
+    """
+    recorded = recorded_sums(location.child(line.folder))
+    wanted: dict[str, _Change] = {}
+    sums: dict[str, FileSum] = {}
+    for name, change in line.changes.items():
+        if change.old == change.new:
+            continue
+        known, new = recorded.sums.get(name), sum_bytes(change.new)
+        if recorded.damaged or known not in (None, new, sum_bytes(change.old)):
+            _log.warning("%s/%s stays as it is: `omnigraph verify` tells why", line.folder, name)
+            continue
+        wanted[name] = change
+        if known not in (None, new):
+            sums[name] = new
+    if sums:
+        replace_records(location.child(line.folder), {**recorded.sums, **sums})
+    return wanted
+
+
+def _lines(environment: GraphEnvironment) -> Iterator[_Line]:
+    """Every fork with its versions, as they are and as they should be."""
+    root = real_root(environment.location)
     for dataset in list_dataset_folders(environment.location):
-        for file in list_files(environment.location, f"{dataset}/tree"):
-            if attached_version(file.name) is None:
-                continue
-            stored = environment.objects.read(file.name)
-            if stored is None:
-                continue
-            line = f"{root}/{file.name.rpartition('/_versions/')[0]}"
-            try:
-                new = with_bases_in_file(stored.data, partial(rebased, uri=line))
-            except OutsideRootError:
-                raise
-            except StorageError as error:
-                # One damaged version must not keep the graph from being written; reading it tells what is wrong.
-                _log.warning("%s stays as it is: %s", file.name, error)
-                continue
-            yield file.name, stored.data, new
+        names = [file.name for file in list_files(environment.location, f"{dataset}/tree")]
+        folders: dict[str, list[str]] = {}
+        for name in names:
+            folder, mark, rest = name.rpartition("/_versions/")
+            if mark and attached_version(name) is not None:
+                folders.setdefault(folder, []).append(f"_versions/{rest}")
+        for folder, manifests in sorted(folders.items()):
+            yield _Line(folder, dict(_changes(environment, root, folder, manifests)))
+
+
+def _changes(
+    environment: GraphEnvironment, root: str, folder: str, manifests: Iterable[str]
+) -> Iterator[tuple[str, _Change]]:
+    for name in manifests:
+        stored = environment.objects.read(f"{folder}/{name}")
+        if stored is None:
+            continue
+        try:
+            new = with_bases_in_file(stored.data, partial(rebased, uri=f"{root}/{folder}"))
+        except OutsideRootError:
+            raise
+        except StorageError as error:
+            # One damaged version must not keep the graph from being written; reading it tells what is wrong.
+            _log.warning("%s/%s stays as it is: %s", folder, name, error)
+            continue
+        yield name, _Change(stored.data, new)
