@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: help demo check test coverage docs docs-generated bench lock clean
+.PHONY: help demo check test coverage docs docs-generated bench audit lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/history.py
 	@$(BIN)/python benchmarks/maintenance.py
 	@$(BIN)/python benchmarks/server.py
+
+audit: $(VENV)/.runtime ## compare the pinned packages with known advisories; 1: some found, 3: could not check all
+	@$(BIN)/python tools/audit.py
 
 lock: ## resolve the ranges of pyproject.toml into requirements/*.txt
 	@$(PYTHON) requirements/lock.py

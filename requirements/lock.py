@@ -23,6 +23,7 @@ PURPOSES: dict[str, list[str]] = {
     "build": ["hatchling>=1.27", "editables>=0.5"],
     "runtime": PROJECT["dependencies"],
     "docs": [*PROJECT["dependencies"], *EXTRAS["docs"]],
+    "audit": ["pip-audit>=2.10"],
 }
 
 
