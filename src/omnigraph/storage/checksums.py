@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ CHECKSUM_FOLDER = "_checksums"
 REGISTRATION = "_refs"
 _FORMAT = 1
 _MEMBER = "checksums"
+#: The end of the address of a line, from the root of its graph on.
+_LINE = re.compile(r"(?:(?:nodes|edges)/[^/]+(?:/tree/.+)?|_[^/]+)$")
 _STEP_BYTES = 4 * 1024 * 1024
 #: Records of one line that are worth being put together.
 _MANY_RECORDS = 64
@@ -160,7 +163,7 @@ def record_sums(uri: str, version: int, sums: FileSums) -> None:
 
 
 def _write(location: GraphLocation, name: str, sums: FileSums) -> None:
-    data = _encoded(sums)
+    data = _encoded(sums, _identity(location, name))
     if location.is_local:
         with translated(f"writing {name}"):
             path = location.path / name
@@ -176,20 +179,30 @@ def _write(location: GraphLocation, name: str, sums: FileSums) -> None:
     ObstoreObjects(location, durable=False).write(name, data)
 
 
-def _encoded(sums: FileSums) -> bytes:
+def _identity(location: GraphLocation, name: str) -> str:
+    """Which record it is: that of another line or version is as wrong as a damaged one. Holds wherever a graph lies."""
+    match = _LINE.search(location.uri)
+    return f"{match[0] if match else ''}/{name}"
+
+
+def _encoded(sums: FileSums, identity: str) -> bytes:
     files = {name: [item.size, item.crc32] for name, item in sorted(sums.items())}
-    body = json.dumps({"format": _FORMAT, "files": files}, separators=(",", ":"))
+    content = {"format": _FORMAT, "of": identity, "files": files}
+    body = json.dumps(content, separators=(",", ":"))
     # The last line is the checksum of the first: a record can be damaged too.
     return f"{body}\n{crc32(body.encode()):08x}\n".encode()
 
 
-def _decoded(data: bytes) -> dict[str, FileSum] | None:
+def _decoded(data: bytes, identity: str) -> dict[str, FileSum] | None:
     """The inverse of `_encoded`; None when it is not what was written."""
     body, _, rest = data.partition(b"\n")
     try:
         if rest != f"{crc32(body):08x}\n".encode():
             return None
-        files = json.loads(body)["files"]
+        content = json.loads(body)
+        if content["of"] != identity:
+            return None
+        files = content["files"]
         return {name: FileSum(int(size), int(value)) for name, (size, value) in files.items()}
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
@@ -210,7 +223,7 @@ def recorded_sums(uri: str) -> Recorded:
         if data is None:
             # It has just been put together with others.
             continue
-        found = _decoded(data)
+        found = _decoded(data, _identity(location, name))
         if found is None:
             damaged.append(name)
         else:
