@@ -88,7 +88,7 @@ class GraphReader:
             budget=call.limits.budget(),
         )
         stream = execute(context, prepared.query)
-        batches = self._to_the_end(stream.batches, prepared.snapshot, reading)
+        batches = self._to_the_end(stream.batches, context, reading)
         return Result(
             replace(stream, batches=batches),
             query_name=prepared.query.name,
@@ -99,21 +99,24 @@ class GraphReader:
         )
 
     def _to_the_end(
-        self, batches: Iterator[pa.RecordBatch], snapshot: Snapshot, reading: Reading
+        self, batches: Iterator[pa.RecordBatch], context: Context, reading: Reading
     ) -> Iterator[pa.RecordBatch]:
         try:
-            with reading_pins(self._environment.tables, self._removable(snapshot)):
+            with reading_pins(self._environment.tables, self._removable(context)):
                 yield from batches
         finally:
             # Also when nobody wants the rest: a result that is dropped closes this generator.
             reading.end()
 
-    def _removable(self, snapshot: Snapshot) -> Iterator[TablePin]:
-        """What a cleanup may have removed; looks only when it is asked, which is after a failure."""
+    def _removable(self, context: Context) -> Iterator[TablePin]:
+        """What a cleanup may have removed of the tables that a query reads; looks only when it is asked.
+
+        That is after a failure. A table of another type may be gone as well, and has nothing to do with it.
+        """
         heads = self._environment.manifest.state().heads.values()
         kept = {pin for head in heads for pin in head.pins.values()}
         # What a head reads is never cleaned up: if it is missing, it is damaged.
-        yield from (pin for pin in snapshot.pins.values() if pin not in kept)
+        yield from (pin for pin in context.opened_pins() if pin not in kept)
 
     def explain(self, call: ReadCall, state: ManifestState, *, analyze: bool) -> str:
         """What a read means and how it would run; with `analyze` it runs, and rows and times are shown."""

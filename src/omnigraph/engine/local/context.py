@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.tokens import Tokens
     from omnigraph.engine.settings import EngineSettings
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest import Snapshot, TablePin
     from omnigraph.query import ir
     from omnigraph.schema import Catalog
     from omnigraph.storage import IndexCoverage, Table, TableStore
@@ -145,6 +145,10 @@ class Context:
             table = open_pin(self.store, pin)
             known = self._entities[key] = self.caches.entities(table, self.budget)
         return known
+
+    def opened_pins(self) -> list[TablePin]:
+        """The tables that the query has opened so far."""
+        return [self.snapshot.pins[key] for key in self._entities]
 
     def entities(self, variable: str) -> Entities:
         """The rows that a variable ranges over."""
