@@ -86,8 +86,8 @@ def test_an_edge_tells_its_endpoints_also_when_it_is_gone(seeded: Graph):
     run(seeded, "delete Knows where since = 1")
     run(seeded, knows("cid", "ann", 2))
     gone, come = sorted(seeded.diff(before, "main", kinds=["edge"]), key=lambda item: item.op)
-    assert (gone.op, gone.endpoints) == ("delete", {"src": "ann", "dst": "bob"})
-    assert (come.op, come.endpoints) == ("insert", {"src": "cid", "dst": "ann"})
+    assert (gone.op, gone.endpoints) == ("delete", {"from": "ann", "to": "bob"})
+    assert (come.op, come.endpoints) == ("insert", {"from": "cid", "to": "ann"})
 
 
 def test_an_edge_that_moved_tells_its_new_endpoints(seeded: Graph, tmp_path: Path):
@@ -95,7 +95,7 @@ def test_an_edge_that_moved_tells_its_new_endpoints(seeded: Graph, tmp_path: Pat
     line = {"edge": "Knows", "from": "cid", "to": "bob", "data": {"id": edge_id(seeded)}}
     load(seeded, tmp_path, [line], mode="merge")
     (change,) = seeded.diff(before, "main")
-    assert (change.op, change.endpoints) == ("update", {"src": "cid", "dst": "bob"})
+    assert (change.op, change.endpoints) == ("update", {"from": "cid", "to": "bob"})
 
 
 def test_a_node_has_no_endpoints(moved: tuple[Graph, str, str]):
@@ -387,8 +387,8 @@ def test_a_table_of_all_changes_says_what_iteration_says(moved: tuple[Graph, str
                 "id": change.id,
                 "op": str(change.op),
                 "published_dataset_version": change.published_dataset_version,
-                "src": None if change.endpoints is None else change.endpoints["src"],
-                "dst": None if change.endpoints is None else change.endpoints["dst"],
+                "from": None if change.endpoints is None else change.endpoints["from"],
+                "to": None if change.endpoints is None else change.endpoints["to"],
             }
             for change in diff
         ]

@@ -160,8 +160,7 @@ class Difference:
     def ends(self) -> dict[str, str] | None:
         """Where an edge is, or was."""
         row = self.after or self.before or {}
-        found = row.get("endpoints")
-        return None if found is None else {"src": found["from"], "dst": found["to"]}
+        return row.get("endpoints")
 
 
 def differences(one: State, other: State) -> dict[Place, Difference]:

@@ -321,6 +321,6 @@ def test_a_net_change_is_the_same_behind_the_wire() -> None:
         id="e",
         op=Operation.DELETE,
         published_dataset_version=3,
-        endpoints={"src": "a", "dst": "b"},
+        endpoints={"from": "a", "to": "b"},
     )
     assert NetChange.from_json(over_the_wire(change.to_json())) == change

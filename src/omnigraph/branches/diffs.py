@@ -31,8 +31,8 @@ NET_CHANGES = pa.schema(
         ("id", pa.utf8()),
         ("op", pa.utf8()),
         ("published_dataset_version", pa.int64()),
-        ("src", pa.utf8()),
-        ("dst", pa.utf8()),
+        ("from", pa.utf8()),
+        ("to", pa.utf8()),
     ]
 )
 
@@ -217,7 +217,7 @@ def _net_changes(delta: TypeDelta, begin: int, end: int) -> Iterator[NetChange]:
             id=entity_id,
             op=operation(code),
             published_dataset_version=_version(delta),
-            endpoints={"src": source, "dst": target} if delta.is_edge else None,
+            endpoints={"from": source, "to": target} if delta.is_edge else None,
         )
 
 

@@ -41,7 +41,7 @@ def net_change_line(change: NetChange) -> str:
     """A difference: `~ node Person 'Alice'`, of an edge with its ends."""
     line = _entity(change.op, change.kind, change.type_name, change.id)
     ends = change.endpoints
-    return line if ends is None else line + _ends(ends["src"], ends["dst"])
+    return line if ends is None else line + _ends(ends["from"], ends["to"])
 
 
 def diff_summary(diff: Diff | ReportedDiff, one: str, other: str) -> str:

@@ -47,7 +47,7 @@ class ReportedDiff:
     def to_arrow(self) -> Any:
         """All changes as one Arrow table."""
         rows = [
-            change.to_json() | {"src": None, "dst": None} | (change.endpoints or {})
+            change.to_json() | {"from": None, "to": None} | (change.endpoints or {})
             for change in self.changes
         ]
         return pa.Table.from_pylist(rows, schema=NET_CHANGES)
