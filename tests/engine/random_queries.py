@@ -71,8 +71,6 @@ _TYPOS = ("grap", "garph", "lanse", "vectr", "tensro", "graph", "xyz", "lance ve
 _VARIABLE_NAMES = (("c", "a", "d", "b", "e"), ("x", "v", "z"), ("q", "p", "r"))
 #: Largest number of node variables, anonymous ones included.
 _MOST_VARIABLES = 4
-#: Parameters carry less of U64 than columns do.
-_MOST_U64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -130,7 +128,7 @@ def _is_writable(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return True
     if isinstance(value, int):
-        return 0 <= value < 2**63
+        return 0 <= value < 2**64
     return math.copysign(1, value) > 0 and (value == 0 or 1e-3 < value < 1e20)
 
 
@@ -148,7 +146,7 @@ _RANGES = {
     "I32": (-(2**31), 2**31 - 1),
     "I64": (-(2**63), 2**63 - 1),
     "U32": (0, 2**32 - 1),
-    "U64": (0, _MOST_U64),
+    "U64": (0, 2**64 - 1),
 }
 
 
@@ -553,7 +551,7 @@ class _Writer:
             return moment_text(value)
         if scalar not in NUMBERS or scalar.startswith("F"):
             return value
-        value = min(int(value), _MOST_U64)
+        value = min(int(value), 2**64 - 1)
         return str(value) if self.chance(6) else value
 
     def declare(self, type_: str, value: Any, *, may_be_null: bool = False) -> Parameter:

@@ -18,6 +18,7 @@ from omnigraph.types import (
     PropertyType,
     Scalar,
     ScalarType,
+    integer_range,
     parse_date,
     parse_datetime,
     scalar_of,
@@ -33,11 +34,12 @@ RANK_FUNCTIONS = frozenset({"nearest", "bm25", "rrf"})
 _VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
 FUNCTIONS = AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | _VALUE_FUNCTIONS
 
-_MAX_INTEGER = 2**63 - 1
+_MAX_I64, _MAX_U64 = (integer_range(scalar)[1] for scalar in (Scalar.I64, Scalar.U64))
 
 _STRING = PropertyType(ScalarType(Scalar.STRING))
 _BOOL = PropertyType(ScalarType(Scalar.BOOL))
 _I64 = PropertyType(ScalarType(Scalar.I64))
+_U64 = PropertyType(ScalarType(Scalar.U64))
 _F64 = PropertyType(ScalarType(Scalar.F64))
 _DATE = PropertyType(ScalarType(Scalar.DATE))
 _DATETIME = PropertyType(ScalarType(Scalar.DATETIME))
@@ -70,18 +72,21 @@ def report_unknown_function(context: Context, call: ast.Call) -> None:
 
 
 def literal(context: Context, expression: ast.Literal_ | ast.ListLiteral) -> ir.Constant | None:
-    """A constant of the natural type of its spelling: I64, F64, String, Bool, or a list of one of them."""
+    """A constant of the natural type of its spelling: I64, F64, String, Bool, or a list of one of them.
+
+    An integer that only U64 can hold is a U64.
+    """
     if isinstance(expression, ast.ListLiteral):
         return _list_literal(context, expression)
     value = expression.value
     if isinstance(value, bool):
         return ir.Constant(value, _BOOL)
     if isinstance(value, int):
-        if value > _MAX_INTEGER:
+        if value > _MAX_U64:
             message = f"{expression.text} is beyond 64 bits"
             context.error("Q109", expression.span, message)
             return None
-        return ir.Constant(value, _I64)
+        return ir.Constant(value, _I64 if value <= _MAX_I64 else _U64)
     if isinstance(value, float):
         if value == float("inf"):
             context.error("Q109", expression.span, f"{expression.text} is beyond 64 bits")
@@ -108,7 +113,10 @@ def _list_literal(context: Context, expression: ast.ListLiteral) -> ir.Constant 
             return None
         items.append(item)
     scalars = {scalar_of(item.type.base) for item in items}
-    if len(scalars) > 1 and scalars <= NUMERICS:
+    if scalars == {Scalar.I64, Scalar.U64}:
+        # There are no negative literals.
+        scalars = {Scalar.U64}
+    elif len(scalars) > 1 and scalars <= NUMERICS:
         scalars = {Scalar.F64}
     if len(scalars) > 1:
         words = " and ".join(sorted(str(scalar) for scalar in scalars))

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 #: Largest integer that JavaScript carries exactly.
 MAX_SAFE_INTEGER = 2**53 - 1
-#: Parameters carry U64 values up to here; load data carries the full width.
-_MAX_U64 = 2**63 - 1
 
 
 def bind_params(
@@ -86,6 +84,4 @@ def _prepare(scalar: Scalar, value: object, *, javascript: bool) -> object:
         raise ValueError(f"{value} is a float, {scalar} needs an integer")
     elif javascript and isinstance(value, int | float) and abs(value) > MAX_SAFE_INTEGER:
         raise ValueError(f"{int(value)} is beyond ±(2^53-1): pass it as a decimal string")
-    if scalar is Scalar.U64 and isinstance(value, int) and value > _MAX_U64:
-        raise ValueError(f"{value} is beyond 2^63-1, the largest U64 of a parameter")
     return value

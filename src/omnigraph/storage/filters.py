@@ -90,6 +90,7 @@ class HasText:
 Filter = Compare | OneOf | AnyOf | AllOf | IsNull | HasItem | HasText
 
 NEVER = "false"
+_BEYOND_I64 = 2**63
 
 
 def to_sql(filter_: Filter) -> str:
@@ -184,6 +185,13 @@ def _compare(compare: Compare) -> str:
     raise ValueError(f"{value!r} cannot be compared with {compare.base}")
 
 
+def _integer(number: int) -> str:
+    """An integer literal. Lance reads digits as an I64, those before a sign too, so the smallest one is a text."""
+    if -_BEYOND_I64 < number < _BEYOND_I64:
+        return str(number)
+    return f"arrow_cast('{number}', '{'Int64' if number < 0 else 'UInt64'}')"
+
+
 def _compare_integer(column: str, op: str, scalar: Scalar, value: float) -> str:
     """An integer column against any number: fractions become the next bound, values outside the range a constant."""
     present = f"{column} IS NOT NULL"
@@ -194,9 +202,7 @@ def _compare_integer(column: str, op: str, scalar: Scalar, value: float) -> str:
     bound = int(value)
     low, high = integer_range(scalar)
     if low <= bound <= high:
-        # SQL reads the digits before the sign, and those of the smallest I64 alone are out of range.
-        text = f"arrow_cast('{bound}', 'Int64')" if bound == -(2**63) else str(bound)
-        return f"{column} {op} {text}"
+        return f"{column} {op} {_integer(bound)}"
     above = bound > high
     holds = op == "!=" or (op in ("<", "<=") and above) or (op in (">", ">=") and not above)
     return present if holds else NEVER

@@ -55,6 +55,7 @@ _TEXT_KERNELS = {
 }
 #: Kinds that are compared through the number they are stored as.
 _AS_NUMBERS = NUMERICS | {Scalar.BOOL, Scalar.DATE, Scalar.DATETIME}
+_MAX_I64 = 2**63 - 1
 _TWO_TO_63 = float(2**63)
 
 
@@ -126,14 +127,20 @@ def _numbers(side: Side) -> tuple[Numbers, BoolArray | None]:
     if isinstance(side, Fixed):
         value = side.value
         assert isinstance(value, int | float), "numbers are compared with numbers"
-        as_float = isinstance(value, float)
-        return np.asarray(value, np.float64 if as_float else np.int64), None
+        return fixed_number(value), None
     array = plain_numbers(side.array)
     if not array.null_count:
         return array.to_numpy(zero_copy_only=False), None
     known = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     zero = pa.scalar(0, array.type)
     return pc.fill_null(array, zero).to_numpy(zero_copy_only=False), known
+
+
+def fixed_number(value: int | float) -> Numbers:  # the two are told apart
+    """One number, in the widest type that holds it exactly."""
+    if isinstance(value, float):
+        return np.asarray(value, np.float64)
+    return np.asarray(value, np.uint64 if value > _MAX_I64 else np.int64)
 
 
 def sign_of(left: Numbers, right: Numbers) -> Numbers:
@@ -214,14 +221,13 @@ def _number_in(
         found = np.zeros(count, np.bool_)
         for item in set(present):
             assert isinstance(item, int | float)
-            wanted = np.asarray(item, np.float64 if as_float else np.int64)
-            found |= sign_of(numbers, wanted) == 0
+            found |= sign_of(numbers, fixed_number(float(item) if as_float else item)) == 0
     else:
-        wanted = np.array(sorted({item for item in present if isinstance(item, int)}), np.int64)
-        signed = numbers.astype(np.int64)
-        found = np.isin(signed, wanted)
-        if numbers.dtype == np.uint64:
-            found &= numbers <= np.uint64(2**63 - 1)
+        wide = np.dtype(np.uint64 if numbers.dtype == np.uint64 else np.int64)
+        limits = np.iinfo(wide)
+        # What the type of the column cannot hold equals none of its values.
+        wanted = {it for it in present if isinstance(it, int) and limits.min <= it <= limits.max}
+        found = np.isin(numbers.astype(wide), np.array(sorted(wanted), wide))
     return found if known is None else found & known
 
 
