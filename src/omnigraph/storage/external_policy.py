@@ -6,12 +6,12 @@ spelling of an address gets around the list. A local path is compared after its 
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError, ResourceLimitError
+from omnigraph.storage.local_sources import real_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,6 +43,8 @@ class ExternalUri:
     #: Whether the path ends with a slash, which tells some servers apart.
     has_slash: bool = False
     query: str = ""
+    #: The base that allowed it: whatever is opened has to lie below, too. None where no policy was asked.
+    allowed_by: ExternalUri | None = field(default=None, compare=False, repr=False)
 
     @property
     def path(self) -> str:
@@ -82,9 +84,10 @@ class ExternalPolicy:
             found = normal_form(uri)
         except ValueError as problem:
             raise ExternalBlobPolicyError(uri, str(problem)) from problem
-        if not any(_is_below(found, base) for base in self.bases):
-            raise ExternalBlobPolicyError(uri, "it lies below none of the allowed bases")
-        return found
+        for base in self.bases:
+            if _is_below(found, base):
+                return replace(found, allowed_by=base)
+        raise ExternalBlobPolicyError(uri, "it lies below none of the allowed bases")
 
 
 #: What holds where nothing was configured.
@@ -196,9 +199,5 @@ def _is_below(uri: ExternalUri, base: ExternalUri) -> bool:
     if (uri.scheme, uri.authority) != (base.scheme, base.authority):
         return False
     if uri.scheme == "file":
-        return _real(uri)[: len(real := _real(base))] == real
+        return real_parts(uri)[: len(real := real_parts(base))] == real
     return uri.segments[: len(base.segments)] == base.segments
-
-
-def _real(uri: ExternalUri) -> tuple[str, ...]:
-    return tuple(os.path.realpath(f"/{uri.path}").strip("/").split("/")) if uri.segments else ()

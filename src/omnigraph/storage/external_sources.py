@@ -6,7 +6,6 @@ Redirects are not followed and special files are not opened: both would lead to 
 from __future__ import annotations
 
 import os
-import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -17,6 +16,7 @@ from obstore.store import from_url
 
 from omnigraph.errors import ExternalBlobSourceError, ResourceLimitError
 from omnigraph.storage.failures import readable
+from omnigraph.storage.local_sources import opened_file
 from omnigraph.types.blob_cells import managed_cell, reference_cell
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def probe(uri: ExternalUri) -> int | None:
     with _failures(uri):
         match uri.scheme:
             case "file":
-                with _opened(uri) as descriptor:
+                with opened_file(uri) as descriptor:
                     return os.fstat(descriptor).st_size
             case "s3":
                 size: int = obstore.head(from_url(f"s3://{uri.authority}"), uri.path)["size"]
@@ -108,7 +108,7 @@ def fetch(uri: ExternalUri, max_bytes: int) -> bytes:
 def _chunks(uri: ExternalUri) -> Iterator[bytes]:
     match uri.scheme:
         case "file":
-            with _opened(uri) as descriptor:
+            with opened_file(uri) as descriptor:
                 while chunk := os.read(descriptor, _CHUNK_BYTES):
                     yield chunk
         case "s3":
@@ -118,19 +118,6 @@ def _chunks(uri: ExternalUri) -> Iterator[bytes]:
             with _client(uri) as client, client.stream("GET", str(uri)) as answer:
                 _check_status(uri, answer.status_code)
                 yield from answer.iter_bytes()
-
-
-@contextmanager
-def _opened(uri: ExternalUri) -> Iterator[int]:
-    # The path that the policy looked at, without links; a link that appears meanwhile is not followed.
-    path = os.path.realpath(f"/{uri.path}")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ExternalBlobSourceError(str(uri), "it is no file")
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 # ---- HTTP
