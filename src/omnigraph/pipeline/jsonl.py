@@ -17,7 +17,7 @@ import pyarrow.json as _json
 
 from omnigraph.errors import BadRecord
 from omnigraph.pipeline.problems import Problems, shown
-from omnigraph.pipeline.records import MAX_STRUCTURAL_TOKENS, BadRecordError, Record, decode_line
+from omnigraph.pipeline.records import BadRecordError, Record, decode_line, is_too_complex, is_too_long
 from omnigraph.pipeline.shaping import RawRecords
 from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
 
@@ -100,9 +100,9 @@ def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShap
     plain = _are_plain(lines) or all(
         line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines
     )
-    longest = max(map(len, lines))
-    blob = b"\n".join(lines)
-    kinds = _parse(blob, _KIND, "ignore") if plain and longest <= MAX_STRUCTURAL_TOKENS else None
+    kinds = None
+    if plain and not any(is_too_long(line) or is_too_complex(line) for line in lines):
+        kinds = _parse(b"\n".join(lines), _KIND, "ignore")
     if kinds is None or kinds.num_rows != len(lines):
         yield None, everything
         return
@@ -154,9 +154,7 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
     blob = b"\n".join(lines)
     if _has_odd_numbers(blob):
         return None
-    try:
-        blob.decode()
-    except UnicodeDecodeError:
+    if not _is_utf8(blob):
         return None
     forms = (pa.int64(), pa.utf8())
     first = _moments_seen.get(shape.key, 0)
@@ -189,6 +187,19 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
     if "id" not in shape.definition.properties:
         ids = _member(data, "id")
     return RawRecords(shape=shape, columns=columns, ids=ids, ends=ends, lines=numbers)
+
+
+def _is_utf8(blob: bytes) -> bool:
+    """Whether bytes are a text, without making a text of up to four times their size of them."""
+    if blob.isascii():
+        return True
+    ends = pa.array([0, len(blob)], pa.int64()).buffers()[1]
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(blob)])
+    try:
+        whole.cast(pa.large_utf8())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _has_odd_numbers(blob: bytes) -> bool:
