@@ -780,7 +780,7 @@ def test_a_mapping_file_that_cannot_be_read(untouched: Graph, folder: Path) -> N
         ('{"name": "a"}\n7\n', 2, "invalid JSON"),
         ('{"name": "a"}\n{"name": "a", "name": "b"}\n', 2, "invalid JSON"),
         ('{"name": "a"}\n\n{"name": \n', 3, "invalid JSON"),
-        ('[{"name": "a"},\n', 1, "invalid JSON"),
+        ('[{"name": "a"},\n', 2, "invalid JSON"),
         pytest.param(
             '[{"name": "a"}, 7]',
             2,

@@ -163,7 +163,7 @@ def _objects_before(files: list[InputFile]) -> list[int]:
         before.append(count)
         with readable(file):
             found = read_objects(file, JSONDecoder())
-            count += sum(not isinstance(item, BadRecordError) for item in found)
+            count += sum(not isinstance(item, BadRecordError) for item, _ in found)
     return before
 
 

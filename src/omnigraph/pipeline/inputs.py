@@ -1,4 +1,8 @@
-"""Files of a load: finding them by path, directory or pattern, and opening them wherever they are."""
+"""Files of a load: finding them by path, directory or pattern, and opening them wherever they are.
+
+A file may be much smaller than what it holds. How much more a load takes from it is bounded (`UnpackLimits`): for
+packed texts here, for columnar files where their batches are read.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import fnmatch
 import os
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -14,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as _arrow
 import pyarrow.fs as _fs
 
-from omnigraph.errors import InputFileError
+from omnigraph.environ import whole_number
+from omnigraph.errors import InputFileError, ResourceLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +33,50 @@ _PATTERN = re.compile(r"[*?\[]")
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
+#: How many times larger than a file its content may be.
+UNPACK_MAX_RATIO = "OMNIGRAPH_UNPACK_MAX_RATIO"
+_DEFAULT_MAX_RATIO = 100
+#: Content up to so many bytes is read whatever the size of its file.
+UNPACK_ALLOWED_BYTES = "OMNIGRAPH_UNPACK_ALLOWED_BYTES"
+_DEFAULT_ALLOWED_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpackLimits:
+    """How much a file may hold. They travel with the file, so that executors need no settings."""
+
+    max_ratio: int = field(
+        default_factory=lambda: whole_number(UNPACK_MAX_RATIO, _DEFAULT_MAX_RATIO, 1)
+    )
+    allowed_bytes: int = field(
+        default_factory=lambda: whole_number(UNPACK_ALLOWED_BYTES, _DEFAULT_ALLOWED_BYTES)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
     """One file of the input: as it is shown, and as it is opened."""
 
     path: str
     size: int
+    limits: UnpackLimits = field(default_factory=UnpackLimits)
+
+    def check_content(self, content_bytes: int) -> None:
+        """Refuse a file that holds far more than its size makes likely, as read so far or by its own account.
+
+        Raises:
+            ResourceLimitError: the content is above the limit.
+        """
+        ratio, allowed = self.limits.max_ratio, self.limits.allowed_bytes
+        limit = max(ratio * self.size, allowed)
+        if content_bytes > limit:
+            raise ResourceLimitError(
+                "unpacked_bytes",
+                limit,
+                content_bytes,
+                f"{self.path} ({self.size:,} bytes) unpacks to more than {ratio} times its size; if it is meant to, "
+                f"raise {UNPACK_MAX_RATIO} or {UNPACK_ALLOWED_BYTES}",
+            )
 
     @property
     def compression(self) -> str | None:
@@ -121,14 +164,42 @@ def open_bytes(file: InputFile) -> Iterator[Any]:
 
 @contextmanager
 def open_text(file: InputFile) -> Iterator[Any]:
-    """The file as a stream of its content, unpacked."""
+    """The file as a stream of its content, unpacked.
+
+    Reading it raises `ResourceLimitError` when there is too much for such a file.
+    """
     system, path = _system(file.path)
     try:
-        stream = system.open_input_stream(path, compression=file.compression)
+        packed = system.open_input_stream(path, compression=None)
     except OSError as error:
         raise InputFileError(file.path, _reason(error)) from error
-    with stream:
-        yield stream
+    with packed:
+        if file.compression is None:
+            yield packed
+            return
+        with pa.CompressedInputStream(packed, file.compression) as stream:
+            yield _Unpacked(file, stream)
+
+
+class _Unpacked:
+    """A stream that counts what comes out of it."""
+
+    closed = False
+
+    def __init__(self, file: InputFile, stream: Any) -> None:
+        self._file = file
+        self._stream = stream
+        self._content_bytes = 0
+
+    def read(self, count: int) -> bytes:
+        """Up to so many bytes of the content; none at its end."""
+        block: bytes = self._stream.read(count)
+        self._content_bytes += len(block)
+        self._file.check_content(self._content_bytes)
+        return block
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
 
 
 @contextmanager

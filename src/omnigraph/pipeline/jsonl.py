@@ -17,7 +17,13 @@ import pyarrow.json as _json
 
 from omnigraph.errors import BadRecord
 from omnigraph.pipeline.problems import Problems, shown
-from omnigraph.pipeline.records import BadRecordError, Record, decode_line, is_too_complex, is_too_long
+from omnigraph.pipeline.records import (
+    BadRecordError,
+    Record,
+    decode_line,
+    is_too_complex,
+    is_too_long,
+)
 from omnigraph.pipeline.shaping import RawRecords
 from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
 
@@ -154,7 +160,7 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
     blob = b"\n".join(lines)
     if _has_odd_numbers(blob):
         return None
-    if not _is_utf8(blob):
+    if not is_utf8(blob):
         return None
     forms = (pa.int64(), pa.utf8())
     first = _moments_seen.get(shape.key, 0)
@@ -189,7 +195,7 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
     return RawRecords(shape=shape, columns=columns, ids=ids, ends=ends, lines=numbers)
 
 
-def _is_utf8(blob: bytes) -> bool:
+def is_utf8(blob: bytes) -> bool:
     """Whether bytes are a text, without making a text of up to four times their size of them."""
     if blob.isascii():
         return True

@@ -9,20 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.orc as _orc
-import pyarrow.parquet as _parquet
-
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.columnar import open_table
 from omnigraph.pipeline.ids import MAX_PARTS
 from omnigraph.pipeline.inputs import InputFile, find_files, open_bytes, readable
 from omnigraph.pipeline.mapping import MappedType, SourceFormat, endings_of, format_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-#: The published stubs of pyarrow describe older functions.
-orc: Any = _orc
-parquet: Any = _parquet
 
 GRAPH_ENDINGS = ("jsonl", "ndjson", "json")
 _TABLE_ENDINGS = ("parquet", "pq", "csv", "tsv", "orc")
@@ -156,8 +150,8 @@ def _cut_text(
 
 
 def _cut_groups(cutter: _Cutter, kind: PartKind, file: InputFile, mapped: MappedType) -> None:
-    with open_bytes(file) as stream, readable(file):
-        sizes = _group_rows(kind, stream)
+    with readable(file), open_table(file, is_parquet=kind is PartKind.PARQUET) as table:
+        sizes = table.group_rows()
     limit = min(_PART_ROWS, max(1, -(-sum(sizes) // cutter.parallelism)))
     chosen: list[int] = []
     first = rows = 0
@@ -169,15 +163,6 @@ def _cut_groups(cutter: _Cutter, kind: PartKind, file: InputFile, mapped: Mapped
         rows += size
     if chosen:
         cutter.add(kind, file, groups=tuple(chosen), first_record=first, mapped=mapped)
-
-
-def _group_rows(kind: PartKind, stream: Any) -> list[int]:
-    if kind is PartKind.PARQUET:
-        metadata = parquet.ParquetFile(stream).metadata
-        return [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
-    file = orc.ORCFile(stream)
-    # The length of a stripe is known only by reading it: one column is enough.
-    return [file.read_stripe(number, columns=[0]).num_rows for number in range(file.nstripes)]
 
 
 def _part_bytes(total: int, parallelism: int) -> int:

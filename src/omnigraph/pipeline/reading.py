@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as _arrow
 import pyarrow.csv as _csv
-import pyarrow.orc as _orc
-import pyarrow.parquet as _parquet
 
-from omnigraph.errors import BadRecord
+from omnigraph.errors import BadRecord, InputFileError
 from omnigraph.ids import TableKey
+from omnigraph.pipeline.columnar import open_table
 from omnigraph.pipeline.inputs import open_bytes, open_text, readable
-from omnigraph.pipeline.jsonl import count_bad, group_records, read_lines
+from omnigraph.pipeline.jsonl import count_bad, group_records, is_utf8, read_lines
 from omnigraph.pipeline.lines import line_blocks
 from omnigraph.pipeline.mapping import map_columns
-from omnigraph.pipeline.objects import read_objects
+from omnigraph.pipeline.objects import read_items, read_objects
 from omnigraph.pipeline.parts import PartKind
-from omnigraph.pipeline.records import BadRecordError, decoder, read_record
+from omnigraph.pipeline.problems import shown
+from omnigraph.pipeline.records import (
+    LINE_TOO_LONG,
+    MAX_LINE_BYTES,
+    BadRecordError,
+    decoder,
+    is_too_long,
+    read_record,
+)
 from omnigraph.pipeline.shaping import RawRecords
 
 if TYPE_CHECKING:
@@ -33,11 +40,12 @@ if TYPE_CHECKING:
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
 csv: Any = _csv
-orc: Any = _orc
-parquet: Any = _parquet
 
 _BLOCK_BYTES = 8 * 1024 * 1024
-_BATCH_ROWS = 131_072
+#: Longer lines that name the columns of a CSV file are not ones.
+_MAX_HEADER_BYTES = 1024 * 1024
+#: Bytes of a bad line that a report may show.
+_SHOWN_BYTES = 4096
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -79,8 +87,8 @@ class PartReader:
 
     def _graph_objects(self) -> Iterator[RawRecords]:
         """Objects between any white space, as old files have them; they are counted, not their lines."""
-        source, found = self._part.file.path, []
-        for body in read_objects(self._part.file, decoder(self._plan)):
+        source, found, size = self._part.file.path, [], 0
+        for body, length in read_objects(self._part.file, decoder(self._plan)):
             self.lines += 1
             number = self.lines
             try:
@@ -89,9 +97,11 @@ class PartReader:
                 found.append((number, read_record(body, self._plan)))
             except BadRecordError as bad:
                 count_bad(bad, number, source, self._problems)
-            if len(found) >= _BATCH_ROWS:
+            del body
+            size += length
+            if size >= _BLOCK_BYTES:
                 yield from group_records(found)
-                found = []
+                found, size = [], 0
         yield from group_records(found)
 
     # ---- tables
@@ -108,26 +118,10 @@ class PartReader:
         return map_columns(mapped, shape, present, where, is_strict=self._plan.is_strict)
 
     def _columnar(self) -> Iterator[RawRecords]:
-        with open_bytes(self._part.file) as stream:
-            if self._part.kind is PartKind.PARQUET:
-                file = parquet.ParquetFile(stream)
-                chosen = self._columns_for(file.schema_arrow.names)
-                batches = file.iter_batches(
-                    batch_size=_BATCH_ROWS,
-                    row_groups=list(self._part.groups),
-                    columns=chosen.columns,
-                )
-            else:
-                file = orc.ORCFile(stream)
-                chosen = self._columns_for(file.schema.names)
-                batches = (
-                    piece
-                    for group in self._part.groups
-                    for piece in pa.Table.from_batches(
-                        [file.read_stripe(group, columns=chosen.columns)]
-                    ).to_batches(max_chunksize=_BATCH_ROWS)
-                )
-            for batch in batches:
+        part = self._part
+        with open_table(part.file, is_parquet=part.kind is PartKind.PARQUET) as table:
+            chosen = self._columns_for(table.names)
+            for batch in table.batches(part.groups, chosen.columns):
                 yield self.mapped_records(batch, chosen)
 
     def mapped_records(self, batch: Any, chosen: ColumnMap, *, is_text: bool = False) -> RawRecords:
@@ -147,7 +141,11 @@ class PartReader:
         for block, all_numbers in self._line_blocks():
             # A line of nothing but separators is a record.
             blank = b"\r" if mapped.csv.delimiter == " " else b" \r"
-            keep = [position for position, line in enumerate(block) if line.strip(blank)]
+            keep = [
+                position
+                for position, line in enumerate(block)
+                if line.strip(blank) and self._is_short_enough(line, int(all_numbers[position]))
+            ]
             lines, numbers = [block[position] for position in keep], all_numbers[keep]
             if self._part.begin == 0 and len(numbers) and numbers[0] == 1:
                 lines, numbers = lines[1:], numbers[1:]
@@ -158,32 +156,33 @@ class PartReader:
                     int(numbers[position]),
                     "invalid CSV",
                     f"the line does not have {len(names)} values (with `multiline` they may hold line breaks)",
-                    lines[position].decode(errors="replace"),
+                    shown(lines[position][:_SHOWN_BYTES].decode(errors="replace")),
                 )
 
     def _csv_tables(
         self, lines: list[bytes], positions: Any, names: list[str], mapped: MappedType
     ) -> Iterator[tuple[Any, Any]]:
-        """Tables of the good lines with their positions; halves on failure until the bad lines stand alone."""
+        """Tables of the good lines with their positions; the others are in `_bad_lines` afterwards."""
         # A quote that a line does not close would silently take a part of the next one.
-        is_open = [line.count(b'"') % 2 == 1 for line in lines]
-        self._bad_lines: list[int] = [
-            int(p) for p, odd in zip(positions, is_open, strict=True) if odd
-        ]
+        is_bad = [line.count(b'"') % 2 == 1 or not is_utf8(line) for line in lines]
+        self._bad_lines: list[int] = positions[is_bad].tolist()
         if self._bad_lines:
-            lines = [line for line, odd in zip(lines, is_open, strict=True) if not odd]
-            positions = positions[~np.array(is_open)]
+            lines = [line for line, bad in zip(lines, is_bad, strict=True) if not bad]
+            positions = positions[~np.array(is_bad)]
         stack = [(lines, positions)]
         while stack:
             some, where = stack.pop()
             if not some:
                 continue
-            table = _parse_csv(b"\n".join(some), names, mapped)
-            if table is not None and table.num_rows == len(some):
-                yield table.combine_chunks(), where
+            refused: list[int] = []
+            table = _parse_csv(b"\n".join(some), names, mapped, refused)
+            if table is not None and table.num_rows + len(refused) == len(some):
+                self._bad_lines += where[refused].tolist()
+                yield table.combine_chunks(), np.delete(where, refused)
             elif len(some) == 1:
                 self._bad_lines.append(int(where[0]))
             else:
+                # What no rule foresees: halves, until the bad lines stand alone.
                 middle = len(some) // 2
                 stack.append((some[middle:], where[middle:]))
                 stack.append((some[:middle], where[:middle]))
@@ -197,7 +196,7 @@ class PartReader:
             text = f"a record has {row.actual_columns} values instead of {row.expected_columns}"
             # Arrow counts the line of names too.
             refused.add(int(row.number) - 1)
-            self._complain(int(row.number) - 1, "invalid CSV", text, row.text)
+            self._complain(int(row.number) - 1, "invalid CSV", text, shown(row.text))
             return "skip"
 
         with open_text(self._part.file) as stream:
@@ -220,6 +219,11 @@ class PartReader:
             first = b""
             while b"\n" not in first and (more := stream.read(64 * 1024)):
                 first += more
+                if len(first) > _MAX_HEADER_BYTES:
+                    raise InputFileError(
+                        self._part.file.path,
+                        f"its first line, which names the columns, has more than {_MAX_HEADER_BYTES:,} bytes",
+                    )
         line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
         parsed = csv.read_csv(
             pa.BufferReader(line + b"\n"),
@@ -247,28 +251,13 @@ class PartReader:
             first = stream.read(64).removeprefix(_BYTE_ORDER_MARK)
             is_list = self._part.begin == 0 and first.lstrip()[:1] == b"["
         if is_list:
-            with open_text(self._part.file) as stream:
-                try:
-                    rows = strict.decode(stream.read().decode().removeprefix("\ufeff"))
-                except (ValueError, RecursionError) as error:
-                    self._complain(1, "invalid JSON", str(error), None)
-                    return
-            good = []
-            for number, row in enumerate(rows, start=1):
-                if isinstance(row, dict):
-                    good.append((number, row))
-                else:
-                    self._complain(number, "invalid JSON", "a record is a JSON object", None)
-            self.lines = len(rows)
-            for begin in range(0, len(good), _BATCH_ROWS):
-                some = good[begin : begin + _BATCH_ROWS]
-                yield [row for _, row in some], np.array([n for n, _ in some], dtype=np.int64)
+            yield from self._listed_rows(strict)
             return
         for lines, numbers in self._line_blocks():
             found: list[dict[str, Any]] = []
             places: list[int] = []
             for line, number in zip(lines, numbers.tolist(), strict=True):
-                if not line.strip():
+                if not line.strip() or not self._is_short_enough(line, number):
                     continue
                 try:
                     row = strict.decode(line.decode())
@@ -283,7 +272,37 @@ class PartReader:
             if found:
                 yield found, np.array(places, dtype=np.int64)
 
+    def _listed_rows(self, strict: json.JSONDecoder) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+        """The objects of one list; its items are counted, not its lines."""
+        found: list[dict[str, Any]] = []
+        places: list[int] = []
+        size = 0
+        for row, length in read_items(self._part.file, strict):
+            self.lines += 1
+            if isinstance(row, dict):
+                found.append(row)
+                places.append(self.lines)
+            else:
+                is_broken = isinstance(row, BadRecordError)
+                text = str(row) if is_broken else "a record is a JSON object"
+                self._complain(self.lines, "invalid JSON", text, None)
+            del row
+            size += length
+            if size >= _BLOCK_BYTES:
+                yield found, np.array(places, dtype=np.int64)
+                found, places, size = [], [], 0
+        if found:
+            yield found, np.array(places, dtype=np.int64)
+
     # ---- lines
+
+    def _is_short_enough(self, line: bytes, number: int) -> bool:
+        """Whether a line of a table is whole; a longer one was cut when it was read."""
+        if not is_too_long(line):
+            return True
+        text = f"the line has more than {MAX_LINE_BYTES:,} bytes"
+        self._complain(number, LINE_TOO_LONG, text, None)
+        return False
 
     def plain_lines(self) -> Iterator[list[bytes]]:
         """The lines of the part as they are; every object of it where lines do not count."""
@@ -292,7 +311,7 @@ class PartReader:
                 for lines, _ in self._line_blocks():
                     yield lines
                 return
-            for body in read_objects(self._part.file, decoder(self._plan)):
+            for body, _ in read_objects(self._part.file, decoder(self._plan)):
                 if isinstance(body, dict):
                     kept = {name: body[name] for name in ("type", "edge") if name in body}
                     yield [json.dumps(kept).encode()]
@@ -381,9 +400,15 @@ def _csv_options(
     }
 
 
-def _parse_csv(blob: bytes, names: list[str], mapped: MappedType) -> Any:
+def _parse_csv(blob: bytes, names: list[str], mapped: MappedType, refused: list[int]) -> Any:
+    """Lines as a table without those that have another number of values; their positions go into `refused`."""
+
+    def refuse(row: Any) -> str:
+        refused.append(int(row.number) - 1)
+        return "skip"
+
     try:
-        options = _csv_options(names, mapped)
+        options = _csv_options(names, mapped, on_bad=refuse)
         options["read_options"].block_size = len(blob) + 1
         return csv.read_csv(pa.BufferReader(blob), **options)
     except pa.ArrowInvalid:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 #: Shaped rows that wait in memory before they are written.
 _BUFFER_BYTES = 192 * 1024 * 1024
+#: The same when single rows are large, so that few of them wait.
+_LARGE_ROWS_BUFFER_BYTES = 32 * 1024 * 1024
+_LARGE_ROW_BYTES = 1024 * 1024
 #: Rows of a fragment.
 _FRAGMENT_ROWS = 1_048_576
 
@@ -138,7 +141,9 @@ class _Stage:
         pending.waiting_bytes += shaped.rows.nbytes
         pending.waiting_rows += shaped.rows.num_rows
         total = sum(item.waiting_bytes for item in self._types.values())
-        if pending.waiting_rows >= _FRAGMENT_ROWS or total > _BUFFER_BYTES:
+        are_large = pending.waiting_bytes > pending.waiting_rows * _LARGE_ROW_BYTES
+        limit = _LARGE_ROWS_BUFFER_BYTES if are_large else _BUFFER_BYTES
+        if pending.waiting_rows >= _FRAGMENT_ROWS or total > limit:
             self._write(raw.shape.key, pending)
 
     def _write(self, key: TableKey, pending: _Pending) -> None:
