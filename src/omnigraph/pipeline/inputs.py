@@ -199,7 +199,7 @@ class _Unpacked:
         return block
 
     def close(self) -> None:
-        """Whoever opened the file closes it."""
+        """`open_text` closes the file itself."""
 
 
 @contextmanager

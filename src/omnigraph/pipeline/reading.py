@@ -46,6 +46,7 @@ _BLOCK_BYTES = 8 * 1024 * 1024
 _MAX_HEADER_BYTES = 1024 * 1024
 #: Bytes of a bad line that a report may show.
 _SHOWN_BYTES = 4096
+_INVALID_CSV = "invalid CSV"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -151,10 +152,13 @@ class PartReader:
                 lines, numbers = lines[1:], numbers[1:]
             for table, positions in self._csv_tables(lines, np.arange(len(lines)), names, mapped):
                 yield raw_records(shape, table, chosen, numbers[positions], is_text=True)
-            for position in self._bad_lines:
+            for done, position in enumerate(self._bad_lines):
+                if not self._problems.wants_example(_INVALID_CSV):
+                    self._problems.count(_INVALID_CSV, len(self._bad_lines) - done)
+                    break
                 self._complain(
                     int(numbers[position]),
-                    "invalid CSV",
+                    _INVALID_CSV,
                     f"the line does not have {len(names)} values (with `multiline` they may hold line breaks)",
                     shown(lines[position][:_SHOWN_BYTES].decode(errors="replace")),
                 )
@@ -196,14 +200,18 @@ class PartReader:
             text = f"a record has {row.actual_columns} values instead of {row.expected_columns}"
             # Arrow counts the line of names too.
             refused.add(int(row.number) - 1)
-            self._complain(int(row.number) - 1, "invalid CSV", text, shown(row.text))
+            self._complain(int(row.number) - 1, _INVALID_CSV, text, shown(row.text))
             return "skip"
 
         with open_text(self._part.file) as stream:
+            counted = _CountedQuotes(stream)
             options = _csv_options(names, mapped, skip_rows=1, on_bad=refuse)
-            for batch in csv.open_csv(stream, **options):
+            for batch in csv.open_csv(counted, **options):
                 numbers = self._numbers_without(refused, batch.num_rows)
                 yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
+        if counted.quotes % 2:
+            # Arrow takes the rest of the file for a value.
+            self._complain(self.lines, _INVALID_CSV, "a quote is never closed", None)
 
     def _numbers_without(self, refused: set[int], count: int) -> Any:
         """The numbers of the next good records; refused ones have theirs in between."""
@@ -342,6 +350,25 @@ class PartReader:
                 message=f"{rule}: {text}",
             )
         )
+
+
+class _CountedQuotes:
+    """A stream that counts the quotes in it."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self.quotes = 0
+        self._stream = stream
+
+    def read(self, count: int) -> bytes:
+        """Up to so many bytes; none at the end."""
+        block: bytes = self._stream.read(count)
+        self.quotes += block.count(b'"')
+        return block
+
+    def close(self) -> None:
+        """The part reader closes the file itself."""
 
 
 def raw_records(

@@ -1,0 +1,364 @@
+"""Input that is larger than it looks, or made to hurt: bounded memory, typed refusals that say what to do."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import subprocess
+import sys
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+from omnigraph.client.record_files import RecordFiles
+from omnigraph.errors import InputFileError, LoadRejectedError, ResourceLimitError
+from omnigraph.graph import Graph
+from omnigraph.pipeline import columnar, lines, objects, reading, records
+from omnigraph.pipeline.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
+from omnigraph.pipeline.records import MAX_STRUCTURAL_TOKENS, is_too_complex
+from omnigraph.pipeline.workers import failure_message, raise_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SCHEMA = "node Doc { slug: String @key  body: String?  tags: [String]?  scan: Blob? }"
+#: Bytes that these tests allow a file to hold whatever its size is.
+ALLOWED = 300_000
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return Graph.init(tmp_path / "g.omni", SCHEMA)
+
+
+@pytest.fixture
+def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(UNPACK_ALLOWED_BYTES, str(ALLOWED))
+    monkeypatch.setenv(UNPACK_MAX_RATIO, "20")
+
+
+def load(graph: Graph, source: Path, **options: Any) -> dict[str, int]:
+    if source.suffix in (".parquet", ".orc", ".csv", ".json"):
+        mapping = {"nodes": {"Doc": {"source": str(source), **options}}}
+        return graph.load(mapping=mapping, mode="append", engine="local").rows
+    return graph.load(source, mode="append", engine="local", **options).rows
+
+
+def doc(slug: str, body: str) -> bytes:
+    record = {"type": "Doc", "data": {"slug": slug, "body": body}}
+    return json.dumps(record).encode() + b"\n"
+
+
+# ---- large records
+
+#: Loads one large record of every form after a small one, and tells by how much the process grew at most.
+CHILD = """
+import json, resource, sys
+from pathlib import Path
+from omnigraph.graph import Graph
+folder, size = Path(sys.argv[1]), int(sys.argv[2])
+def record(slug, form, size):
+    values = {
+        "plain": {"body": "x" * size},
+        "escaped": {"body": "\\n" * (size // 2)},
+        "mixed": {"body": "x" * (size - 4) + "\\U0001f600"},
+        "list": {"tags": ["x" * 1000] * (size // 1004)},
+        "blob": {"scan": "base64:" + "QUJD" * (size // 4)},
+        "unknown": {"nothing": "x" * size},
+        "open": {"body": "x" * size},
+    }[form]
+    text = json.dumps({"type": "Doc", "data": {"slug": slug, **values}}, ensure_ascii=False)
+    return text[: len(text) // 2] if form == "open" else text
+def load(path):
+    try:
+        graph.load(path, mode="merge", engine="local")
+    except Exception as error:
+        return type(error).__name__
+    return "loaded"
+forms = ["plain", "escaped", "mixed", "list", "blob", "unknown", "open"]
+for form in forms:
+    (folder / f"{form}.jsonl").write_text(record("b", form, size), encoding="utf-8")
+with Graph.init(folder / "g.omni", sys.argv[3]) as graph:
+    for form in forms:
+        (folder / "small.jsonl").write_text(record("a", form, 2000), encoding="utf-8")
+        load(folder / "small.jsonl")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcomes = {}
+    for form in forms:
+        outcome = load(folder / f"{form}.jsonl")
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+        outcomes[form] = [outcome, grown / size]
+print(json.dumps(outcomes))
+"""
+
+
+def test_a_load_takes_a_few_times_its_largest_record(tmp_path: Path) -> None:
+    size = 16 * 1024 * 1024
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path), str(size), SCHEMA],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)
+    refused = {form for form, (outcome, _) in outcomes.items() if outcome == "LoadRejectedError"}
+    assert refused == {"unknown", "open"}
+    assert max(growth for _, growth in outcomes.values()) <= 6, outcomes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"a":"' + b"x" * 2_000_000 + b'"}',
+        b'{"a":"' + b'\\"' * 1_000_000 + b'"}',
+        b'{"a":"' + b'\\"' * 1_000_000,
+        b'""' * 1_000_000,
+        b'"' + b"\\" * 2_000_001,
+    ],
+    ids=["a text", "escapes", "an open text", "many texts", "an escape at the end"],
+)
+def test_tokens_are_counted_without_memory(line: bytes) -> None:
+    tracemalloc.start()
+    try:
+        assert not is_too_complex(line)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_tokens_inside_of_texts_do_not_count() -> None:
+    assert not is_too_complex(b'{"a":"' + b"[],{}:" * MAX_STRUCTURAL_TOKENS + b'"}')
+    assert not is_too_complex(b'["",' * (MAX_STRUCTURAL_TOKENS // 2) + b" " * 400_000)
+    assert is_too_complex(b'["",' * (MAX_STRUCTURAL_TOKENS // 2) + b"[" + b" " * 400_000)
+
+
+# ---- files that hold more than they should
+
+
+def packed(name: str) -> Callable[[Path, bytes], Path]:
+    def write(folder: Path, content: bytes) -> Path:
+        path = folder / f"in.jsonl.{name}"
+        if name == "zst":
+            with pa.CompressedOutputStream(str(path), "zstd") as stream:
+                stream.write(content)
+        else:
+            path.write_bytes({"gz": gzip, "bz2": bz2}[name].compress(content))
+        return path
+
+    return write
+
+
+@pytest.mark.usefixtures("_small_limits")
+@pytest.mark.parametrize("grammar", ["strict", "compatible"])
+@pytest.mark.parametrize("name", ["gz", "bz2", "zst"])
+def test_a_packed_file_is_read_up_to_a_limit(
+    graph: Graph, tmp_path: Path, name: str, grammar: str
+) -> None:
+    write = packed(name)
+    assert load(graph, write(tmp_path, doc("a", "x" * (ALLOWED - 1000))), grammar=grammar)
+    path = write(tmp_path, b"".join(doc(str(n), "x" * 1000) for n in range(400)))
+    with pytest.raises(ResourceLimitError) as caught:
+        load(graph, path, grammar=grammar)
+    assert caught.value.resource == "unpacked_bytes"
+    for words in (str(path), UNPACK_MAX_RATIO, UNPACK_ALLOWED_BYTES):
+        assert words in str(caught.value)
+
+
+@pytest.mark.usefixtures("_small_limits")
+def test_the_ratio_counts_for_larger_files(graph: Graph, tmp_path: Path) -> None:
+    noise = np.random.default_rng(1).bytes(60_000).hex()
+    path = packed("gz")(tmp_path, doc("a", noise) + doc("b", "x" * ALLOWED))
+    assert path.stat().st_size * 20 > ALLOWED
+    assert load(graph, path) == {"node:Doc": 2}
+
+
+@pytest.mark.usefixtures("_small_limits")
+def test_a_client_sends_no_more_of_a_packed_file_either(tmp_path: Path) -> None:
+    path = packed("gz")(tmp_path, doc("a", "x" * 2 * ALLOWED))
+    with pytest.raises(ResourceLimitError, match=UNPACK_MAX_RATIO):
+        list(RecordFiles(path, are_lines=True).body())
+
+
+def test_the_limit_travels_to_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(UNPACK_ALLOWED_BYTES, "7")
+    (tmp_path / "x.jsonl").write_bytes(b"")
+    (file,) = find_files(str(tmp_path / "x.jsonl"))
+    monkeypatch.delenv(UNPACK_ALLOWED_BYTES)
+    with pytest.raises(ResourceLimitError) as caught:
+        file.check_content(8)
+    with pytest.raises(ResourceLimitError) as again:
+        raise_failure(failure_message(caught.value))
+    assert str(again.value) == str(caught.value)
+
+
+def repeated(count: int, length: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(count, np.int32)), pa.array(["x" * length])
+    )
+
+
+def slugs(count: int) -> pa.Array:
+    return pa.array([str(number) for number in range(count)])
+
+
+def one_value_for_all(path: Path) -> None:
+    pq.write_table(pa.table({"slug": slugs(1000), "body": repeated(1000, 10_000)}), path)
+
+
+def one_list_of_equal_values(path: Path) -> None:
+    tags = pa.ListArray.from_arrays(pa.array([0, 50_000], pa.int32()), repeated(50_000, 1000))
+    pq.write_table(pa.table({"slug": ["a"], "tags": tags}), path)
+
+
+def declared_as_large(path: Path) -> None:
+    body = pa.array(["x" * 1000] * 1000)
+    table = pa.table({"slug": slugs(1000), "body": body})
+    pq.write_table(table, path, use_dictionary=False, compression="zstd")
+
+
+def stripes(path: Path) -> None:
+    orc.write_table(pa.table({"slug": ["x" * 1000] * 1000}), str(path), compression="zstd")
+
+
+@pytest.mark.usefixtures("_small_limits")
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.parquet", one_value_for_all),
+        ("b.parquet", one_list_of_equal_values),
+        ("c.parquet", declared_as_large),
+        ("d.orc", stripes),
+    ],
+)
+def test_a_columnar_file_is_read_up_to_a_limit(
+    graph: Graph,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    write: Callable[[Path], None],
+) -> None:
+    monkeypatch.setattr(columnar, "_BATCH_BYTES", 100_000)
+    path = tmp_path / name
+    write(path)
+    with pytest.raises(ResourceLimitError) as caught:
+        load(graph, path)
+    assert str(path) in str(caught.value)
+    assert UNPACK_MAX_RATIO in str(caught.value)
+
+
+def test_batches_of_long_values_have_few_rows(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    mapped = reading.PartReader.mapped_records
+
+    def note(self: Any, batch: Any, *given: Any, **named: Any) -> Any:
+        sizes.append(batch.nbytes)
+        return mapped(self, batch, *given, **named)
+
+    monkeypatch.setattr(reading.PartReader, "mapped_records", note)
+    monkeypatch.setattr(columnar, "_BATCH_BYTES", 100_000)
+    path = tmp_path / "in.parquet"
+    one_value_for_all(path)
+    assert load(graph, path) == {"node:Doc": 1000}
+    assert len(sizes) >= 100
+    assert max(sizes) <= 110_000
+
+
+def test_columns_nested_too_deeply_are_refused(graph: Graph, tmp_path: Path) -> None:
+    kind: pa.DataType = pa.int32()
+    for _ in range(100):
+        kind = pa.struct([("a", kind)])
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"slug": pa.nulls(1, kind)}), path)
+    with pytest.raises(InputFileError, match="nested"):
+        load(graph, path)
+
+
+# ---- texts without an end
+
+
+@pytest.fixture
+def _short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (lines, records, reading, objects):
+        monkeypatch.setattr(module, "MAX_LINE_BYTES", 50_000)
+    for module in (lines, objects):
+        monkeypatch.setattr(module, "_BLOCK_BYTES", 16_384)
+
+
+ENDLESS = b"x" * 500_000
+
+
+@pytest.mark.usefixtures("_short_lines")
+@pytest.mark.parametrize(
+    ("name", "content", "options", "said"),
+    [
+        ("in.jsonl", b'{"type":"Doc","data":{"slug":"' + ENDLESS, {}, "line too long"),
+        ("in.jsonl", b"//" + ENDLESS, {"grammar": "compatible"}, "50,000 characters"),
+        ("in.jsonl", b'{"type":"' + ENDLESS, {"grammar": "compatible"}, "50,000 characters"),
+        ("in.csv", b"slug,body\na," + ENDLESS + b"\n", {}, "line too long"),
+        ("in.csv", b'slug,body\na,"' + b"x\n" * 2000, {}, "invalid CSV"),
+        ("in.json", b'{"slug":"' + ENDLESS, {}, "line too long"),
+        ("in.json", b'[{"slug":"' + ENDLESS, {}, "50,000 characters"),
+        ("in.json", b'[{"slug":"a"} {"slug":"b"}]', {}, "Expecting ',' or ']' at character 15"),
+        ("in.json", b'[{"slug":"a"}] 7', {}, "Extra data at character 16"),
+    ],
+)
+def test_a_text_without_an_end_is_a_bad_record(
+    graph: Graph, tmp_path: Path, name: str, content: bytes, options: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(LoadRejectedError, match=said) as caught:
+        load(graph, path, **options)
+    assert len(str(caught.value)) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"x" * 2_000_000, "its first line"),
+        (b'slug,body\na,"' + b"x\n" * 10_000_000, "it is damaged"),
+    ],
+    ids=["names", "a quote"],
+)
+def test_a_table_without_an_end_cannot_be_read(
+    graph: Graph, tmp_path: Path, content: bytes, said: str
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputFileError, match=said):
+        load(graph, path, multiline=True)
+
+
+def test_a_quote_that_is_never_closed_does_not_swallow_records(
+    graph: Graph, tmp_path: Path
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b'slug,body\na,"x\n\ny"\nb,"z\nc,d\n')
+    with pytest.raises(LoadRejectedError, match="a quote is never closed"):
+        load(graph, path, multiline=True)
+
+
+def test_a_list_of_any_length_is_read_item_by_item(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_BLOCK_BYTES", 1000)
+    path = tmp_path / "in.json"
+    items = [{"slug": f"é{number}", "body": "😀" * (number % 300)} for number in range(300)]
+    path.write_text("\ufeff " + json.dumps(items, ensure_ascii=False, indent=1), encoding="utf-8")
+    assert load(graph, path) == {"node:Doc": 300}
+    rows = graph.query(
+        "query q() { match { $d: Doc } return { $d.slug as slug, $d.body as body } }"
+    )
+    assert sorted(rows.to_pylist(), key=str) == sorted(items, key=str)
+    path.write_text(" [ ] ", encoding="utf-8")
+    assert load(graph, path) == {"node:Doc": 0}
