@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -134,6 +135,15 @@ def test_another_content_type_is_refused(client):
     plain = {"Content-Type": "text/plain"}
     body = json.dumps({"query": ADD, "params": {"name": "zoe"}})
     assert client.post(f"{GRAPH}/mutate", content=body, headers=plain).status_code == 415
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "identity, gzip"])
+def test_a_packed_body_is_refused_before_it_is_read(client, encoding: str):
+    packed = {"Content-Type": "application/x-ndjson", "Content-Encoding": encoding}
+    path = f"{GRAPH}/load/ndjson?mode=append"
+    answer = client.post(path, content=gzip.compress(line("zoe").encode()), headers=packed)
+    assert answer.status_code == 415
+    assert "without a content encoding" in answer.text
 
 
 # ---- branches

@@ -208,6 +208,12 @@ def _check_content_type(request: Request, wanted: str) -> None:
     if given != wanted:
         shown = given[:100] or "none"
         raise UnsupportedMediaTypeError(f"the content type is {shown}: send {wanted}")
+    # Nothing here unpacks bodies, so a small one cannot become a large one.
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaTypeError(
+            f"the body is packed ({encoding[:100]}): send it without a content encoding"
+        )
 
 
 def _has_body(request: Request) -> bool:
