@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from omnigraph import Graph
 from omnigraph.server import ServerSettings
 from server.servers import listening, open_server
 
@@ -154,29 +155,35 @@ def test_connections_that_were_used_give_their_place_to_others(patient):
         assert httpx.get(f"{patient}/healthz", timeout=60).status_code == 200
 
 
-def test_when_all_are_busy_another_one_is_refused(patient):
+def test_bodies_that_do_not_come_do_not_keep_others_out(patient):
     head = b"POST /graphs/default/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with ExitStack() as held:
-        busy = []
-        for _ in range(8):
+        for _ in range(20):
             client = connect(patient, head + b"Expect: 100-continue\r\nContent-Length: 9\r\n\r\n")
-            busy.append(held.enter_context(client))
+            held.enter_context(client)
             assert client.recv(12) == b"HTTP/1.1 100", "the route waits for its body"
+        assert httpx.get(f"{patient}/healthz", timeout=60).status_code == 200
+
+
+def test_when_all_wait_for_the_server_another_one_is_refused(patient, monkeypatch):
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def slowly(_: Graph) -> list[str]:
+        begun.release()
+        may_end.wait(60)
+        return ["main"]
+
+    monkeypatch.setattr(Graph, "branches", slowly)
+    with ExitStack() as held:
+        question = b"GET /graphs/default/branches HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        busy = [held.enter_context(connect(patient, question)) for _ in range(8)]
+        for _ in busy:
+            assert begun.acquire(timeout=60)
         status, document = answer_of(received(connect(patient, HEALTH)))
         assert (status, document["code"]) == (429, "too_many_requests")
-        busy[0].close()
-        with suppress(httpx.HTTPError):
-            httpx.get(f"{patient}/healthz", timeout=60)
-        assert service_answers(patient)
-
-
-def service_answers(url: str) -> bool:
-    """Whether a server answers, once it has noticed that a connection ended."""
-    for _ in range(1000):
-        with suppress(httpx.HTTPError):
-            if httpx.get(f"{url}/healthz", timeout=60).status_code == 200:
-                return True
-    return False
+        may_end.set()
+        assert [client.recv(12) for client in busy] == [b"HTTP/1.1 200"] * 8
+        assert httpx.get(f"{patient}/healthz", timeout=60).status_code == 200
 
 
 # ---- the event loop

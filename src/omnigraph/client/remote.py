@@ -15,6 +15,7 @@ from omnigraph.errors import BadRequestError, NotFoundError, PolicyDeniedError
 from omnigraph.wire.protocol import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     import httpx
@@ -98,7 +99,16 @@ def list_graphs(
 def _graphs(connection: Connection) -> list[dict[str, Any]]:
     body = connection.ask("GET", "/graphs")
     with understood("a list of graphs"):
-        return [{"graph_id": item["graph_id"], "uri": item["uri"]} for item in body["graphs"]]
+        return [
+            {"graph_id": item["graph_id"], "uri": _address(connection, item)}
+            for item in body["graphs"]
+        ]
+
+
+def _address(connection: Connection, graph: Mapping[str, str]) -> str:
+    """Where a graph is reached: servers give its path on themselves."""
+    uri = graph["uri"]
+    return f"{connection.base}{uri}" if uri == f"/graphs/{graph['graph_id']}" else uri
 
 
 def _only_graph(connection: Connection) -> str:

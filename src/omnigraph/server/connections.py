@@ -7,8 +7,8 @@ A connection is either *busy*, between the last byte of the headers of a request
   from its start); without a byte after an answer: the keep-alive time;
 - while a body is read: `bodies` bounds the silence and the whole;
 - while an answer is sent: 48 KiB of it, or the rest, must be taken in every `send_idle_s`;
-- all connections: `max_connections`. Another one takes the place of the connection that waits longest, and is refused
-  when all are busy.
+- all connections: `max_connections`. Another one takes the place of the connection that waits longest for its client,
+  between requests or within a body, and is refused when the server owes all of them an answer.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class BoundedConnection(H11Protocol):
         super().__init__(*args, **options)  # type: ignore[arg-type]  # what the server gives its protocols
         self._waiting_timer: asyncio.TimerHandle | None = None
         self._sending_timer: asyncio.TimerHandle | None = None
-        #: When it began to wait; connections that wait longest go first.
-        self._waits_since = self.loop.time()
+        #: When something came last, or was answered; connections that are quiet longest go first.
+        self._quiet_since = self.loop.time()
         self._unsent_bytes = 0
 
     # ---- what the transport tells
@@ -91,6 +91,7 @@ class BoundedConnection(H11Protocol):
         """Take bytes; those that complete no request start the clock."""
         if self.transport.is_closing():
             return
+        self._quiet_since = self.loop.time()
         super().data_received(data)
         self._watch_waiting()
 
@@ -110,7 +111,7 @@ class BoundedConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
-        self._waits_since = self.loop.time()
+        self._quiet_since = self.loop.time()
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:
             # The rest of a body that no route read, or half of the next request: it may never come.
@@ -134,7 +135,9 @@ class BoundedConnection(H11Protocol):
     @property
     def is_waiting(self) -> bool:
         """Whether it has nothing to do before the client sends something."""
-        return not self.is_busy and not self.transport.get_write_buffer_size()
+        if self.is_busy:
+            return self.conn.their_state is h11.SEND_BODY and not self.cycle.response_started
+        return not self.transport.get_write_buffer_size()
 
     def _watch_waiting(self) -> None:
         if self.is_busy or self.transport.is_closing():
@@ -155,13 +158,13 @@ class BoundedConnection(H11Protocol):
             self.transport.close()  # nothing was asked, and an answer would be taken for that of the next request
 
     def _make_room(self) -> bool:
-        """End the connection that waits longest, if one does."""
+        """End the connection that waits longest, if one does; those between requests go first."""
         others: Iterable[BoundedConnection] = (
             item
             for item in self.connections
             if isinstance(item, BoundedConnection) and item is not self and item.is_waiting
         )
-        oldest = min(others, key=lambda item: item._waits_since, default=None)
+        oldest = min(others, key=lambda item: (item.is_busy, item._quiet_since), default=None)
         if oldest is None:
             return False
         oldest._stop_waiting()

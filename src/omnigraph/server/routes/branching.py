@@ -41,9 +41,12 @@ async def list_branches(request: Request) -> Response:
     """The names of the branches that the caller may read, sorted."""
     call = enter_graph(request)
     call.authorize_some(Action.READ)
-    names = await call.read(call.graph.branches)
-    visible = [name for name in names if call.decide(Action.READ, branch=name).allowed]
-    return json_response({"branches": visible})
+
+    def work() -> list[str]:
+        names = call.graph.branches()
+        return [name for name in names if call.decide(Action.READ, branch=name).allowed]
+
+    return json_response({"branches": await call.read(work)})
 
 
 @operation(
