@@ -141,8 +141,10 @@ class OutsideRootError(StorageError):
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
+        # It comes from the graph: control characters in it do not reach a terminal.
+        shown = path if path.isprintable() and path else repr(path)
         super().__init__(
-            f"{path} in the graph is refused: {reason}; use a graph from a source that you trust, or restore this one "
+            f"{shown} in the graph is refused: {reason}; use a graph from a source that you trust, or restore this one "
             "from a backup",
             StorageFailure.PERMANENT,
         )

@@ -168,11 +168,15 @@ def _write(location: GraphLocation, name: str, sums: FileSums) -> None:
         with translated(f"writing {name}"):
             path = location.path / name
             draft = path.with_name(f".{path.name}")
+            # A file of its own: one that lies there may share its bytes with a file outside of the graph.
+            draft.unlink(missing_ok=True)
             try:
-                draft.write_bytes(data)
+                file = draft.open("xb")
             except FileNotFoundError:
                 path.parent.mkdir(exist_ok=True)
-                draft.write_bytes(data)
+                file = draft.open("xb")
+            with file:
+                file.write(data)
             # A reader finds the whole record or none.
             os.replace(draft, path)
         return
