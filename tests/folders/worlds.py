@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,8 @@ def everything(graph: Graph, branches: Iterable[str] = BRANCHES) -> dict[str, ob
         for commit in graph.commits(branch):
             rows = graph.query(PAPERS, snapshot=commit.commit_id).to_pylist()
             seen[f"at {commit.commit_id}"] = sorted(rows, key=str)
+        page = graph.feed(branch, start="beginning")
+        seen[f"{branch}: feed"] = json.dumps(page.to_json(), default=str, sort_keys=True)
     for one in branches:
         for other in branches:
             seen[f"{one} {other}"] = [str(item) for item in graph.diff(one, other)]

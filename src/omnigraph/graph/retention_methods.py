@@ -100,9 +100,9 @@ class RetentionMethods(OpenGraph):
     def doctor(self, *, deep: bool = False, progress: Progress | None = None) -> DoctorReport:
         """Whether the graph is healthy, and what to run when it is not. Changes nothing and takes no lock.
 
-        Looks at the storage format, the catalog, schema files, heads, interrupted writes, the commit lock, indexes,
-        fragments, leftovers and disk use; each on its own, so that one that fails is a finding. With `deep` every file
-        is read as well, as `verify` does it.
+        Looks at the storage format, the catalog, schema files, heads, addresses and links, interrupted writes, the
+        commit lock, indexes, fragments, leftovers and disk use; each on its own, so that one that fails is a finding.
+        With `deep` every file is read as well, as `verify` does it.
 
         >>> import tempfile
         >>> from omnigraph import Graph

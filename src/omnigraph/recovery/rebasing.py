@@ -57,9 +57,9 @@ def rebase_forks(environment: GraphEnvironment, state: ManifestState) -> int:
     Raises:
         OutsideRootError: a version of a fork reads files outside of its dataset.
     """
-    if not has_moved(environment, state):
-        return 0
     try:
+        if not has_moved(environment, state):
+            return 0
         with environment.window() as held:
             if not has_moved(held, state):
                 return 0
