@@ -14,7 +14,7 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError, ResourceLimitError
@@ -29,6 +29,9 @@ _Made = TypeVar("_Made")
 PATIENT_ROWS = 1 << 20
 #: How often a reader that waits looks whether it is still wanted.
 LOOK_S = 0.05
+#: How long a read is a short one, and how long one turn of a long one is.
+_SHORT_S = 0.1
+_TURN_S = 0.1
 #: Threads that wait for the next kernel.
 _KEPT_THREADS = 8
 
@@ -83,6 +86,44 @@ class MemoryAccount:
             self.shared.add(size)
 
 
+class Turns:
+    """Places in which long reads work, by turns; short ones need none. Thread-safe.
+
+    Many threads that compute are no faster than a few, and starve everything that shares the interpreter with them: a
+    read by key, and the loop that would notice that a client is gone.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: deque[object] = deque()
+        self._changed = Condition()
+
+    def take(self, check: Callable[[], None]) -> None:
+        """Wait for a place, first come, first served; `check` ends the waiting by raising."""
+        ticket = object()
+        with self._changed:
+            self._waiting.append(ticket)
+            try:
+                while not (self._free and self._waiting[0] is ticket):
+                    self._changed.wait(LOOK_S)
+                    check()
+                self._free -= 1
+            finally:
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
+
+    def give_back(self) -> None:
+        """Leave a place."""
+        with self._changed:
+            self._free += 1
+            self._changed.notify_all()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for a place."""
+        return bool(self._waiting)
+
+
 class Budget:
     """The bounds of one read.
 
@@ -91,6 +132,7 @@ class Budget:
         cancel: set when the read is not wanted any more.
         memory: where the memory of intermediate results is accounted.
         max_rows: rows that the answer may have.
+        turns: where the read has to take turns with others once it takes long.
     """
 
     def __init__(
@@ -100,6 +142,7 @@ class Budget:
         cancel: CancelSignal | None = None,
         memory: MemoryAccount | None = None,
         max_rows: int | None = None,
+        turns: Turns | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.timeout_s = timeout_s
@@ -114,6 +157,10 @@ class Budget:
         self._deadline = None if timeout_s is None else clock() + timeout_s
         self._held = 0
         self._rows = 0
+        self._turns = turns
+        #: Until when it may work without looking whether others wait; at first without a place.
+        self._turn_ends = None if turns is None else clock() + _SHORT_S
+        self._has_place = False
 
     # ---- time
 
@@ -125,11 +172,32 @@ class Budget:
             QueryTimeoutError: its time is over.
         """
         self.checks += 1
+        self._look()
+        if self._turn_ends is not None and self._clock() > self._turn_ends:
+            self._take_turn()
+
+    def _look(self) -> None:
         if self._cancel is not None and self._cancel.is_set():
             raise QueryCancelledError(self.operator)
         if self._deadline is not None and self._clock() > self._deadline:
             assert self.timeout_s is not None, "a deadline follows from a timeout"
             raise QueryTimeoutError(self.timeout_s, self.operator)
+
+    def _take_turn(self) -> None:
+        """Give others that wait their turn, and go on with a place."""
+        turns = self._turns
+        assert turns is not None, "a turn ends where there are turns"
+        if not self._has_place or turns.is_wanted:
+            self._leave_place()
+            turns.take(self._look)
+            self._has_place = True
+        self._turn_ends = self._clock() + _TURN_S
+
+    def _leave_place(self) -> None:
+        if self._has_place:
+            assert self._turns is not None, "a place is one of them"
+            self._has_place = False
+            self._turns.give_back()
 
     def enter(self, operator: str) -> None:
         """Note who works from here on, and check."""
@@ -144,13 +212,17 @@ class Budget:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time that somebody else takes does not count."""
+        """Time that somebody else takes does not count, and needs no place."""
+        self._leave_place()
         begin = self._clock()
         try:
             yield
         finally:
+            spent = self._clock() - begin
             if self._deadline is not None:
-                self._deadline += self._clock() - begin
+                self._deadline += spent
+            if self._turn_ends is not None:
+                self._turn_ends += spent
 
     def patiently(self, work: Callable[[], _Made], rows: int = PATIENT_ROWS) -> _Made:
         """Do work that cannot be stopped on the way, and go on without it when the read is stopped meanwhile.
@@ -202,7 +274,8 @@ class Budget:
         self.memory.add(-size)
 
     def release_all(self) -> None:
-        """Give back everything that is still held: the read is over."""
+        """Give back everything that is still held, and the place among others: the read is over."""
+        self._leave_place()
         held, self._held = self._held, 0
         if held:
             self.memory.add(-held)
@@ -290,12 +363,17 @@ _KERNELS = _Kernels()
 os.register_at_fork(after_in_child=_KERNELS.forget)
 
 
-class AnySignal:
-    """Set as soon as one of several signals is."""
+class LinkedSignal:
+    """A signal of its own that is also set when another one is."""
 
-    def __init__(self, *signals: CancelSignal | None) -> None:
-        self._signals = tuple(signal for signal in signals if signal is not None)
+    def __init__(self, other: CancelSignal) -> None:
+        self._own = Event()
+        self._other = other
+
+    def set(self) -> None:
+        """The read is not wanted any more."""
+        self._own.set()
 
     def is_set(self) -> bool:
-        """Whether one of them is set."""
-        return any(signal.is_set() for signal in self._signals)
+        """Whether one of the two is set."""
+        return self._own.is_set() or self._other.is_set()

@@ -80,6 +80,15 @@ OptionalSchemaFile = Annotated[
     Path | None,
     typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph"),
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="stop it after so long; a server has a default of its own",
+        show_default=False,
+    ),
+]
 Consent = Annotated[bool, typer.Option("--yes", help="consent to a loss on a remote graph")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no echo and no progress")]
 EngineChoice = Annotated[

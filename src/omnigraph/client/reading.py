@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from omnigraph.budget import Budget
 from omnigraph.client.connection import understood
 from omnigraph.client.lines import LineCount, opened_target
 from omnigraph.client.opened import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import httpx
 
     from omnigraph.branches.images import RowImage
+    from omnigraph.budget import CancelSignal
     from omnigraph.manifest import Snapshot, Target
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
@@ -55,16 +57,23 @@ class RemoteReading(OpenRemoteGraph):
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> Result:
         """Run one read on one snapshot: a branch head, a commit, a graph version or a moment.
 
-        Rows arrive as they are asked for. Parameters are values of JSON; dates and times are texts.
+        Rows arrive as they are asked for. Parameters are values of JSON; dates and times are texts. The server stops
+        the read after `timeout_s`, or after its own default, and as soon as the connection is closed: setting `cancel`
+        ends the waiting at once, and the connection with the next piece of the answer.
 
         Raises:
             CompilerError: the query is wrong.
             ParameterError: the parameters do not fit it.
             NotFoundError: there is no such branch, commit, version or moment.
             ServerUnreachableError: nobody answered.
+            QueryTimeoutError: it took longer than it may; batches raise it as well.
+            QueryCancelledError: `cancel` was set.
+            ResourceLimitError: it needs more memory, or has more rows, than the server allows.
         """
         target = target_of(branch, snapshot, version, as_of)
         body = {
@@ -72,21 +81,30 @@ class RemoteReading(OpenRemoteGraph):
             "name": name,
             "params": _plain(params),
             **target_members(target),
+            **timed(timeout_s),
         }
+        budget = Budget(cancel=cancel)
+
+        def ask() -> httpx.Response:
+            response = self._connection.open("POST", f"{self._path}/query", body=body, headers=ROWS)
+            if cancel is not None and cancel.is_set():
+                # Nobody waits for it any more, so nobody else closes it.
+                response.close()
+            return response
+
         try:
-            response = self._connection.open(
-                "POST",
-                f"{self._path}/query",
-                body=body,
-                headers=ROWS,
-            )
+            response = ask() if cancel is None else budget.patiently(ask)
         except CompilerError as error:
             raise in_terms_of(text, error) from None
-        return self._rows(response, target)
+        return self._rows(response, target, budget)
 
-    def _rows(self, response: httpx.Response, target: Target) -> Result:
+    def _rows(
+        self, response: httpx.Response, target: Target, budget: Budget | None = None
+    ) -> Result:
         with understood("rows"):
             pieces = self._connection.pieces(response)
+            if budget is not None:
+                pieces = budget.steps(pieces)
             return decode_result(pieces, target=target, close=response.close)
 
     def explain(
@@ -97,6 +115,8 @@ class RemoteReading(OpenRemoteGraph):
         name: str | None = None,
         branch: str = MAIN,
         analyze: bool = False,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> str:
         """What a query means and how it would run there; `analyze` runs it and adds rows and times per operator."""
         body = {
@@ -105,9 +125,14 @@ class RemoteReading(OpenRemoteGraph):
             "params": _plain(params),
             "branch": branch,
             "analyze": analyze,
+            **timed(timeout_s),
         }
+
+        def ask() -> dict[str, Any]:
+            return self._connection.ask("POST", f"{self._path}/explain", body=body)
+
         try:
-            answer = self._connection.ask("POST", f"{self._path}/explain", body=body)
+            answer = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
         except CompilerError as error:
             raise in_terms_of(text, error) from None
         with understood("a plan"):
@@ -160,6 +185,8 @@ class RemoteReading(OpenRemoteGraph):
         engine: str = "spark",
         spark: Session | None = None,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> ExportResult:
         """Write every entity of one snapshot, or those of some types, as sorted JSON lines to a path or a stream.
 
@@ -176,7 +203,12 @@ class RemoteReading(OpenRemoteGraph):
         if isinstance(types, str):
             raise BadRequestError(f"types is a list of names: give [{types!r}]")
         wanted = target_of(branch, snapshot, version, as_of)
-        body = {**target_members(wanted), "type_names": list(types) if types else None}
+        body = {
+            **target_members(wanted),
+            "type_names": list(types) if types else None,
+            **timed(timeout_s),
+        }
+        budget = Budget(cancel=cancel)
         count = LineCount()
         connection = self._connection
         with opened_target(target, self.uri) as (name, write):
@@ -186,7 +218,7 @@ class RemoteReading(OpenRemoteGraph):
             ) as response:
                 known = response.headers.get(EXPORTED_TYPES, "").split()
                 commit_id = response.headers.get(SNAPSHOT_ID, "")
-                for block in count.whole_lines(connection.pieces(response)):
+                for block in count.whole_lines(budget.steps(connection.pieces(response))):
                     write(block)
         return ExportResult(
             target=name,
@@ -196,6 +228,11 @@ class RemoteReading(OpenRemoteGraph):
             edges=count.of_kind("edge", known),
             commit_id=commit_id,
         )
+
+
+def timed(timeout_s: float | None) -> dict[str, object]:
+    """The time of a read as a member of a body; left out where the server decides."""
+    return {} if timeout_s is None else {"timeout_s": timeout_s}
 
 
 def _plain(params: Mapping[str, object] | None) -> dict[str, object] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.client.connection import understood
-from omnigraph.client.reading import ROWS, RemoteReading
+from omnigraph.client.reading import ROWS, RemoteReading, timed
 from omnigraph.client.writing import conditional
 from omnigraph.errors import NotFoundError, UnexpectedAnswerError
 from omnigraph.manifest import MAIN, Target
@@ -37,6 +37,7 @@ class RemoteStoredQueries(RemoteReading):
         snapshot: str | None = None,
         expect_mutation: Literal[False],
         if_commit: None = None,
+        timeout_s: float | None = None,
     ) -> Result: ...
 
     @overload
@@ -49,6 +50,7 @@ class RemoteStoredQueries(RemoteReading):
         snapshot: None = None,
         expect_mutation: Literal[True],
         if_commit: str | None = None,
+        timeout_s: None = None,
     ) -> MutationResult: ...
 
     @overload
@@ -61,6 +63,7 @@ class RemoteStoredQueries(RemoteReading):
         snapshot: str | None = None,
         expect_mutation: bool | None = None,
         if_commit: str | None = None,
+        timeout_s: float | None = None,
     ) -> Result | MutationResult: ...
 
     def run(
@@ -72,11 +75,12 @@ class RemoteStoredQueries(RemoteReading):
         snapshot: str | None = None,
         expect_mutation: bool | None = None,
         if_commit: str | None = None,
+        timeout_s: float | None = None,
     ) -> Result | MutationResult:
         """Run a stored query: rows of a read, the receipt of a mutation.
 
-        `expect_mutation` refuses one of the other kind. With `if_commit` a mutation runs only while the branch head is
-        that commit.
+        `expect_mutation` refuses one of the other kind; `timeout_s` bounds a read. With `if_commit` a
+        mutation runs only while the branch head is that commit.
 
         Raises:
             NotFoundError: there is no such stored query, or the token may not run it.
@@ -90,6 +94,7 @@ class RemoteStoredQueries(RemoteReading):
         body: dict[str, object] = {
             "params": None if params is None else dict(params),
             "expect_mutation": expect_mutation,
+            **timed(timeout_s),
         }
         body |= {"branch": branch} if snapshot is None else {"snapshot": snapshot}
         path, condition = conditional(f"{self._path}/queries/{name}", if_commit)

@@ -7,6 +7,7 @@ rooms below. Start reading at `graph`.
 from omnigraph.graph.blobs import BlobReader
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.limits import ReadLimits
 from omnigraph.graph.results import (
     BuiltIndexes,
     EmbeddedProperty,
@@ -50,6 +51,7 @@ __all__ = [
     "LoadResult",
     "MutationResult",
     "PendingIndex",
+    "ReadLimits",
     "Result",
     "Target",
     "VerifiedFile",

@@ -12,7 +12,7 @@ from omnigraph.environ import available_memory, whole_number
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.budget import CancelSignal
+    from omnigraph.budget import CancelSignal, Turns
 
 _GIBIBYTE = 1024**3
 #: The longest time that is counted; more is as good as none.
@@ -32,6 +32,8 @@ class ReadLimits:
     max_rows: int | None = None
     #: An account that several reads share, beside the one of each.
     memory: MemoryAccount | None = None
+    #: Where several reads take turns once they take long.
+    turns: Turns | None = None
 
     def __post_init__(self) -> None:
         given = self.timeout_s
@@ -60,6 +62,7 @@ class ReadLimits:
             cancel=self.cancel,
             memory=MemoryAccount(query_memory_bytes(), shared=self.memory),
             max_rows=self.max_rows,
+            turns=self.turns,
         )
 
 

@@ -85,6 +85,9 @@ class Rows(_Answer):
     columns: list[str]
     rows: list[dict[str, Any]]
     graph_commit_id: str | None = None
+    truncated: Annotated[
+        bool | None, Field(description="with `first`: whether there are more rows")
+    ] = None
 
 
 class Plan(_Answer):

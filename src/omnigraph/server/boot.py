@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, OmniError
-from omnigraph.graph import Graph
+from omnigraph.graph import Graph, ReadLimits
 from omnigraph.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.schema import compile_schema
 from omnigraph.server.logs import logger
@@ -88,6 +88,7 @@ def open_service(
         InputFileError: a file cannot be read.
     """
     fresh = read_authority(config, environment, is_open=unauthenticated)
+    limits = settings.read_limits()
     opened: dict[str, OpenGraph] = {}
     quarantined: dict[str, str] = {}
 
@@ -95,7 +96,7 @@ def open_service(
         policy = fresh.policies.get(item.graph_id)
         try:
             gate = None if policy is None else PolicyGate(policy)
-            opened[item.graph_id] = _open(item, gate, settings)
+            opened[item.graph_id] = _open(item, gate, settings, limits)
         except OmniError as problem:
             quarantined[item.graph_id] = problem.message
             _log.error("graph quarantined", graph=item.graph_id, reason=problem.message)
@@ -125,14 +126,16 @@ def _check_health(
     raise BadRequestError(f"{what} can be served:\n{listing}")
 
 
-def _open(item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings) -> OpenGraph:
+def _open(
+    item: ServedGraph, gate: PolicyGate | None, settings: ServerSettings, limits: ReadLimits
+) -> OpenGraph:
     """Open one graph with its stored queries.
 
     Raises:
         OmniError: it cannot be served.
     """
     queries = StoredQueries.read(item.queries)
-    graph = Graph.open(item.store, policy=gate, external_blobs=item.external_blobs)
+    graph = Graph.open(item.store, policy=gate, external_blobs=item.external_blobs, limits=limits)
     try:
         report = queries.check(compile_schema(graph.schema).catalog)
         for warning in report.warnings:

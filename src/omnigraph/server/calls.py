@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import structlog
 
+from omnigraph.budget import LinkedSignal
 from omnigraph.errors import (
     ForbiddenHostError,
     NotFoundError,
+    QueryCancelledError,
     TooManyRequestsError,
     UnauthorizedError,
 )
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from starlette.requests import Request
+    from starlette.types import Receive
 
     from omnigraph.graph import Graph
     from omnigraph.manifest import GraphCommit, Target
@@ -61,6 +64,32 @@ class Call:
     async def read(self, work: Callable[[], _Outcome]) -> _Outcome:
         """Run work that only reads, in a thread of the readers."""
         return await anyio.to_thread.run_sync(work, limiter=self.service.reads)
+
+    def new_signal(self) -> LinkedSignal:
+        """What stops a read of this request; set by whoever sees that the client is gone, or that the server stops."""
+        return LinkedSignal(self.service.stopping)
+
+    async def stoppable(self, work: Callable[[], _Outcome], signal: LinkedSignal) -> _Outcome:
+        """As `read`, for work that stops at a signal; it is set as soon as the client is gone.
+
+        Raises:
+            QueryCancelledError: the client went away before its turn came, or while it was working.
+        """
+        outcome: tuple[_Outcome] | None = None
+        failure: Exception | None = None
+        # What is raised inside a group leaves it as a group of exceptions, so it is carried out by hand.
+        async with anyio.create_task_group() as group:
+            group.start_soon(until_gone, self.request.receive, signal, group.cancel_scope)
+            try:
+                outcome = (await self.read(work),)
+            except Exception as error:  # noqa: BLE001  # raised again below
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        if outcome is None:
+            raise QueryCancelledError("the queue of the server")
+        return outcome[0]
 
     async def write(self, work: Callable[[], _Outcome]) -> _Outcome:
         """Run work that writes, in a thread of the writers; it is finished even when the client goes away."""
@@ -206,6 +235,17 @@ class GraphCall(Call):
         """Remember that a commit was published."""
         if commit is not None:
             self.service.metrics.commits.labels(self.served.graph_id).inc()
+
+
+async def until_gone(
+    receive: Receive, signal: LinkedSignal | None, scope: anyio.CancelScope
+) -> None:
+    """Wait until the client is gone, and stop what works for it."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if signal is not None:
+        signal.set()
+    scope.cancel()
 
 
 def unknown_commit_text(commit_id: str) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +27,17 @@ from omnigraph.serving import read_config, single_graph
 from omnigraph.wire.protocol import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
 
     from omnigraph.server.service import Service
     from omnigraph.serving import ServerConfig
 
 _log = logger(__name__)
 _DEFAULT_BIND = "127.0.0.1:8080"
+_SWITCH_S = 0.001
+#: Also a server without any grace ends the ordinary way, if that takes no time.
+_LEAST_GRACE_S = 1.0
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -144,7 +149,19 @@ def _config(
 
 
 class _AnnouncedServer(uvicorn.Server):
-    """Says where it listens as soon as it does."""
+    """Says where it listens as soon as it does, and ends within its grace once it is told to."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to stop: requests have half of the grace to end by themselves, then reads are cancelled."""
+        if not self.should_exit:
+            grace_s = max(self._service.settings.shutdown_s, _LEAST_GRACE_S)
+            _after(grace_s / 2, self._service.stopping.set)
+            _after(grace_s, _end_process)
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -162,6 +179,21 @@ class _AnnouncedServer(uvicorn.Server):
         with super().capture_signals():
             yield
             self._captured_signals.clear()
+
+
+def _after(seconds: float, act: Callable[[], None]) -> None:
+    """Act later, whatever the event loop and the main thread do then."""
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+
+
+def _end_process() -> None:
+    """End, although threads still work: a write that is cut off is settled by the next start."""
+    _log.error("the grace is over, requests in flight are cut off")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def listening_socket(config: uvicorn.Config) -> socket.socket:
@@ -205,7 +237,7 @@ def http_server(service: Service, host: str, port: int) -> uvicorn.Config:
 
 
 def _run(service: Service, host: str, port: int) -> None:
-    server = _AnnouncedServer(http_server(service, host, port))
+    server = _AnnouncedServer(http_server(service, host, port), service)
     listener = listening_socket(server.config)
     _log.info(
         "serving",
@@ -213,5 +245,11 @@ def _run(service: Service, host: str, port: int) -> None:
         quarantined=list(service.quarantined),
         state="open" if service.is_open else "tokens",
     )
-    server.run(sockets=[listener])
+    # The event loop gets the interpreter this fast, also while reads compute.
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        # Whatever ended the server: no read goes on for nobody, and none keeps the process alive.
+        service.stopping.set()
     _log.info("stopped")

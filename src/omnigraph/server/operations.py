@@ -42,9 +42,12 @@ _ERROR_TEXTS = {
     424: "an external blob cannot be read",
     429: "the actor has too much in flight",
     500: "the server failed",
-    503: "a write is unsettled; look before you retry",
+    503: "a write is unsettled, look before you retry; or a read was cancelled",
+    504: "a read took longer than it may",
 }
 _READ_ERRORS = (400, 401, 403, 404, 410, 500)
+#: Of routes whose reads are bounded in time, memory and rows.
+STOPPED = (413, 503, 504)
 _FLAT_ERRORS = (401, 403, 500)
 _BODY_ERRORS = (408, 413, 415)
 _WRITE_ERRORS = (409, 412, 424, 429, 503)

@@ -117,6 +117,15 @@ class BaselineBody(_Strict):
 
 # ---- queries
 
+Seconds = Annotated[
+    float | None,
+    Field(
+        description="how long it may work; the default and the longest time are those of the server",
+        gt=0,
+        allow_inf_nan=False,
+    ),
+]
+
 
 class QueryBody(_Strict):
     """A read in `.gq`, and the state that it reads."""
@@ -128,6 +137,11 @@ class QueryBody(_Strict):
     snapshot: str | None = None
     version: int | None = None
     as_of: str | None = None
+    timeout_s: Seconds = None
+    first: Annotated[
+        int | None,
+        Field(description="only so many rows; `truncated` tells whether there are more", ge=1),
+    ] = None
 
 
 class ReadBody(_Strict):
@@ -138,6 +152,7 @@ class ReadBody(_Strict):
     params: dict[str, Any] | None = None
     branch: str | None = None
     snapshot: str | None = None
+    timeout_s: Seconds = None
 
 
 class ExplainBody(_Strict):
@@ -148,6 +163,7 @@ class ExplainBody(_Strict):
     params: dict[str, Any] | None = None
     branch: str | None = None
     analyze: bool = False
+    timeout_s: Seconds = None
 
 
 class MutateBody(_Strict):
@@ -166,6 +182,7 @@ class StoredQueryBody(_Strict):
     branch: str | None = None
     snapshot: str | None = None
     expect_mutation: bool | None = None
+    timeout_s: Seconds = None
 
 
 # ---- writes
@@ -204,6 +221,10 @@ class ExportBody(_Strict):
     version: int | None = None
     as_of: str | None = None
     type_names: list[str] | None = None
+    timeout_s: Annotated[
+        float | None,
+        Field(description="how long it may work; by default as long as it takes", gt=0),
+    ] = None
 
 
 class SchemaApplyBody(_Strict):

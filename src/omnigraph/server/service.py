@@ -90,6 +90,8 @@ class Service:
         #: Threads that parse bodies. Two: more would only take turns.
         self.parsers = anyio.CapacityLimiter(2)
         self.producers = anyio.CapacityLimiter(STREAMS)
+        #: Set when the server stops; no read goes on after it.
+        self.stopping = threading.Event()
 
     @property
     def is_open(self) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from omnigraph.budget import MemoryAccount, Turns
 from omnigraph.environ import available_memory, duration_s, is_on, whole_number
+from omnigraph.errors import BadRequestError
+from omnigraph.graph import ReadLimits
 
 MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.
 _LOWEST_BYTES = 256 * MEBIBYTE
+_READ_MEMORY = "OMNIGRAPH_SERVER_READ_MEMORY_BYTES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +46,43 @@ class ServerSettings:
     #: and there are more for writes than one actor may have in flight, so that no actor waits for another one.
     read_threads: int = 32
     write_threads: int = 64
+    #: How long a read may work when its caller does not say, and at most; None is as long as it takes.
+    query_timeout_s: float | None = 60.0
+    query_timeout_max_s: float | None = 600.0
+    #: Rows that one answer may have.
+    query_max_rows: int = 10_000_000
+    #: Memory that the intermediate results of all reads may take together.
+    read_memory_bytes: int = 4096 * MEBIBYTE
     #: A start without all graphs is a failure.
     require_all_graphs: bool = False
     #: Names that an open server answers to, beside addresses and `localhost`.
     allowed_hosts: frozenset[str] = frozenset()
     #: How long requests in flight may take after the signal to stop.
     shutdown_s: int = 30
+
+    def read_limits(self) -> ReadLimits:
+        """What bounds every read of this process; memory and turns are shared by all that are given the same limits."""
+        return ReadLimits(
+            max_rows=self.query_max_rows,
+            memory=MemoryAccount(self.read_memory_bytes, setting=_READ_MEMORY),
+            turns=Turns(max(2, os.cpu_count() or 2)),
+        )
+
+    def timeout_s(self, wanted: float | None) -> float | None:
+        """How long a read may work whose caller wants so much time, or does not say.
+
+        Raises:
+            BadRequestError: it is more than the server allows.
+        """
+        longest = self.query_timeout_max_s
+        if wanted is None:
+            times = [time for time in (self.query_timeout_s, longest) if time is not None]
+            return min(times, default=None)
+        if longest is not None and wanted > longest:
+            raise BadRequestError(
+                f"timeout_s is {wanted:g}: this server allows at most {longest:g} s (OMNIGRAPH_QUERY_TIMEOUT_MAX)"
+            )
+        return wanted
 
     @staticmethod
     def from_environment() -> ServerSettings:
@@ -94,6 +129,14 @@ class ServerSettings:
             ),
             write_threads=whole_number(
                 "OMNIGRAPH_SERVER_WRITE_THREADS", defaults.write_threads, lowest=1, highest=1024
+            ),
+            query_timeout_s=duration_s("OMNIGRAPH_QUERY_TIMEOUT", "60s") or None,
+            query_timeout_max_s=duration_s("OMNIGRAPH_QUERY_TIMEOUT_MAX", "10m") or None,
+            query_max_rows=whole_number(
+                "OMNIGRAPH_QUERY_MAX_ROWS", defaults.query_max_rows, lowest=1
+            ),
+            read_memory_bytes=whole_number(
+                _READ_MEMORY, max(available_memory() // 2, _LOWEST_BYTES), lowest=1
             ),
             require_all_graphs=is_on("OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
             allowed_hosts=frozenset(host.strip() for host in hosts if host.strip()),

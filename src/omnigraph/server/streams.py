@@ -18,6 +18,7 @@ from anyio.from_thread import run as run_in_loop
 from starlette.responses import Response
 
 from omnigraph.errors import OmniError, ResourceLimitError
+from omnigraph.server.calls import until_gone
 from omnigraph.server.logs import logger
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
     from starlette.types import Receive, Scope, Send
 
+    from omnigraph.budget import LinkedSignal
     from omnigraph.server.calls import GraphCall
     from omnigraph.server.service import Service
 
@@ -159,21 +161,26 @@ class StreamedResponse(Response):
         media_type: str,
         headers: Mapping[str, str] | None = None,
         status: int = 200,
+        signal: LinkedSignal | None = None,
     ) -> None:
         super().__init__(None, headers=headers, media_type=media_type, status_code=status)
         if headers is None or "Content-Length" not in headers:
             del self.headers["content-length"]
         self._source = source
         self._first = first
+        self._signal = signal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the pieces until there are no more, or nobody listens."""
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(_until_gone, receive, group.cancel_scope)
+                group.start_soon(until_gone, receive, self._signal, group.cancel_scope)
                 await self._send_all(send)
                 group.cancel_scope.cancel()
         finally:
+            if self._signal is not None:
+                # What still works for this response, works for nobody.
+                self._signal.set()
             await self._source.stop()
 
     async def _send_all(self, send: Send) -> None:
@@ -193,15 +200,22 @@ async def produced(
     media_type: str,
     headers: Mapping[str, str] | None = None,
     release: Release,
+    signal: LinkedSignal,
 ) -> StreamedResponse:
-    """A response of what a producer writes. Whatever fails before its first piece is a failure of the request."""
+    """A response of what a producer writes, which stops at a signal.
+
+    Whatever fails before its first piece is a failure of the request.
+    """
     production = _Production(produce, service.producers, release)
     try:
         first = await production.next()
     except BaseException:  # also when cancelled: the thread would go on for nobody
+        signal.set()
         await production.stop()
         raise
-    return StreamedResponse(production, first, media_type=media_type, headers=headers)
+    return StreamedResponse(
+        production, first, media_type=media_type, headers=headers, signal=signal
+    )
 
 
 def pulled(
@@ -211,10 +225,13 @@ def pulled(
     media_type: str,
     headers: Mapping[str, str] | None = None,
     status: int = 200,
+    signal: LinkedSignal | None = None,
 ) -> StreamedResponse:
     """A response of what an iterator gives; nothing of it is made before the response begins."""
     source = _Pull(pieces, service.reads)
-    return StreamedResponse(source, None, media_type=media_type, headers=headers, status=status)
+    return StreamedResponse(
+        source, None, media_type=media_type, headers=headers, status=status, signal=signal
+    )
 
 
 async def reserve(call: GraphCall) -> Release:
@@ -252,9 +269,3 @@ async def _take_stream(service: Service, caller: str) -> None:
                 "stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice
             )
         await anyio.sleep(_POLL_S)  # places are given back in threads, which wake nobody
-
-
-async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()

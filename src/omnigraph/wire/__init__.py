@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.wire.arrow_results import decode_result, encode_result, target_from_json
     from omnigraph.wire.diffs import DiffFilter, ReportedDiff, diff_page
     from omnigraph.wire.failures import error_from_body
+    from omnigraph.wire.json_answers import encode_answer
     from omnigraph.wire.schema_changes import ReportedSteps, SchemaApplyResult, SchemaSteps
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "commit_json",
     "decode_result",
     "diff_page",
+    "encode_answer",
     "encode_result",
     "error_from_body",
     "external_blob",
@@ -107,6 +109,7 @@ __getattr__ = late_exports(
         "SchemaSteps": "schema_changes",
         "decode_result": "arrow_results",
         "diff_page": "diffs",
+        "encode_answer": "json_answers",
         "encode_result": "arrow_results",
         "error_from_body": "failures",
         "target_from_json": "arrow_results",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import AsJson, ElasticEngine, Quiet, Types
+from omnigraph.cli.options import AsJson, ElasticEngine, Quiet, Timeout, Types
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
@@ -77,6 +77,7 @@ class _GraphFlags:
     engine: ElasticEngine | None
     rate: float | None
     dry_run: bool
+    timeout: float | None
     reembed_all: bool
     types: list[str]
 
@@ -92,6 +93,7 @@ def embed(
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
+    timeout: Timeout = None,
     seed: Seed = None,
     input: Input = None,
     output: Output = None,
@@ -117,6 +119,7 @@ def embed(
         engine=engine,
         rate=rate,
         dry_run=dry_run,
+        timeout=timeout,
         **shared,
     )
     _refuse_foreign("--graph" if graph else "files", files if graph else on_graph)
@@ -156,6 +159,7 @@ def _embed_graph(address: Address, flags: _GraphFlags, *, quiet: bool, json: boo
             actor=address.actor,
             dry_run=flags.dry_run,
             progress=terminal_progress(quiet=quiet),
+            timeout_s=flags.timeout,
         )
     if json:
         print_json(result.to_json())

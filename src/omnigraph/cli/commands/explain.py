@@ -15,6 +15,7 @@ from omnigraph.cli.options import (
     QueryName,
     QueryText,
     ReadBranch,
+    Timeout,
 )
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.scope import Address
@@ -35,6 +36,7 @@ def explain(
     analyze: Annotated[
         bool, typer.Option("--analyze", help="run the query, show rows and time per operator")
     ] = False,
+    timeout: Timeout = None,
     json: AsJson = False,
 ) -> None:
     """Print what a query means, one operator per line; with a graph also how it would run there."""
@@ -54,7 +56,12 @@ def explain(
     else:
         with address.open(read_only=True) as graph:
             plan = graph.explain(
-                source, values, name=name, branch=branch or "main", analyze=analyze
+                source,
+                values,
+                name=name,
+                branch=branch or "main",
+                analyze=analyze,
+                timeout_s=timeout,
             )
             catalog = compile_schema(graph.schema).catalog
         compiled = compile_query(source, catalog, name)

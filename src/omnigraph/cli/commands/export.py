@@ -16,6 +16,7 @@ from omnigraph.cli.options import (
     GraphVersion,
     ReadBranch,
     SnapshotId,
+    Timeout,
     Types,
 )
 from omnigraph.cli.output import print_json, print_text, print_warning
@@ -52,6 +53,7 @@ def export(
     parts: Annotated[
         bool, typer.Option("--parts", help="with --out, a directory of JSONL files")
     ] = False,
+    timeout: Timeout = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
     json: AsJson = False,
 ) -> None:
@@ -76,6 +78,7 @@ def export(
                 format=format,
                 parts=parts,
                 progress=terminal_progress(quiet=out is None),
+                timeout_s=timeout,
             )
             sys.stdout.flush()
         except BrokenPipeError:

@@ -17,6 +17,7 @@ from omnigraph.cli.options import (
     QueryText,
     ReadBranch,
     SnapshotId,
+    Timeout,
 )
 from omnigraph.cli.output import print_data, print_lines
 from omnigraph.cli.scope import Address
@@ -59,6 +60,7 @@ def query(
     snapshot: SnapshotId = None,
     graph_version: GraphVersion = None,
     as_of: AsOf = None,
+    timeout: Timeout = None,
     format: RowFormatOption = None,
     csv_safe: CsvSafe = False,
     json: AsJson = False,
@@ -87,6 +89,7 @@ def query(
                 branch=branch or "main",
                 snapshot=snapshot,
                 expect_mutation=False,
+                timeout_s=timeout,
             )
             print_rows(found, defaults, chosen, csv_safe=csv_safe)
         return
@@ -99,6 +102,7 @@ def query(
             snapshot=snapshot,
             version=graph_version,
             as_of=as_of,
+            timeout_s=timeout,
         )
         print_rows(result, defaults, chosen, csv_safe=csv_safe)
 

@@ -44,8 +44,13 @@ async def ask(outer: Request, graph_id: str, inner: InnerRequest) -> InnerAnswer
     collected = _Collected()
     body = b"" if inner.body is None else json_bytes(inner.body)
 
+    unread = [body]
+
     async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+        # Behind the body only the end of the connection comes, which is that of the outer request.
+        return await outer.receive()
 
     scope = _scope(outer.scope, graph_id, inner, body)
     # In a task, because a request gives its id and its actor to all log entries of its context.

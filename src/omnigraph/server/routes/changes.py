@@ -122,4 +122,6 @@ async def baseline(request: Request) -> Response:
         sink.write(json.dumps({"baseline": handshake}) + "\n")
 
     release = await reserve(call)
-    return await produced(call.service, produce, media_type=NDJSON, release=release)
+    return await produced(
+        call.service, produce, media_type=NDJSON, signal=call.new_signal(), release=release
+    )

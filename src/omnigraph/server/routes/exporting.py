@@ -12,7 +12,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.policy import Action
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.operations import GRAPH, STOPPED, operation
 from omnigraph.server.requests import ExportBody
 from omnigraph.server.streams import produced, reserve
 from omnigraph.server.targets import arguments_of, target_of
@@ -28,6 +28,7 @@ router = APIRouter()
     router,
     "POST",
     f"{GRAPH}/export",
+    errors=STOPPED,
     id="export",
     tag="snapshots",
     body=ExportBody,
@@ -47,8 +48,16 @@ async def export(request: Request) -> Response:
     wanted = None if body.type_names is None else {name.casefold() for name in body.type_names}
     types = [key for key in sorted(found.pins) if wanted is None or _is_in(key, wanted)]
 
+    signal = call.new_signal()
+
     def produce(sink: Sink) -> None:
-        call.graph.export(sink, snapshot=found.commit_id, types=body.type_names)
+        call.graph.export(
+            sink,
+            snapshot=found.commit_id,
+            types=body.type_names,
+            timeout_s=body.timeout_s,
+            cancel=signal,
+        )
 
     release = await reserve(call)
     return await produced(
@@ -57,6 +66,7 @@ async def export(request: Request) -> Response:
         media_type=NDJSON,
         headers={SNAPSHOT_ID: found.commit_id, EXPORTED_TYPES: " ".join(types)},
         release=release,
+        signal=signal,
     )
 
 

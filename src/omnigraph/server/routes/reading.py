@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.errors import BadRequestError
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
 from omnigraph.query import compile_query
@@ -16,7 +17,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.server import answers
 from omnigraph.server.bodies import parse_query, read_json
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.operations import GRAPH, STOPPED, operation
 from omnigraph.server.requests import (
     EntityParams,
     ExplainBody,
@@ -27,12 +28,13 @@ from omnigraph.server.requests import (
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.streams import pulled
 from omnigraph.server.targets import arguments_of, target_of
-from omnigraph.wire import encode_result, snapshot_document
+from omnigraph.wire import encode_answer, encode_result, snapshot_document
 from omnigraph.wire.protocol import ARROW_STREAM, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from omnigraph.budget import LinkedSignal
     from omnigraph.manifest import Target
     from omnigraph.server.calls import GraphCall
     from omnigraph.syntax import SourceText
@@ -47,6 +49,7 @@ _SMALL_BYTES = 1024 * 1024
     router,
     "POST",
     f"{GRAPH}/query",
+    errors=STOPPED,
     id="query",
     tag="queries",
     body=QueryBody,
@@ -58,13 +61,22 @@ async def query(request: Request) -> Response:
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, QueryBody, call.settings)
     target = target_of(body)
-    return await answer_query(call, body.query, body.params, body.name, target)
+    return await answer_query(
+        call,
+        body.query,
+        body.params,
+        body.name,
+        target,
+        timeout_s=body.timeout_s,
+        first=body.first,
+    )
 
 
 @operation(
     router,
     "POST",
     f"{GRAPH}/read",
+    errors=STOPPED,
     id="read",
     tag="queries",
     body=ReadBody,
@@ -78,16 +90,21 @@ async def read(request: Request) -> Response:
     body, _ = await read_json(request, ReadBody, call.settings)
     target = target_of(body)
     await call.authorize_target(target)
+    timeout_s, signal = call.settings.timeout_s(body.timeout_s), call.new_signal()
 
     def work() -> bytes:
         result = call.graph.query(
-            body.query_source, body.params, name=body.query_name, **arguments_of(target)
+            body.query_source,
+            body.params,
+            name=body.query_name,
+            timeout_s=timeout_s,
+            cancel=signal,
+            **arguments_of(target),
         )
-        envelope = result.to_json()
-        del envelope["graph_commit_id"]
-        return json_bytes(envelope)
+        return encode_answer(result, names_commit=False)
 
-    return Response(await call.read(work), media_type=JSON, headers=successor(request, "query"))
+    content = await call.stoppable(work, signal)
+    return Response(content, media_type=JSON, headers=successor(request, "query"))
 
 
 async def answer_query(
@@ -96,24 +113,35 @@ async def answer_query(
     params: Mapping[str, object] | None,
     name: str | None,
     target: Target,
+    *,
+    timeout_s: float | None = None,
+    first: int | None = None,
 ) -> Response:
-    """The rows of a read that the caller may make, as JSON or as Arrow."""
-    await call.authorize_target(target)
+    """The rows of a read that the caller may make, as JSON or as Arrow.
 
-    if ARROW_STREAM in call.request.headers.get("accept", ""):
-        return await _arrow_answer(
-            call,
-            lambda: call.graph.query(source, params, name=name, **arguments_of(target)),
+    With `first` an answer in JSON has only so many rows, and says whether there are more.
+    """
+    await call.authorize_target(target)
+    allowed_s, signal = call.settings.timeout_s(timeout_s), call.new_signal()
+
+    def run() -> Result:
+        return call.graph.query(
+            source, params, name=name, timeout_s=allowed_s, cancel=signal, **arguments_of(target)
         )
 
-    def work() -> bytes:
-        result = call.graph.query(source, params, name=name, **arguments_of(target))
-        return json_bytes(result.to_json())
+    if ARROW_STREAM in call.request.headers.get("accept", ""):
+        if first is not None:
+            raise BadRequestError(
+                "`first` goes with JSON: take as many rows of the Arrow stream as you want"
+            )
+        return await _arrow_answer(call, run, signal)
+    content = await call.stoppable(lambda: encode_answer(run(), first=first), signal)
+    return Response(content, media_type=JSON)
 
-    return Response(await call.read(work), media_type=JSON)
 
-
-async def _arrow_answer(call: GraphCall, run: Callable[[], Result]) -> Response:
+async def _arrow_answer(
+    call: GraphCall, run: Callable[[], Result], signal: LinkedSignal
+) -> Response:
     """Rows as Arrow: at once when they are few, otherwise as they are made."""
 
     def begin() -> tuple[list[bytes], Generator[bytes] | None]:
@@ -126,10 +154,10 @@ async def _arrow_answer(call: GraphCall, run: Callable[[], Result]) -> Response:
                 return pieces, rest
         return pieces, None
 
-    pieces, rest = await call.read(begin)
+    pieces, rest = await call.stoppable(begin, signal)
     if rest is None:
         return Response(b"".join(pieces), media_type=ARROW_STREAM)
-    return pulled(call.service, _joined(pieces, rest), media_type=ARROW_STREAM)
+    return pulled(call.service, _joined(pieces, rest), media_type=ARROW_STREAM, signal=signal)
 
 
 def _joined(pieces: list[bytes], rest: Generator[bytes]) -> Generator[bytes]:
@@ -150,6 +178,7 @@ def successor(request: Request, name: str) -> dict[str, str]:
     router,
     "POST",
     f"{GRAPH}/explain",
+    errors=STOPPED,
     id="explain",
     tag="queries",
     body=ExplainBody,
@@ -162,10 +191,17 @@ async def explain(request: Request) -> Response:
     body, _ = await read_json(request, ExplainBody, call.settings)
     branch = MAIN if body.branch is None else body.branch
     call.authorize(Action.READ, branch=branch)
+    timeout_s, signal = call.settings.timeout_s(body.timeout_s), call.new_signal()
 
     def work() -> bytes:
         text = call.graph.explain(
-            body.query, body.params, name=body.name, branch=branch, analyze=body.analyze
+            body.query,
+            body.params,
+            name=body.name,
+            branch=branch,
+            analyze=body.analyze,
+            timeout_s=timeout_s,
+            cancel=signal,
         )
         compiled = compile_query(body.query, compile_schema(call.graph.schema).catalog, body.name)
         return json_bytes(
@@ -178,7 +214,7 @@ async def explain(request: Request) -> Response:
             }
         )
 
-    return Response(await call.read(work), media_type=JSON)
+    return Response(await call.stoppable(work, signal), media_type=JSON)
 
 
 @operation(

@@ -14,7 +14,7 @@ from omnigraph.policy import Action
 from omnigraph.server import answers
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.operations import GRAPH, STOPPED, operation
 from omnigraph.server.requests import StoredQueryBody
 from omnigraph.server.responses import json_response
 from omnigraph.server.routes.mutating import CONDITION, answer_mutation, condition_of
@@ -47,6 +47,7 @@ async def list_queries(request: Request) -> Response:
     router,
     "POST",
     f"{GRAPH}/queries/{{name}}",
+    errors=STOPPED,
     id="invoke_query",
     tag="queries",
     body=StoredQueryBody,
@@ -104,7 +105,14 @@ async def _invoke(request: Request, *, is_conditional: bool) -> Response:
     if not stored.is_mutation:
         if is_conditional:
             raise BadRequestError(f"`{stored.name}` is a read: run it without a condition")
-        return await answer_query(call, stored.source, body.params, stored.name, target_of(body))
+        return await answer_query(
+            call,
+            stored.source,
+            body.params,
+            stored.name,
+            target_of(body),
+            timeout_s=body.timeout_s,
+        )
     if body.snapshot is not None:
         raise BadRequestError(f"`{stored.name}` is a mutation: it runs on a branch, not a snapshot")
     return await answer_mutation(
