@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import os
 import signal
 import socket
 import sys
 import threading
-from contextlib import contextmanager
+import traceback
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 import uvicorn
@@ -94,8 +96,13 @@ def serve(
         _run(service, host, port)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the server and end the process with its exit code."""
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the server and end the process with its exit code.
+
+    Everything is settled when the server has stopped. Taking the interpreter apart would take seconds more, in which
+    nothing can end the process, and would wait for every thread that still works.
+    """
+    code = 0
     try:
         app(
             args=list(sys.argv[1:] if arguments is None else arguments),
@@ -103,7 +110,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     except OmniError as error:
         sys.stderr.write(f"{error.message}\n")
-        sys.exit(error.exit_code)
+        code = error.exit_code
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001  # reported as the interpreter would
+        traceback.print_exc()
+        code = 1
+    # What registered for the end, such as a Spark session, still has it.
+    atexit._run_exitfuncs()
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, whatever its threads do."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def parse_bind(text: str) -> tuple[str, int]:
@@ -191,9 +214,7 @@ def _after(seconds: float, act: Callable[[], None]) -> None:
 def _end_process() -> None:
     """End, although threads still work: a write that is cut off is settled by the next start."""
     _log.error("the grace is over, requests in flight are cut off")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
+    _leave(1)
 
 
 def listening_socket(config: uvicorn.Config) -> socket.socket:
