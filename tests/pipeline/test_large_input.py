@@ -17,7 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.client.record_files import RecordFiles
-from omnigraph.errors import InputFileError, LoadRejectedError, ResourceLimitError
+from omnigraph.errors import (
+    BadRequestError,
+    InputFileError,
+    LoadRejectedError,
+    ResourceLimitError,
+)
 from omnigraph.graph import Graph
 from omnigraph.pipeline import columnar, lines, objects, reading, records
 from omnigraph.pipeline.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
@@ -362,3 +367,26 @@ def test_a_list_of_any_length_is_read_item_by_item(
     assert sorted(rows.to_pylist(), key=str) == sorted(items, key=str)
     path.write_text(" [ ] ", encoding="utf-8")
     assert load(graph, path) == {"node:Doc": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.csv", b"slug," + b"x" * 900_000 + b"\na,b\n"),
+        ("in.csv", b"slug," + b",".join(b"c%d" % number for number in range(50_000)) + b"\n"),
+        ("in.csv", b"slug,body\na,b,c" + b"x" * 900_000 + b"\n"),
+        ("in.jsonl", b'{"type":"Doc","data":{"slug":"a","' + b"x" * 900_000 + b'":1}}'),
+        ("in.jsonl", b'{"type":"' + b"x" * 900_000 + b'","data":{"slug":"a"}}'),
+        ("in.jsonl", b'{"type":"Doc","data":{"slug":"a","scan":"' + b"x" * 900_000 + b'"}}'),
+    ],
+    ids=["a name", "names", "a line", "a member", "a type", "a blob"],
+)
+def test_a_message_does_not_repeat_a_large_input(
+    graph: Graph, tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(BadRequestError) as caught:
+        load(graph, path)
+    assert len(str(caught.value)) < 5000
+    assert len(json.dumps(caught.value.details())) < 5000

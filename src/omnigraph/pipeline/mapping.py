@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.problems import shown
 from omnigraph.syntax.suggest import did_you_mean
 from omnigraph.yaml_files import read_yaml
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.plan import EntityShape
     from omnigraph.schema import Catalog
 
+#: How many columns a message names.
+_SHOWN_NAMES = 20
 _ABSOLUTE = re.compile(r"^(/|~|[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
@@ -268,7 +271,7 @@ def map_columns(
         if extra and is_strict:
             raise BadRequestError(
                 f"{where}: {shape.name} has no property "
-                f"{', '.join(f'`{name}`' for name in extra)}; name the columns to read in `columns:`"
+                f"{_listed(extra)}; name the columns to read in `columns:`"
             )
     explicit = mapped.id
     if explicit is None and "id" in present and "id" not in properties:
@@ -276,14 +279,21 @@ def map_columns(
     found = ColumnMap(properties=chosen, id=explicit, ends=mapped.ends)
     repeated = [column for column in found.columns if present.count(column) > 1]
     if repeated:
-        raise BadRequestError(f"{where}: there are two columns `{repeated[0]}`")
+        raise BadRequestError(f"{where}: there are two columns `{shown(repeated[0])}`")
     missing = [column for column in found.columns if column not in present]
     if missing:
         hint = did_you_mean(missing[0], present)
         raise BadRequestError(
-            f"{where}: there is no column `{missing[0]}`" + (f": {hint}" if hint else "")
+            f"{where}: there is no column `{shown(missing[0])}`" + (f": {hint}" if hint else "")
         )
     return found
+
+
+def _listed(names: list[str]) -> str:
+    """Some names of columns: a file may have many, and long ones."""
+    some = ", ".join(f"`{shown(name)}`" for name in names[:_SHOWN_NAMES])
+    hidden = len(names) - _SHOWN_NAMES
+    return f"{some} and {hidden:,} more" if hidden > 0 else some
 
 
 def _problems(error: ValidationError) -> str:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Longer values are cut in reports.
 _MAX_VALUE_CHARACTERS = 200
+#: The same for messages, which may repeat names and values.
+_MAX_MESSAGE_CHARACTERS = 1000
 
 
 @dataclass(slots=True)
@@ -80,9 +82,11 @@ class Problems:
 def shown(value: object) -> str:
     """A value as a report shows it."""
     text = value if isinstance(value, str) else _plain(value)
-    if len(text) <= _MAX_VALUE_CHARACTERS:
-        return text
-    return f"{text[:_MAX_VALUE_CHARACTERS]}… ({len(text):,} characters)"
+    return _cut(text, _MAX_VALUE_CHARACTERS)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def _plain(value: object) -> str:
@@ -101,14 +105,17 @@ def in_file(record: BadRecord, lines_before: int) -> BadRecord:
 
 
 def _printable(record: BadRecord) -> BadRecord:
-    """Half a surrogate pair, which no output takes, is shown as its number."""
+    """Half a surrogate pair, which no output takes, is shown as its number; long texts are cut."""
 
-    def clean(text: str | None) -> str | None:
-        return None if text is None else text.encode("utf-8", "backslashreplace").decode()
+    def clean(text: str | None, most: int) -> str | None:
+        return (
+            None if text is None else _cut(text, most).encode("utf-8", "backslashreplace").decode()
+        )
 
     return replace(
         record,
-        field=clean(record.field),
-        value=clean(record.value),
-        message=clean(record.message) or "",
+        field=clean(record.field, _MAX_VALUE_CHARACTERS),
+        # Values are cut where they are made texts; what is said about their length stays.
+        value=clean(record.value, _MAX_MESSAGE_CHARACTERS),
+        message=clean(record.message, _MAX_MESSAGE_CHARACTERS) or "",
     )

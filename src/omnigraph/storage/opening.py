@@ -11,7 +11,8 @@ from lance import LanceDataset
 from omnigraph.environ import whole_number
 from omnigraph.storage.addresses import rebased, with_bases
 
-_METADATA_CACHE_BYTES = 128 * 1024 * 1024
+#: Every version of a table and of the catalog adds about 30 KB, and hardly an old one is read again.
+_METADATA_CACHE_BYTES = 32 * 1024 * 1024
 _INDEX_CACHE_BYTES = 1024 * 1024 * 1024
 
 

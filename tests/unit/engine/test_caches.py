@@ -171,3 +171,11 @@ def test_a_failed_build_fails_for_the_thread_that_did_it_only() -> None:
         failures = [item.exception() for item in wanted]
     assert sum(failure is not None for failure in failures) == 1
     assert (cache.get("a"), build.calls) == (2, 2)
+
+
+def test_values_of_hardly_any_size_are_counted_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.engine.local.caches._MAX_ENTRIES", 3)
+    cache: LruCache[str] = LruCache(1_000_000, len)
+    for key in "abcde":
+        cache.put(key, "")
+    assert kept(cache, "abcde") == "cde"

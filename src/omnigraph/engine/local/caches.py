@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 Kept = TypeVar("Kept")
+#: Values of a few bytes take far more than their size; every commit to a small table brings some.
+_MAX_ENTRIES = 4096
 
 
 class LruCache(Generic[Kept]):
-    """Recently used values up to a total size. Thread-safe."""
+    """Recently used values up to a total size and a number. Thread-safe."""
 
     def __init__(self, capacity: int, size_of: Callable[[Kept], int] = lambda _: 1) -> None:
         self._capacity = capacity
@@ -45,7 +47,7 @@ class LruCache(Generic[Kept]):
                 return
             self._values[key] = (value, size)
             self._used += size
-            while self._used > self._capacity:
+            while self._used > self._capacity or len(self._values) > _MAX_ENTRIES:
                 _, (_, freed) = self._values.popitem(last=False)
                 self._used -= freed
 
