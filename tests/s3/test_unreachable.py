@@ -4,53 +4,78 @@ from __future__ import annotations
 
 import http.server
 import socket
+from contextlib import contextmanager
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
 from omnigraph.graph import Graph
+from omnigraph.storage import ObstoreObjects, parse_location
 from s3.conftest import create_bucket, endpoint_of, point_to, start_server
 from s3.worlds import ADD_NOTE, SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-DENIED = b'<?xml version="1.0"?><Error><Code>InvalidAccessKeyId</Code><Message>no</Message></Error>'
+    from collections.abc import Callable, Iterator
 
 
-class Denying(http.server.BaseHTTPRequestHandler):
-    """Answers every request as S3 answers one with wrong credentials."""
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Answers some methods as S3 answers a request that it does not carry out, and all others with an empty listing."""
 
     protocol_version = "HTTP/1.1"
+    status = 403
+    code = "InvalidAccessKeyId"
+    methods: tuple[str, ...] = ("GET", "PUT", "HEAD", "POST", "DELETE")
 
-    def _deny(self) -> None:
+    def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("content-length") or 0))
-        self.send_response(403)
+        refused = self.command in self.methods and self.path != "/"
+        is_listing = self.command == "GET" and "list-type" in self.path
+        status = self.status if refused else 200 if is_listing else 404
+        what = f"<Error><Code>{self.code}</Code><Message>no</Message></Error>"
+        if not refused:
+            what = (
+                "<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount></ListBucketResult>"
+                if is_listing
+                else "<Error><Code>NoSuchKey</Code></Error>"
+            )
+        body = f'<?xml version="1.0"?>{what}'.encode()
+        self.send_response(status)
         self.send_header("content-type", "application/xml")
-        self.send_header("content-length", str(len(DENIED)))
+        self.send_header("content-length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(DENIED)
+            self.wfile.write(body)
 
-    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _deny
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _answer
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 
-@pytest.fixture
-def _denied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Denying)
+@contextmanager
+def answering(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: str, methods: tuple[str, ...]
+) -> Iterator[None]:
+    handler = type("Handler", (Answering,), {"status": status, "code": code, "methods": methods})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     point_to(monkeypatch, f"http://127.0.0.1:{server.server_port}")
-    yield
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def _denied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with answering(monkeypatch, 403, "InvalidAccessKeyId", Answering.methods):
+        yield
 
 
 def check_readable(error: OmniError) -> None:
@@ -94,20 +119,92 @@ def test_a_bucket_that_does_not_exist_is_not_an_unknown_failure(
         assert error.failure in (StorageFailure.NOT_FOUND, StorageFailure.CONFIGURATION)
 
 
-@pytest.mark.slow  # storage tries again for ten seconds; wrong credentials fail at once
-def test_a_refused_connection_is_a_storage_failure_and_not_a_missing_graph(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("status", "code", "what"),
+    [
+        (404, "NoSuchBucket", "the bucket does not exist: create it"),
+        (403, "AccessDenied", "s3:ListBucket"),
+        (403, "ExpiredToken", "refuses the credentials"),
+        (301, "PermanentRedirect", "set AWS_REGION"),
+        (400, "AuthorizationHeaderMalformed", "set AWS_REGION"),
+    ],
+)
+def test_what_a_store_refuses_is_a_sentence_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: str, what: str
+) -> None:
+    bucket = f"refusing-{code.lower()}"
+    with answering(monkeypatch, status, code, ("GET",)):
+        for call in (
+            lambda: Graph.open(f"s3://{bucket}/graph.omni"),
+            lambda: Graph.open(f"s3://{bucket}/graph.omni", read_only=True),
+            lambda: Graph.init(f"s3://{bucket}/new.omni", SCHEMA),
+        ):
+            with pytest.raises(StorageError, match=what) as caught:
+                call()
+            assert caught.value.failure is StorageFailure.CONFIGURATION
+            check_readable(caught.value)
+
+
+def test_credentials_that_may_only_read_say_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        answering(monkeypatch, 403, "AccessDenied", ("PUT", "DELETE")),
+        pytest.raises(StorageError, match="s3:PutObject") as caught,
+    ):
+        Graph.init("s3://readonly/new.omni", SCHEMA)
+    assert caught.value.failure is StorageFailure.CONFIGURATION
+    check_readable(caught.value)
+
+
+@pytest.mark.parametrize("make", [Graph.open, lambda uri: Graph.init(uri, SCHEMA)])
+def test_an_endpoint_that_refuses_connections_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[str], Graph]
 ) -> None:
     with socket.socket() as taken:
         # Bound and not listening: nobody else gets the port, and it refuses every connection.
         taken.bind(("127.0.0.1", 0))
         point_to(monkeypatch, f"http://127.0.0.1:{taken.getsockname()[1]}")
-        with pytest.raises(StorageError) as caught:
-            Graph.open("s3://refused/graph.omni")
-    # obstore and Lance give no typed evidence of it, and messages are never classified.
-    assert caught.value.failure in (StorageFailure.TRANSIENT, StorageFailure.UNKNOWN)
+        with pytest.raises(StorageError, match="refuses connections; check that") as caught:
+            make("s3://refused/graph.omni")
+    assert caught.value.failure is StorageFailure.TRANSIENT
     assert caught.value.exit_code == 1
     check_readable(caught.value)
+
+
+def test_an_endpoint_that_hangs_is_given_up_after_the_time_that_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_STORAGE_CONNECT_TIMEOUT", "1s")
+    with socket.socket() as silent:
+        # Takes connections and never says a word.
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        point_to(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(StorageError, match="did not answer within 1 s") as caught:
+            Graph.open("s3://silent/graph.omni")
+    assert "OMNIGRAPH_STORAGE_CONNECT_TIMEOUT" in caught.value.message
+    check_readable(caught.value)
+
+
+def test_an_endpoint_of_an_unknown_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    point_to(monkeypatch, "http://no-such-store.invalid:9000")
+    with pytest.raises(StorageError, match="is not known; check AWS_ENDPOINT_URL"):
+        Graph.open("s3://unknown/graph.omni")
+
+
+def test_an_empty_file_of_the_catalog_is_named(root: str) -> None:
+    Graph.init(root, SCHEMA).close()
+    objects = ObstoreObjects(parse_location(root), durable=False)
+    names = objects.names("__manifest/_versions")
+    (name,) = (name for name in names if name.endswith(".manifest"))
+    objects.write(f"__manifest/_versions/{name}", b"")
+    with pytest.raises(
+        StorageError, match=f"restore them from a backup: __manifest/_versions/{name}"
+    ):
+        Graph.open(root)
 
 
 @pytest.fixture

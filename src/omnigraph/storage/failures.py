@@ -1,4 +1,4 @@
-"""Foreign exceptions → our errors, classified by type and never by message."""
+"""Foreign exceptions → our errors, classified by type and by the codes of the S3 protocol, never by message."""
 
 from __future__ import annotations
 
@@ -41,11 +41,45 @@ _BY_ERRNO = {
 }
 
 
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+#: What obstore and Lance say instead of the code of a redirect that they cannot follow.
+_REDIRECT = "redirect without LOCATION"
+_DENIED = (
+    "the store denies access: the credentials need s3:ListBucket on the bucket, s3:GetObject on the graph, and for "
+    "writing s3:PutObject and s3:DeleteObject"
+)
+_REFUSED = "the store refuses the credentials: check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
+_ELSEWHERE = "the bucket lies in another region: set AWS_REGION to its region"
+_OVERLOADED = "the store is overloaded: try again"
+#: The codes are part of the protocol of S3, other than the texts beside them.
+_CODES: dict[str | None, tuple[StorageFailure, str]] = {
+    "NoSuchBucket": (
+        StorageFailure.CONFIGURATION,
+        "the bucket does not exist: create it, or correct the address of the graph",
+    ),
+    "AccessDenied": (StorageFailure.CONFIGURATION, _DENIED),
+    "AllAccessDisabled": (StorageFailure.CONFIGURATION, _DENIED),
+    "InvalidAccessKeyId": (StorageFailure.CONFIGURATION, _REFUSED),
+    "SignatureDoesNotMatch": (StorageFailure.CONFIGURATION, _REFUSED),
+    "InvalidToken": (StorageFailure.CONFIGURATION, _REFUSED),
+    "ExpiredToken": (StorageFailure.CONFIGURATION, _REFUSED),
+    "PermanentRedirect": (StorageFailure.CONFIGURATION, _ELSEWHERE),
+    "TemporaryRedirect": (StorageFailure.CONFIGURATION, _ELSEWHERE),
+    "AuthorizationHeaderMalformed": (StorageFailure.CONFIGURATION, _ELSEWHERE),
+    "IllegalLocationConstraintException": (StorageFailure.CONFIGURATION, _ELSEWHERE),
+    "SlowDown": (StorageFailure.TRANSIENT, _OVERLOADED),
+    "ServiceUnavailable": (StorageFailure.TRANSIENT, _OVERLOADED),
+    "InternalError": (StorageFailure.TRANSIENT, _OVERLOADED),
+    "RequestTimeout": (StorageFailure.TRANSIENT, _OVERLOADED),
+}
 _NOISE = re.compile(r"LanceError\(\w+\): |, \S+\.rs:\d+:\d+|<\?xml.*")
 
 
 def classify(error: BaseException) -> StorageFailure:
     """What is known about why a storage call failed."""
+    code = store_code(error)
+    if code in _CODES:
+        return _CODES[code][0]
     match error:
         case FileNotFoundError() | obstore_errors.NotFoundError():
             return StorageFailure.NOT_FOUND
@@ -81,6 +115,8 @@ def translated(what: str) -> Iterator[None]:
             message += "; if it happens again, `omnigraph verify` tells whether a file is damaged"
         raise StorageError(message, failure) from error
     except _UNREADABLE as error:
+        if store_code(error) in _CODES:
+            raise StorageError(f"{what} failed: {readable(error)}", classify(error)) from error
         raise DamageError(what, readable(error)) from error
     except BaseException as error:
         if not is_panic(error):
@@ -89,6 +125,25 @@ def translated(what: str) -> Iterator[None]:
 
 
 def readable(error: BaseException) -> str:
-    """The first line of a foreign message, without places in Rust sources and the markup of a server."""
+    """What a foreign failure means and what to do, where that is known; else the first line of its message.
+
+    Without places in Rust sources and the markup of a server.
+    """
+    code = store_code(error)
+    if code in _CODES:
+        return f"{_CODES[code][1]} ({code})"
+    if isinstance(error, PermissionError | obstore_errors.PermissionDeniedError) and (
+        "Server returned" in str(error)
+    ):
+        return _DENIED
     first_line = (str(error).strip() or repr(error)).splitlines()[0]
     return _NOISE.sub("", first_line).strip(" :,")
+
+
+def store_code(error: BaseException) -> str | None:
+    """The code by which an S3 store names a failure, out of the body of its answer."""
+    text = str(error)
+    found = _CODE.search(text)
+    if found is None and _REDIRECT in text:
+        return "PermanentRedirect"
+    return None if found is None else found[1]
