@@ -93,7 +93,7 @@ def test_changed_rows_are_refused_and_published_by_force_only(tmp_path: Path) ->
     assert "--force" in table.advice
     assert found(graph, force=True).action is RepairAction.PREVIEW, "force alone only looks"
     assert graph.snapshot().pins[DOC] == pin
-    (commit,) = graph.repair(confirm=True, force=True).commits
+    commit, *_ = graph.repair(confirm=True, force=True).commits
     assert commit.kind == "repair"
     assert graph.snapshot().pins[DOC].row_count == pin.row_count - 1
     changes = graph.changes(commit.commit_id).changes

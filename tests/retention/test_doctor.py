@@ -17,7 +17,7 @@ from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.graph import Finding, Graph, Health
 from omnigraph.graph import doctor as room
 from omnigraph.ids import new_ulid
-from omnigraph.storage import commit_staged, stage_append
+from omnigraph.storage import stage_append
 from retention.worlds import PERSON, add, files, set_age
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_a_head_whose_data_is_gone(graph: Graph):
 
 def test_a_dataset_that_something_else_moved(graph: Graph):
     table = graph._open(graph.snapshot().pins[PERSON])
-    commit_staged(stage_append(table, table.read().slice(0, 1)))
+    table._dataset.insert(table.read().slice(0, 1))
     found = finding(graph.doctor(), "drift")
     assert found.severity is Health.ERROR
     assert found.action == f"omnigraph repair {graph.uri}"
@@ -231,7 +231,7 @@ def run(*words: str) -> int:
 
 def test_the_command_shows_the_worst_first_and_ends_with_what_to_run(graph: Graph, capsys):
     table = graph._open(graph.snapshot().pins[PERSON])
-    commit_staged(stage_append(table, table.read().slice(0, 1)))
+    table._dataset.insert(table.read().slice(0, 1))
     assert run(graph.uri) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("error")

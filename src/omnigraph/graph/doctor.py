@@ -18,6 +18,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health, worst_first
 from omnigraph.graph.indexing import missing_indexes
+from omnigraph.graph.meaning_checks import check_edges, check_history
 from omnigraph.graph.place_checks import check_place
 from omnigraph.graph.schemas import read_schema_files
 from omnigraph.graph.verification import FileStatus
@@ -37,6 +38,7 @@ from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
 from omnigraph.storage.required import find_missing, read_one_row
 from omnigraph.storage.retention import list_versions
+from omnigraph.storage.transactions import is_own_movement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -238,6 +240,14 @@ def _problem_of(look: _Look, pin: TablePin) -> str | None:
     return None
 
 
+def _check_history(look: _Look) -> Iterator[Finding]:
+    return check_history(look.environment, look.history, look.run("repair", "--confirm"))
+
+
+def _check_edges(look: _Look) -> Iterator[Finding]:
+    return check_edges(look.environment, look.run("repair", "--confirm"))
+
+
 def _check_place(look: _Look) -> Iterator[Finding]:
     return check_place(look.environment)
 
@@ -263,11 +273,24 @@ def _check_drift(look: _Look) -> Iterator[Finding]:
             found.append(Finding(check="drift", severity=Health.ERROR, message=message))
         if (known := after.get((path, fork))) is not None and head > known:
             what = f"{name} is at version {head}, and the catalog knows version {known}"
-            found.append(_ahead(look, what, is_explained=has_sidecars))
+            is_late = not has_sidecars and _is_late(look, path, fork, known)
+            found.append(_ahead(look, what, is_explained=has_sidecars, is_late=is_late))
     yield from found or [_fine("drift", "no dataset moved without a commit")]
 
 
-def _ahead(look: _Look, what: str, *, is_explained: bool) -> Finding:
+def _is_late(look: _Look, path: str, fork: str | None, known: int) -> bool:
+    table = look.environment.tables.open(path, fork)
+    return is_own_movement(table, known, table.version)
+
+
+def _ahead(look: _Look, what: str, *, is_explained: bool, is_late: bool) -> Finding:
+    if is_late:
+        return Finding(
+            check="drift",
+            severity=Health.WARNING,
+            message=f"{what}: a writer that had lost the commit lock moved it; the next write to it undoes that",
+            action=look.run("repair", "--confirm"),
+        )
     if is_explained:
         message = f"{what}: a write is on its way, or was interrupted"
         return Finding(check="drift", severity=Health.INFO, message=message)
@@ -426,7 +449,9 @@ _CHECKS: Mapping[str, Callable[[_Look], Iterator[Finding]]] = {
     "format": _check_format,
     "catalog": _check_catalog,
     "schema": _check_schema,
+    "history": _check_history,
     "heads": _check_heads,
+    "edges": _check_edges,
     "place": _check_place,
     "drift": _check_drift,
     "recovery": _check_recovery,

@@ -79,10 +79,11 @@ class MaintenanceMethods(OpenGraph):
     def repair(
         self, *, confirm: bool = False, force: bool = False, actor: str | None = None
     ) -> RepairReport:
-        """Find datasets that moved without the catalog, and publish what is safe; by default it only looks.
+        """Find datasets that moved without the catalog and other damage, and heal what is safe; by default only look.
 
-        `confirm` publishes what changed no row, such as a compaction by another tool. `force` beside it publishes
-        everything else that is ahead of the catalog, without checking the rules of the schema.
+        `confirm` publishes what changed no row, such as a compaction by another tool, undoes what a writer did after it
+        had lost the commit lock, drops second rows of a commit, and removes edges whose ends do not exist. `force`
+        beside it publishes everything else that is ahead of the catalog, without checking the rules of the schema.
 
         >>> import tempfile
         >>> from omnigraph import Graph
@@ -97,7 +98,9 @@ class MaintenanceMethods(OpenGraph):
 
         self._require_writable()
         self._authorize(Action.ADMIN, actor)
-        return repair_graph(self._environment, confirm=confirm, force=force, actor=actor)
+        return repair_graph(
+            self._environment, self._schema_of, confirm=confirm, force=force, actor=actor
+        )
 
     def pending_indexes(self, branch: str = MAIN) -> list[PendingIndex]:
         """Declared indexes that do not cover every row of a branch, with the reason."""

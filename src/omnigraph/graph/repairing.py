@@ -1,7 +1,7 @@
-"""Repair: datasets that moved behind the back of the catalog, which no sidecar explains.
+"""Repair: datasets that moved without a commit and without a sidecar that explains it, damaged history, torn edges.
 
 What only rearranged a dataset may be published. What changed rows never went through the rules of the schema, and is
-published only by force.
+published only by force. What a writer of omnigraph did after it had lost the commit lock is undone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import StorageError
+from omnigraph.graph.healing import dangling_edges, heal_history, remove_dangling
 from omnigraph.ids import new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, TablePin, open_pin
-from omnigraph.recovery import WriterKind, settle_all
+from omnigraph.recovery import WriterKind, settle_all, undo_late_writers
+from omnigraph.recovery.late_writers import is_late_movement
 from omnigraph.storage.drift import Movement, has_same_rows, movements
 from omnigraph.wire import commit_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from omnigraph.graph.dangling import DanglingEdges
+    from omnigraph.graph.schemas import GraphSchema
     from omnigraph.manifest import Head
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.storage import Table
@@ -34,6 +38,8 @@ class Drift(StrEnum):
     NO_DRIFT = "no_drift"
     #: Every version since rearranged fragments or indexes, and every row is as it was.
     VERIFIED_MAINTENANCE = "verified_maintenance"
+    #: A writer that had lost the commit lock moved it; the next write to the type undoes it as well.
+    LATE_WRITER = "late_writer"
     #: Something changed rows, or may have.
     SUSPICIOUS = "suspicious"
     #: The history that would tell is gone, or HEAD is behind the catalog.
@@ -79,10 +85,16 @@ class RepairedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """The outcome of a run: every dataset that some branch writes to, and the commits, one per branch at most."""
+    """The outcome of a run: every dataset that some branch writes to, other damage, and the commits that healed it."""
 
     tables: tuple[RepairedTable, ...]
     commits: tuple[GraphCommit, ...]
+    #: Commits that are, or were, in the catalog more than once.
+    doubled_commits: tuple[str, ...] = ()
+    #: Edges that lack, or lacked, an end.
+    dangling_edges: tuple[DanglingEdges, ...] = ()
+    #: Whether damage was healed rather than only looked at.
+    is_confirmed: bool = False
 
     @property
     def has_refused(self) -> bool:
@@ -93,6 +105,8 @@ class RepairReport:
         """The report as `repair --json` prints it."""
         return {
             "datasets": [table.to_json() for table in self.tables],
+            "doubled_commits": list(self.doubled_commits),
+            "dangling_edges": [item.to_json() for item in self.dangling_edges],
             "commits": [commit_json(commit) for commit in self.commits],
         }
 
@@ -101,11 +115,18 @@ class RepairReport:
 
 
 def classify_drift(
-    pin: int, head: int | None, moved: Sequence[Movement], *, has_same_rows: bool
+    pin: int,
+    head: int | None,
+    moved: Sequence[Movement],
+    *,
+    has_same_rows: bool,
+    is_own: bool = False,
 ) -> Drift:
-    """Why a dataset is where it is, from what every version since the published one did."""
+    """Why a dataset is where it is, from what every version since the published one did, and who made them."""
     if head == pin:
         return Drift.NO_DRIFT
+    if is_own:
+        return Drift.LATE_WRITER
     if head is None or head < pin or Movement.UNKNOWN in moved:
         return Drift.UNVERIFIABLE
     if Movement.OTHER in moved or not has_same_rows:
@@ -119,7 +140,7 @@ def decide_repair(drift: Drift, *, can_publish: bool, confirm: bool, force: bool
         return RepairAction.NO_OP
     if not confirm:
         return RepairAction.PREVIEW
-    if drift is Drift.VERIFIED_MAINTENANCE:
+    if drift in (Drift.VERIFIED_MAINTENANCE, Drift.LATE_WRITER):
         return RepairAction.HEALED
     return RepairAction.FORCED if force and can_publish else RepairAction.REFUSED
 
@@ -135,27 +156,48 @@ class _Found:
 
 
 def repair_graph(
-    environment: GraphEnvironment, *, confirm: bool, force: bool, actor: str | None
+    environment: GraphEnvironment,
+    schema_of: Callable[[str], GraphSchema],
+    *,
+    confirm: bool,
+    force: bool,
+    actor: str | None,
 ) -> RepairReport:
-    """Look at every dataset that a branch writes to, and publish what may be published.
+    """Look at every dataset that a branch writes to, and publish what may be published; then at history and edges.
 
-    Everything happens inside the commit window: outside of it a HEAD ahead of the catalog may be a living writer.
+    Datasets are looked at inside the commit window: outside of it a HEAD ahead of the catalog may be a living writer.
 
     Raises:
         RecoveryRequiredError: a sidecar cannot be settled; it has to go first.
     """
     with environment.window() as held:
         settle_all(held)
+        # First: what follows looks at the history.
+        twice = heal_history(held, confirm=confirm)
         tables: list[RepairedTable] = []
         commits = []
         for _, head in sorted(held.manifest.state().heads.items()):
             own = [pin for _, pin in sorted(head.pins.items()) if pin.branch == head.fork_name]
             found = [_look(held, head, pin, confirm=confirm, force=force) for pin in own]
             tables += [item.report for item in found]
-            commit = _publish(held, head, found, actor)
-            if commit is not None:
-                commits.append(commit)
-    return RepairReport(tables=tuple(tables), commits=tuple(commits))
+            late = [item for item in found if item.report.classification is Drift.LATE_WRITER]
+            rest = [item for item in found if item not in late]
+            healed = [_publish(held, head, rest, actor)]
+            if confirm and late:
+                keys = [item.pin.table_key for item in late]
+                healed.append(undo_late_writers(held, head.branch, keys))
+            commits += [commit for commit in healed if commit is not None]
+    # Outside of the window: it reads every edge.
+    dangling, _ = dangling_edges(environment, schema_of)
+    if dangling and confirm:
+        commits += remove_dangling(environment, schema_of, actor)
+    return RepairReport(
+        tables=tuple(tables),
+        commits=tuple(commits),
+        doubled_commits=twice,
+        dangling_edges=dangling,
+        is_confirmed=confirm,
+    )
 
 
 def _look(
@@ -165,10 +207,11 @@ def _look(
     version = None if table is None else table.version
     moved: list[Movement] = []
     same = False
-    if table is not None and table.version > pin.version:
+    is_own = table is not None and is_late_movement(table, pin)
+    if table is not None and table.version > pin.version and not is_own:
         moved = movements(table, pin.version)
         same = Movement.UNKNOWN not in moved and _same(environment, pin, table)
-    drift = classify_drift(pin.version, version, moved, has_same_rows=same)
+    drift = classify_drift(pin.version, version, moved, has_same_rows=same, is_own=is_own)
     can_publish = version is not None and version > pin.version
     action = decide_repair(drift, can_publish=can_publish, confirm=confirm, force=force)
     report = RepairedTable(
@@ -206,6 +249,8 @@ def _advice(drift: Drift, action: RepairAction, *, can_publish: bool) -> str:
         return "HEAD is behind the catalog: the dataset is damaged, restore it from a copy"
     if drift is Drift.VERIFIED_MAINTENANCE:
         return "no row changed: publish it with --confirm"
+    if drift is Drift.LATE_WRITER:
+        return "a writer that had lost the commit lock moved it: undo it with --confirm, or with the next write to it"
     what = "rows may have changed" if drift is Drift.SUSPICIOUS else "its history is incomplete"
     return f"{what} outside of omnigraph: look at it, then publish it with --confirm --force"
 
@@ -242,7 +287,7 @@ def _publish(
         schema_hash=head.schema_hash,
         touched={item.pin.table_key: item.pin.version for item in chosen},
     )
-    return environment.manifest.publish(expectations, Changes(pins=pins), make_commit)
+    return environment.publish(expectations, Changes(pins=pins), make_commit)
 
 
 def _pin(item: _Found) -> TablePin:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def repair(
     address: Address,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="publish what changed no row; without it only look")
+        bool, typer.Option("--confirm", help="heal what is safe to heal; without it only look")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="with --confirm: publish changed rows as well")
@@ -31,7 +31,7 @@ def repair(
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Find datasets that something else than omnigraph moved, and publish what is safe."""
+    """Find datasets that moved without a commit, doubled commits and dangling edges, and heal what is safe."""
     if confirm:
         if force:
             address.require_consent("publishes unchecked rows of", yes=yes, json=json)
@@ -47,6 +47,19 @@ def repair(
 
 
 def _lines(report: RepairReport) -> Iterator[str]:
+    yield from _drift_lines(report)
+    end = "" if report.is_confirmed else ": heal it with --confirm"
+    for commit_id in report.doubled_commits:
+        what = "was" if report.is_confirmed else "is"
+        yield f"commit {commit_id} {what} in the catalog more than once{end}"
+    for item in report.dangling_edges:
+        what = "removed" if report.is_confirmed else "found"
+        examples = ", ".join(item.examples)
+        yield f"{item.type_key} on {item.branch}: {what} {item.count:,} edges without an end ({examples}){end}"
+    yield from (f"commit {commit.commit_id} on {commit.branch}" for commit in report.commits)
+
+
+def _drift_lines(report: RepairReport) -> Iterator[str]:
     drifted = [table for table in report.tables if table.classification != "no_drift"]
     if not drifted:
         yield "no drift: every dataset is where the catalog says"
@@ -66,4 +79,3 @@ def _lines(report: RepairReport) -> Iterator[str]:
         ],
     )
     yield from (f"{table.type_key}: {table.advice}" for table in drifted if table.advice)
-    yield from (f"commit {commit.commit_id} on {commit.branch}" for commit in report.commits)
