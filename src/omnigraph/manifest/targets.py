@@ -31,6 +31,7 @@ class Target:
     as_of: str | datetime | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         given = [item is not None for item in (self.snapshot, self.version, self.as_of)]
         if sum(given) > 1:
             raise BadRequestError("give one of snapshot, version and as_of")
@@ -38,6 +39,25 @@ class Target:
             raise BadRequestError(
                 "a snapshot is a commit of the whole graph: give no branch with it"
             )
+
+    def _check_types(self) -> None:
+        """Values come from callers without a type checker: each has to be what it is taken for.
+
+        Raises:
+            BadRequestError: one is something else.
+        """
+        for name in ("branch", "snapshot"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (value is None and name == "snapshot"):
+                raise BadRequestError(f"{name} is a text, not {_shown(value)}")
+        if self.version is not None and (
+            isinstance(self.version, bool) or not isinstance(self.version, int)
+        ):
+            raise BadRequestError(
+                f"version is a whole number, the graph version of a commit, not {_shown(self.version)}"
+            )
+        if self.as_of is not None:
+            _microseconds(self.as_of)
 
     @property
     def is_head(self) -> bool:
@@ -116,8 +136,12 @@ def check_readable(state: ManifestState, commit: GraphCommit | None, commit_id: 
     return commit
 
 
-def _microseconds(moment: str | datetime | None) -> int:
-    """A moment as microseconds since the epoch; without a zone it is UTC."""
+def _microseconds(moment: object) -> int:
+    """A moment as microseconds since the epoch; without a zone it is UTC.
+
+    Raises:
+        BadRequestError: it is not a moment.
+    """
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment)
@@ -125,7 +149,14 @@ def _microseconds(moment: str | datetime | None) -> int:
             raise BadRequestError(
                 f"{moment!r} is not a time of the form 2026-05-01T12:00:00Z"
             ) from error
-    assert moment is not None, "a moment was given"
+    if not isinstance(moment, datetime):
+        raise BadRequestError(
+            f"as_of is a datetime, or a text of the form 2026-05-01T12:00:00Z, not {_shown(moment)}"
+        )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MICROSECOND
+
+
+def _shown(value: object) -> str:
+    return f"{value!r}, which is a {type(value).__name__}"

@@ -53,7 +53,7 @@ class Graphs(_Answer):
 
 
 class Commit(_Answer):
-    """A commit; `created_at` is in microseconds since 1970."""
+    """A commit; times are in microseconds since 1970, `written_at` is the writer's where it differs."""
 
     graph_commit_id: str
     graph_branch: str
@@ -62,6 +62,7 @@ class Commit(_Answer):
     merged_parent_commit_id: str | None = None
     actor_id: str | None = None
     created_at: int
+    written_at: int | None = None
 
 
 class Commits(_Answer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_CHANGES
 from omnigraph.branches.feed import DEFAULT_POLL_COMMITS
@@ -17,12 +17,23 @@ class _Strict(BaseModel):
 # ---- targets of reads
 
 
+def _whole_number(value: object) -> object:
+    """Refuse what would only be rounded or converted to a number: `true` and `1.0` name no version."""
+    if isinstance(value, bool | float) or (isinstance(value, str) and not value.isdecimal()):
+        raise ValueError("a graph version is a whole number")
+    return value
+
+
 class TargetParams(_Strict):
     """Which state is read: the head of a branch, or a state of the past."""
 
     branch: Annotated[str | None, Field(description="branch; `main` is the default")] = None
     snapshot: Annotated[str | None, Field(description="commit id; excludes the others")] = None
-    version: Annotated[int | None, Field(description="graph version of the branch")] = None
+    version: Annotated[
+        int | None,
+        BeforeValidator(_whole_number),
+        Field(description="graph version of the branch"),
+    ] = None
     as_of: Annotated[str | None, Field(description="moment, such as 2026-05-01T12:00:00Z")] = None
 
 

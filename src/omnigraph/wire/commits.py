@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def commit_json(commit: GraphCommit) -> dict[str, object]:
-    """A commit as JSON; `created_at` is in microseconds since the epoch."""
+    """A commit as JSON; times are in microseconds since the epoch, `written_at` is there where it differs."""
     body: dict[str, object] = {
         "graph_commit_id": commit.commit_id,
         "graph_branch": commit.branch,
@@ -27,6 +27,8 @@ def commit_json(commit: GraphCommit) -> dict[str, object]:
     }
     if commit.merge_strategy is not None:
         body["merge_strategy"] = commit.merge_strategy
+    if commit.written_at is not None:
+        body["written_at"] = commit.written_at
     return body
 
 
@@ -57,6 +59,7 @@ def commit_from_json(body: Mapping[str, Any]) -> GraphCommit:
         tables=tuple(TableKey(key) for key in body.get("tables", ())),
         recovery_for_actor=body.get("recovery_for_actor"),
         merge_strategy=body.get("merge_strategy"),
+        written_at=body.get("written_at"),
     )
 
 

@@ -82,6 +82,7 @@ def show_commit(
         "actor": commit.actor or "none",
         "recovered for": commit.recovery_for_actor,
         "created": time_text(commit.created_at),
+        "written": None if commit.written_at is None else time_text(commit.written_at),
         "kind": commit.kind,
         "tables": ", ".join(commit.tables) or "none",
     }
