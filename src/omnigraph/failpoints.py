@@ -2,7 +2,8 @@
 
 `OMNIGRAPH_FAILPOINT` holds one instruction, `<name>=<action>` or `<name>@<n>=<action>` for the n-th time the place is
 reached. Actions: `kill` ends the process at once, as a power cut would end it for every other process; `raise` raises
-`FailpointError`. Without the variable a place costs one look-up.
+`FailpointError`. Without the variable a place costs one look-up. A test in the same process can also watch the places,
+to let threads stand still at them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from contextlib import contextmanager
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 VARIABLE = "OMNIGRAPH_FAILPOINT"
 
@@ -78,10 +84,23 @@ class FailpointError(RuntimeError):
 
 
 _reached: Counter[str] = Counter()
+_watchers: list[Callable[[Failpoint], None]] = []
+
+
+@contextmanager
+def watched(watcher: Callable[[Failpoint], None]) -> Iterator[None]:
+    """Let a test see every place that any thread of this process passes; what it raises is raised there."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
 
 
 def reach(place: Failpoint) -> None:
     """Pass a named place; fail there if the environment asks for it."""
+    for watcher in _watchers:
+        watcher(place)
     instruction = os.environ.get(VARIABLE)
     if not instruction:
         return

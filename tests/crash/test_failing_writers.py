@@ -352,11 +352,11 @@ def test_a_living_writer_whose_recovery_cannot_be_recorded_reports_it_and_keeps_
 ):
     publish, calls = Manifest.publish, []
 
-    def fail_once(self, *arguments):
+    def fail_once(self, *arguments, **options):
         calls.append(arguments)
         if len(calls) == 1:
             raise StorageError("the network is gone")
-        return publish(self, *arguments)
+        return publish(self, *arguments, **options)
 
     monkeypatch.setattr(Manifest, "publish", fail_once)
     with Graph.open(root) as graph:

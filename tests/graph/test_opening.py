@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -25,6 +24,7 @@ from omnigraph.errors import (
     StorageFormatError,
 )
 from omnigraph.graph import Graph
+from omnigraph.recovery.lock import held_file
 
 SCHEMA = "node N { k: String @key }"
 INSERT = 'insert N { k: "a" }'
@@ -257,11 +257,10 @@ def test_a_schema_is_read_from_a_path(tmp_path: Path) -> None:
 
 
 def test_a_claimed_root_is_left_to_its_owner(tmp_path: Path) -> None:
-    (tmp_path / "__init_claim.json").write_text(json.dumps({"operation_id": "x"}))
-    with pytest.raises(InitializationClaimedError, match=r"__init_claim\.json"):
-        Graph.init(tmp_path, SCHEMA)
-    assert [path.name for path in tmp_path.iterdir()] == ["__init_claim.json"]
-    (tmp_path / "__init_claim.json").unlink()
+    with held_file(tmp_path / "__init_claim.json"):
+        with pytest.raises(InitializationClaimedError, match="another process is creating"):
+            Graph.init(tmp_path, SCHEMA)
+        assert [path.name for path in tmp_path.iterdir()] == ["__init_claim.json"]
     assert run(Graph.init(tmp_path, SCHEMA), INSERT).affected_nodes == 1
 
 

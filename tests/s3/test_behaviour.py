@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Barrier
 
 import pytest
@@ -19,7 +20,9 @@ from omnigraph.errors import (
     PreconditionFailedError,
 )
 from omnigraph.graph import Graph
+from omnigraph.recovery.lock import LeaseCommitLock, held_file
 from omnigraph.storage import ObstoreObjects, parse_location
+from omnigraph.storage.location import INIT_CLAIM
 from s3.worlds import (
     ADD_CITING,
     ADD_NOTE,
@@ -68,12 +71,29 @@ def test_a_second_init_is_refused_and_leaves_the_graph_alone(graph: Graph, root:
 
 
 def test_an_init_beside_a_claimed_one_is_refused(root: str) -> None:
-    objects = ObstoreObjects(parse_location(root), durable=False)
-    assert objects.create("__init_claim.json", b"{}") is not None
-    with pytest.raises(InitializationClaimedError):
-        Graph.init(root, SCHEMA)
-    objects.delete("__init_claim.json")
+    location = parse_location(root)
+    objects = ObstoreObjects(location, durable=False)
+    with ExitStack() as other:
+        if location.is_local:
+            location.path.mkdir()
+            other.enter_context(held_file(location.path / INIT_CLAIM))
+        else:
+            other.enter_context(LeaseCommitLock(objects, INIT_CLAIM).held(0))
+        with pytest.raises(InitializationClaimedError):
+            Graph.init(root, SCHEMA)
     Graph.init(root, SCHEMA).close()
+    assert objects.read(INIT_CLAIM) is None
+    check_graph(root)
+
+
+@pytest.mark.parametrize(
+    "left", [b'{"operation_id": "x"}', b"{", b'{"owner": "dead", "expires_at": 1}']
+)
+def test_the_claim_of_a_dead_init_blocks_nobody(root: str, left: bytes) -> None:
+    objects = ObstoreObjects(parse_location(root), durable=False)
+    objects.write(INIT_CLAIM, left)
+    Graph.init(root, SCHEMA).close()
+    assert objects.read(INIT_CLAIM) is None
     check_graph(root)
 
 

@@ -74,10 +74,10 @@ def test_a_waiting_writer_gets_the_lease_when_it_is_released(objects: ObstoreObj
     waits = Event()
 
     class Watched(ObstoreObjects):
-        def create(self, name: str, data: bytes) -> str | None:
-            tag = super().create(name, data)
+        def read(self, name: str) -> StoredObject | None:
+            found = super().read(name)
             waits.set()
-            return tag
+            return found
 
     waiting = Watched(objects._location, durable=False)
 
@@ -171,7 +171,7 @@ def test_a_held_lease_is_renewed(objects: ObstoreObjects) -> None:
 def test_a_holder_that_was_replaced_leaves_the_lease_of_its_successor(
     objects: ObstoreObjects,
 ) -> None:
-    slow = LeaseCommitLock(objects, lease_s=-1.0, renewal_s=NEVER)
+    slow = stopped_lock(objects)
     next_one = LeaseCommitLock(objects)
     with slow.held(0):
         holding = next_one.held(0)
@@ -184,6 +184,19 @@ def test_a_holder_that_was_replaced_leaves_the_lease_of_its_successor(
     holding.__exit__(None, None, None)
     with LeaseCommitLock(objects).held(0):
         pass
+
+
+def stopped_lock(objects: ControlObjects) -> LeaseCommitLock:
+    """The lock of a writer whose lease is over for everybody else at once, and that does not notice it.
+
+    As one that stands still right after its look at the clock.
+    """
+    return LeaseCommitLock(
+        objects,
+        renewal_s=NEVER,
+        wall=lambda: time.time() - NEVER,
+        elapsed=lambda: 0.0,
+    )
 
 
 class FailingReplace:
@@ -257,7 +270,7 @@ def stalled(s3_root: str, objects: ObstoreObjects) -> Graph:
     """A graph whose writer loses its lease at once, as a process that sleeps for a minute does."""
     graph = Graph.init(s3_root, SCHEMA)
     graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
-    return with_lease(graph, LeaseCommitLock(objects, lease_s=-1.0, renewal_s=NEVER))
+    return with_lease(graph, stopped_lock(objects))
 
 
 def test_an_insert_that_its_successor_completed_is_acknowledged_and_written_once(

@@ -21,6 +21,7 @@
     │   ├── BranchesExistError           other branches are in the way of a schema change
     │   ├── ReadSetConflictError         something only read moved
     │   └── RetryableCommitConflictError lock or catalog stayed busy
+    │       └── LeaseLostError           another writer took the commit lock over
     ├── MergeConflictsError              two branches disagree; carries every conflict
     ├── ChangeDiffRefusedError           the changes of a commit cannot be told exactly
     │   ├── CommitHasNoParentError
@@ -92,6 +93,7 @@ from omnigraph.errors.commits import (
     ExpectedVersionMismatchError,
     InternalError,
     KeyConflictError,
+    LeaseLostError,
     PreconditionFailedError,
     ReadSetConflictError,
     RecoveryRequiredError,
@@ -194,6 +196,7 @@ __all__ = [
     "InputFileError",
     "InternalError",
     "KeyConflictError",
+    "LeaseLostError",
     "LoadKeyConflictError",
     "LoadRejectedError",
     "LoadReport",

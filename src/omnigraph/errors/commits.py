@@ -70,6 +70,20 @@ class RetryableCommitConflictError(ConflictError):
     kind = "retryable_commit_conflict"
 
 
+class LeaseLostError(RetryableCommitConflictError):
+    """The writer stood still for longer than its lease, and another writer took the commit lock over."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this writer stood still for longer than its lease of the commit lock, and another writer took over; "
+            "the write did not happen, try again"
+        )
+
+    def details(self) -> dict[str, object]:
+        """`lease_lost`, which tells it from a lock that stayed busy."""
+        return {"lease_lost": True}
+
+
 class KeyConflictError(OmniError):
     """A strict insert met an id that exists already; repeating it stays a conflict."""
 

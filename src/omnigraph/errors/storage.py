@@ -30,10 +30,11 @@ class InitializationClaimedError(OmniError):
     code = "conflict"
     http_status = 409
 
-    def __init__(self, uri: str, claim: str) -> None:
+    def __init__(self, uri: str) -> None:
         self.uri = uri
         super().__init__(
-            f"another process is creating a graph at {uri}; if it is dead, remove {claim} and try again"
+            f"another process is creating a graph at {uri}; wait for it, or try again in a minute: the claim of a dead "
+            "process ends by itself"
         )
 
     def details(self) -> dict[str, object]:
@@ -178,13 +179,18 @@ class StorageFormatError(StorageError):
 class DriftError(StorageError):
     """A table is not at the version where its writer left it."""
 
-    def __init__(self, location: str, expected: int, actual: int) -> None:
+    def __init__(
+        self, location: str, expected: int, actual: int, *, by_late_writer: bool = False
+    ) -> None:
         self.location = location
         self.expected = expected
         self.actual = actual
+        if by_late_writer:
+            why = "a writer that had lost the commit lock moved it; nothing happened, and the next write undoes it"
+        else:
+            why = "something else than omnigraph moved it; see what with `omnigraph repair`"
         super().__init__(
-            f"{location} is at version {actual}, expected {expected}: something else than omnigraph moved it; "
-            "see what with `omnigraph repair`",
+            f"{location} is at version {actual}, expected {expected}: {why}",
             StorageFailure.PRECONDITION,
         )
 

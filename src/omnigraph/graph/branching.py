@@ -37,7 +37,7 @@ def create_branch(environment: GraphEnvironment, name: str, base: str, actor: st
 
     with environment.window() as held:
         settle_all(held)
-        held.manifest.publish_branch(make_head)
+        held.publish_branch(make_head)
         reach(Failpoint.AFTER_BRANCH_PUBLISH)
 
 
@@ -77,6 +77,6 @@ def delete_branch(
 
     with environment.window() as held:
         settle_all(held)
-        held.manifest.publish_branch(make_head)
+        held.publish_branch(make_head)
         reach(Failpoint.AFTER_BRANCH_PUBLISH)
     reclaim_forks_quietly(environment)

@@ -1,11 +1,13 @@
 """Creating a graph: claim the root, make the empty tables, write the schema files, publish the first commit.
 
 The catalog comes last: until it exists there is no graph, and everything before it may be overwritten by another try.
+The claim is a lock on disk and a lease on an object store, so that a process that dies blocks nobody for ever.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
@@ -13,21 +15,26 @@ from omnigraph.errors import (
     InitializationClaimedError,
     InitializationCommittedError,
     OmniError,
+    RetryableCommitConflictError,
 )
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.graph.schemas import GraphSchema, write_schema_files
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import GraphCommit, TablePin
 from omnigraph.recovery import GraphEnvironment, WriterKind
+from omnigraph.recovery.lock import LeaseCommitLock, LocalTenure, held_file
 from omnigraph.schema import AcceptedSchema, CompiledSchema, TypeKind, fresh_identities
 from omnigraph.storage import create_table, dataset_exists, table_location
+from omnigraph.storage.failures import translated
 from omnigraph.storage.listing import used_dataset
 from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES
+from omnigraph.storage.objects import replace_content
 from omnigraph.writes import blob_columns, table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from omnigraph.recovery.lock import HeldTenure
     from omnigraph.schema import EdgeDef, NodeDef
 
 
@@ -45,13 +52,9 @@ def initialize(
         InitializationClaimedError: another process is at it.
         InitializationCommittedError: the graph exists, but the claim could not be removed.
     """
-    location, objects = environment.location, environment.objects
+    location = environment.location
     _refuse_used_root(environment, force=force)
-    claim = json.dumps({"operation_id": new_ulid()}).encode()
-    if objects.create(INIT_CLAIM, claim) is None:
-        raise InitializationClaimedError(str(location), INIT_CLAIM)
-    published = False
-    try:
+    with _claimed_root(environment) as claim:
         reach(Failpoint.INIT_AFTER_CLAIM)
         # Somebody may have finished between the first look and the claim.
         _refuse_used_root(environment, force=force)
@@ -60,21 +63,62 @@ def initialize(
         schema = GraphSchema(source=compiled.source.text, accepted=accepted)
         pins = tuple(_create_tables(environment, schema))
         reach(Failpoint.INIT_AFTER_TABLES)
-        write_schema_files(objects, schema)
+        _write_schema_files(environment, schema, claim)
         reach(Failpoint.INIT_AFTER_SCHEMA)
+        claim.check()
         environment.manifest.create(_genesis(environment, schema, actor), pins)
-        published = True
         reach(Failpoint.INIT_AFTER_MANIFEST)
-    except BaseException:
-        # Also after an interrupt: a claim that stays would lock everybody out.
-        if not published:
-            objects.delete(INIT_CLAIM)
-        raise
-    try:
-        objects.delete(INIT_CLAIM)
-    except OmniError as error:
-        raise InitializationCommittedError(str(location), error.message) from error
+        try:
+            _withdraw_claim(environment, claim)
+        except OmniError as error:
+            raise InitializationCommittedError(str(location), error.message) from error
     return schema
+
+
+@contextmanager
+def _claimed_root(environment: GraphEnvironment) -> Iterator[HeldTenure]:
+    """Be the only one that creates a graph here. The claim of a process that died ends by itself."""
+    location = environment.location
+    with ExitStack() as stack:
+        try:
+            if location.is_local:
+                with translated(f"creating {location}"):
+                    location.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(held_file(location.path / INIT_CLAIM))
+                claim: HeldTenure = LocalTenure()
+            else:
+                lease = LeaseCommitLock(environment.objects, INIT_CLAIM)
+                claim = stack.enter_context(lease.held(0))
+        except RetryableCommitConflictError as error:
+            raise InitializationClaimedError(str(location)) from error
+        try:
+            yield claim
+        except BaseException:
+            # Also after an interrupt: the place is as it was.
+            with suppress(OmniError):
+                _withdraw_claim(environment, claim)
+            raise
+
+
+def _write_schema_files(
+    environment: GraphEnvironment, schema: GraphSchema, claim: HeldTenure
+) -> None:
+    objects = environment.objects
+    if environment.location.is_local:
+        write_schema_files(objects, schema)
+        return
+    for name, data in schema.files().items():
+        current = objects.read(name)
+        # After the look: whoever took the claim over and writes later than this changes the tag.
+        claim.check()
+        if not replace_content(objects, name, data, None if current is None else current.tag):
+            raise InitializationClaimedError(str(environment.location))
+
+
+def _withdraw_claim(environment: GraphEnvironment, claim: HeldTenure) -> None:
+    """Remove the claim while it is held; on disk its lock does that."""
+    if not environment.location.is_local and not claim.is_lost:
+        environment.objects.delete(INIT_CLAIM)
 
 
 def _refuse_used_root(environment: GraphEnvironment, *, force: bool) -> None:
@@ -100,6 +144,9 @@ def _create_tables(environment: GraphEnvironment, schema: GraphSchema) -> Iterat
         key = TableKey(definition.table_key)
         identity = schema.identities.types[kind, definition.name]
         path = table_location(key)
+        if environment.lock.can_be_lost:
+            # An init whose claim ended may come late: nobody else ever uses its places.
+            path = f"{path}-{new_ulid().lower()}"
         table = create_table(
             environment.location,
             path,

@@ -28,6 +28,7 @@ from omnigraph.recovery import (
     discard_staged,
     run_phases,
     settle_all,
+    undo_late_writers,
 )
 from omnigraph.storage import (
     choose_rewrites,
@@ -163,7 +164,7 @@ def optimize_graph(
         run.clean_up()
     with environment.window() as held:
         settle_all(held)
-        fold = held.manifest.fold()
+        fold = held.manifest.fold(tenure=held.tenure)
         held.audit.fold()
     after = snapshot_of(environment.manifest.state().head(MAIN))
     return OptimizeReport(
@@ -293,6 +294,7 @@ class _Run:
         # moved tables that were looked at before.
         with self.environment.window() as held:
             settle_all(held)
+            undo_late_writers(held, MAIN, keys)
             self._refresh(held)
             found = self._at_head(keys)
         self.skipped |= dict.fromkeys((key for key in keys if key not in found), DRIFT)

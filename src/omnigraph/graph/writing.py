@@ -282,14 +282,15 @@ class GraphWriter:
         if pin.branch == fork_name:
             return self._open(pin)
         assert fork_name is not None, "main owns its tables"
-        with environment.window():
-            settle_all(environment)
-            heads = environment.manifest.state().heads
+        with environment.window() as held:
+            settle_all(held)
+            heads = held.manifest.state().heads
             if new is None:
                 _check_pin(heads, snapshot, pin)
             elif new.name in heads:
                 raise ReadSetConflictError(f"branch {new.name}", None, "it exists by now")
-            return create_fork(environment.location, self._open(pin), fork_name)
+            held.tenure.check()
+            return create_fork(held.location, self._open(pin), fork_name)
 
 
 def _check_pin(heads: Mapping[str, Head], snapshot: Snapshot, pin: TablePin) -> None:

@@ -11,12 +11,15 @@ from omnigraph.manifest.branching import (
     deleted_branch,
     free_fork_name,
 )
+from omnigraph.manifest.expectations import PHYSICAL_KINDS, ROLLBACK_KIND, Expectations
 from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
 from omnigraph.manifest.lineage import (
     BaseStep,
     base_commits,
     base_steps,
+    disordered,
     distances,
+    doubled,
     first_parents,
     lasting_bases,
     merge_bases,
@@ -26,12 +29,9 @@ from omnigraph.manifest.pins import check_pins, open_pin, reading_pins
 from omnigraph.manifest.pruning import forgettable_rows, known_commits
 from omnigraph.manifest.publisher import (
     FOLD_THRESHOLD,
-    PHYSICAL_KINDS,
     PUBLISHER_RETRY_BUDGET,
-    ROLLBACK_KIND,
     CatalogFold,
     Changes,
-    Expectations,
     Manifest,
 )
 from omnigraph.manifest.retention import Reason, Retained, RetentionPolicy, plan_retention
@@ -72,7 +72,9 @@ __all__ = [
     "check_pins",
     "check_readable",
     "deleted_branch",
+    "disordered",
     "distances",
+    "doubled",
     "first_parents",
     "forgettable_rows",
     "free_fork_name",

@@ -7,18 +7,37 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from omnigraph.errors import StorageError, StorageFailure
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from omnigraph.manifest.rows import GraphCommit
 
 
 def first_parents(commits: Mapping[str, GraphCommit], newest: str) -> Iterator[GraphCommit]:
-    """The commits of a branch from its head backwards, inherited ones included, as far as the history goes."""
-    commit: GraphCommit | None = commits[newest]
-    while commit is not None:
+    """The commits of a branch from its head backwards, inherited ones included, as far as the history goes.
+
+    Raises:
+        StorageError: the history is damaged and leads back to where it came from.
+    """
+    return walk_back(newest, commits.get)
+
+
+def walk_back(newest: str, find: Callable[[str], GraphCommit | None]) -> Iterator[GraphCommit]:
+    """As `first_parents`, with commits that are looked up one by one."""
+    current: str | None = newest
+    passed: set[str] = set()
+    while current is not None and (commit := find(current)) is not None:
+        if current in passed:
+            raise StorageError(
+                f"the history of the graph is damaged: commit {current} is among its own ancestors; "
+                "look with `omnigraph doctor`, heal it with `omnigraph repair`",
+                StorageFailure.PERMANENT,
+            )
+        passed.add(current)
         yield commit
-        commit = None if commit.parent_id is None else commits.get(commit.parent_id)
+        current = commit.parent_id
 
 
 def distances(commits: Mapping[str, GraphCommit], *starts: str) -> dict[str, int]:
@@ -152,3 +171,26 @@ def possible_bases(commits: Mapping[str, GraphCommit], heads: Iterable[str]) -> 
     for commit_id in distances(commits, *starts):
         children.update({parent for parent in parents(commits[commit_id]) if parent in commits})
     return {*starts, *(commit_id for commit_id, count in children.items() if count > 1)}
+
+
+def doubled(rows: Iterable[GraphCommit]) -> dict[str, GraphCommit]:
+    """Commits that are in the catalog more than once, each with the row that was published first."""
+    first: dict[str, GraphCommit] = {}
+    found: set[str] = set()
+    for row in rows:
+        known = first.setdefault(row.commit_id, row)
+        if known is not row:
+            found.add(row.commit_id)
+            if row.graph_version < known.graph_version:
+                first[row.commit_id] = row
+    return {commit_id: first[commit_id] for commit_id in found}
+
+
+def disordered(commits: Mapping[str, GraphCommit]) -> list[str]:
+    """Commits that were not published after what they build on: only these can close a circle."""
+    return sorted(
+        commit_id
+        for commit_id, commit in commits.items()
+        for parent in parents(commit)
+        if parent in commits and commits[parent].graph_version >= commit.graph_version
+    )

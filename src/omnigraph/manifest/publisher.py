@@ -10,22 +10,26 @@ from __future__ import annotations
 import logging
 import random
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.errors import (
-    BranchesExistError,
-    BranchNotFoundError,
-    ExpectedVersionMismatchError,
     InternalError,
-    PreconditionFailedError,
-    ReadSetConflictError,
+    LeaseLostError,
     RetryableCommitConflictError,
     StorageError,
 )
-from omnigraph.manifest.branching import branch_at, check_new_branch, is_free_fork_name
+from omnigraph.manifest.branching import branch_at
+from omnigraph.manifest.expectations import (
+    PHYSICAL_KINDS,
+    Expectations,
+    check_expectations,
+)
+from omnigraph.manifest.fencing import Lifelong, Tenure, fence_metadata, read_fence
 from omnigraph.manifest.format import check_stamp, stamp
+from omnigraph.manifest.lineage import walk_back
+from omnigraph.manifest.moments import after_parents
 from omnigraph.manifest.rows import (
     MAIN,
     MANIFEST_SCHEMA,
@@ -51,7 +55,7 @@ from omnigraph.storage.catalog import CatalogTable, CatalogView, PublishContenti
 from omnigraph.together import Together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from omnigraph.ids import TableKey
     from omnigraph.manifest.snapshot import Snapshot
@@ -68,33 +72,8 @@ FOLD_THRESHOLD = 32
 #: again, so this is about speed, not truth.
 KEPT_VERSIONS = 10
 
-#: Commits of these kinds change no row, so a caller's expected head survives them.
-ROLLBACK_KIND = "rollback"
-PHYSICAL_KINDS = frozenset({"optimize", "ensure_indices", ROLLBACK_KIND})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectations:
-    """What a writer saw when it prepared its work; all of it has to hold still when it publishes."""
-
-    branch: str
-    incarnation: int
-    schema_hash: str
-    #: Versions of the tables that the write changes; None for a table that did not exist.
-    touched: Mapping[TableKey, int | None] = field(default_factory=dict)
-    #: Versions of the tables that were only read to validate.
-    read: Mapping[TableKey, int] = field(default_factory=dict)
-    #: The caller's own precondition on the branch head.
-    head_commit: str | None = None
-    #: The commit that the branch was at; ordinary commits since then do not matter, merges into it do.
-    position: str | None = None
-    #: The position that a new branch begins at, as it was read: later commits of its base do not matter to it. The
-    #: branch must not exist yet.
-    fork_of: Head | None = None
-    #: The Lance branch that the tables of a new branch were forked under.
-    fork_name: str | None = None
-    #: Whether no other branch may exist.
-    is_sole: bool = False
+#: For callers whose lock cannot be lost.
+UNFENCED = Lifelong()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +93,14 @@ class CatalogFold:
     fragments_removed: int
     fragments_added: int
     versions_removed: int
+
+
+class _LandedError(Exception):
+    """An earlier try of the same publish is in the catalog."""
+
+    def __init__(self, commit: GraphCommit) -> None:
+        self.commit = commit
+        super().__init__(commit.commit_id)
 
 
 class Manifest:
@@ -144,6 +131,7 @@ class Manifest:
             incarnation=genesis.graph_version,
             graph_version=genesis.graph_version,
             commit_id=genesis.commit_id,
+            committed_at=genesis.created_at,
             schema_hash=genesis.schema_hash,
             pins={pin.table_key: pin for pin in pins},
         )
@@ -187,24 +175,42 @@ class Manifest:
                     raise
         if not heads:
             raise InternalError("the catalog holds no branch")
-        self._current = (view, state_of(heads, view.version))
+        self._current = (view, state_of(heads, view.version, read_fence(view.metadata)))
         return self._current
+
+    def raise_fence(self, tenure: Tenure) -> None:
+        """Let nobody publish under an epoch below that of a tenure from now on, in one strict commit without rows.
+
+        Raises:
+            LeaseLostError: a later holder of the commit lock was here.
+            RetryableCommitConflictError: other publishers won every try.
+        """
+        self._commit(
+            tenure, lambda view, _, metadata: self._catalog.append(view, None, metadata=metadata)
+        )
 
     def publish(
         self,
         expectations: Expectations,
         changes: Changes,
         make_commit: Callable[[Head, int], GraphCommit],
+        *,
+        tenure: Tenure = UNFENCED,
     ) -> GraphCommit:
         """Publish one commit on a branch; `make_commit` gets the head it follows and its graph version.
 
         Raises:
+            LeaseLostError: a later holder of the commit lock was here; nothing happened.
             ConflictError: an expectation does not hold any more; nothing happened.
             PreconditionFailedError: the caller's expected head differs; nothing happened.
             RetryableCommitConflictError: other publishers won every try.
         """
+        tried: list[str] = []
 
         def rows_for(state: ManifestState) -> tuple[GraphCommit, list[Row], Head]:
+            for commit_id in tried:
+                if (landed := self.commit(commit_id)) is not None:
+                    raise _LandedError(landed)
             head = self.check(expectations, state)
             graph_version = state.graph_version + 1
             if expectations.fork_of is not None:
@@ -212,7 +218,8 @@ class Manifest:
                 head = branch_at(
                     snapshot_of(head), expectations.branch, graph_version, expectations.fork_name
                 )
-            commit = make_commit(head, graph_version)
+            commit = after_parents(make_commit(head, graph_version), head, self.commit)
+            tried.append(commit.commit_id)
             moved = _advance(head, changes, commit, graph_version)
             pins = changes.pins
             rows = [table_row(pin, graph_version) for pin in changes.new_tables]
@@ -224,38 +231,65 @@ class Manifest:
             rows += [commit_row(commit), head_row(moved)]
             return commit, rows, moved
 
-        return self._commit_rows(rows_for)
+        try:
+            published = self._commit_rows(rows_for, tenure)
+        except _LandedError as landed:
+            # What looked like a lost race was won: only the answer got lost.
+            return landed.commit
+        if tenure.is_lost and self.commit(published.commit_id) is None:
+            # The lock was lost in the middle of the commit, and what it made is not the newest version of the catalog.
+            tenure.lose()
+            raise LeaseLostError
+        return published
 
-    def publish_branch(self, make_head: Callable[[ManifestState, int], Head]) -> Head:
-        """Create or delete a branch: one head row, no commit; `make_head` gets the state and its graph version."""
+    def publish_branch(
+        self, make_head: Callable[[ManifestState, int], Head], *, tenure: Tenure = UNFENCED
+    ) -> Head:
+        """Create or delete a branch: one head row, no commit; `make_head` gets the state and its graph version.
+
+        Raises:
+            LeaseLostError: a later holder of the commit lock was here; nothing happened.
+        """
 
         def rows_for(state: ManifestState) -> tuple[Head, list[Row], Head]:
             head = make_head(state, state.graph_version + 1)
             return head, [head_row(head)], head
 
-        return self._commit_rows(rows_for)
+        published = self._commit_rows(rows_for, tenure)
+        if tenure.is_lost and not any(
+            (head.branch, head.incarnation) == (published.branch, published.incarnation)
+            and head.graph_version >= published.graph_version
+            for head in self.state().all_heads
+        ):
+            tenure.lose()
+            raise LeaseLostError
+        return published
 
-    def forget(self, object_ids: Sequence[str]) -> None:
+    def forget(
+        self,
+        object_ids: Sequence[str],
+        *,
+        instead: Sequence[Row] = (),
+        tenure: Tenure = UNFENCED,
+    ) -> None:
         """Remove rows that no snapshot needs any more, in one strict commit. Must run under the commit lock.
 
+        `instead` are rows to write in the same commit, as in the place of damaged ones.
+
         Raises:
+            LeaseLostError: a later holder of the commit lock was here; nothing happened.
             RetryableCommitConflictError: a publisher without the lock won every try.
         """
-        with self._publishing:
-            for _ in range(PUBLISHER_RETRY_BUDGET + 1):
-                view, state = self._look()
-                gone = [*object_ids, *_superseded(view, state.all_heads)]
-                try:
-                    view = self._catalog.rewrite(view, gone)
-                except PublishContention:
-                    continue
-                self._current = (view, replace(state, catalog_version=view.version))
-                return
-        raise RetryableCommitConflictError(
-            "the catalog was busy; no commit was forgotten, try again"
-        )
 
-    def fold(self) -> CatalogFold:
+        def rewrite(
+            view: CatalogView, state: ManifestState, metadata: Mapping[str, str]
+        ) -> CatalogView:
+            gone = [*object_ids, *_superseded(view, state.all_heads)]
+            return self._catalog.rewrite(view, gone, rows=to_arrow(instead), metadata=metadata)
+
+        self._commit(tenure, rewrite)
+
+    def fold(self, *, tenure: Tenure = UNFENCED) -> CatalogFold:
         """Write all rows anew as one fragment and remove old versions of the catalog; nothing of the graph changes.
 
         Must run under the commit lock.
@@ -266,7 +300,7 @@ class Manifest:
         before = self._look()[0].fragment_count
         is_due = before > 1
         if is_due:
-            self.forget(())
+            self.forget((), tenure=tenure)
         view = self._look()[0]
         return CatalogFold(
             fragments_removed=before if is_due else 0,
@@ -289,60 +323,7 @@ class Manifest:
         Raises:
             ConflictError: as `publish`.
         """
-        state = state or self.state()
-        if expectations.fork_of is not None:
-            return self._check_fork(expectations, expectations.fork_of, state)
-        name = expectations.branch
-        head = state.heads.get(name)
-        if head is None:
-            raise BranchNotFoundError(name)
-        if head.incarnation != expectations.incarnation:
-            member = f"branch {name}"
-            raise ReadSetConflictError(member, expectations.incarnation, head.incarnation)
-        others = sorted(set(state.heads) - {name})
-        if expectations.is_sole and others:
-            raise BranchesExistError(others)
-        if expectations.head_commit is not None:
-            self._check_head(expectations, head)
-        if expectations.position is not None:
-            self._check_position(expectations.position, head)
-        if head.schema_hash != expectations.schema_hash:
-            raise ReadSetConflictError("the schema", expectations.schema_hash, head.schema_hash)
-        for key, version in expectations.touched.items():
-            actual = head.pins[key].version if key in head.pins else None
-            if actual != version:
-                raise ExpectedVersionMismatchError(key, version, actual)
-        for key, version in expectations.read.items():
-            actual = head.pins[key].version if key in head.pins else None
-            if actual != version:
-                raise ReadSetConflictError(key, version, actual)
-        return head
-
-    def _check_position(self, position: str, head: Head) -> None:
-        """The expected position, or one that only ordinary commits followed: the base of a merge stays the same."""
-        current: str | None = head.commit_id
-        while current != position:
-            commit = None if current is None else self.commit(current)
-            if commit is None or commit.merged_parent_id is not None:
-                raise ReadSetConflictError(f"branch {head.branch}", position, head.commit_id)
-            current = commit.parent_id
-
-    def _check_fork(self, expectations: Expectations, origin: Head, state: ManifestState) -> Head:
-        """The position that a new branch begins at, if it may still begin there."""
-        if expectations.branch in state.heads:
-            raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists by now")
-        check_new_branch(state, expectations.branch)
-        used = [head.fork_name for head in state.all_heads if head.fork_name is not None]
-        if not is_free_fork_name(str(expectations.fork_name), used):
-            member = f"the fork name of branch {expectations.branch}"
-            raise ReadSetConflictError(member, None, "another branch took it")
-        base = state.head(origin.branch)
-        if base.incarnation != origin.incarnation:
-            member = f"branch {origin.branch}"
-            raise ReadSetConflictError(member, origin.incarnation, base.incarnation)
-        if base.schema_hash != expectations.schema_hash:
-            raise ReadSetConflictError("the schema", expectations.schema_hash, base.schema_hash)
-        return origin
+        return check_expectations(expectations, state or self.state(), self.commit)
 
     def history(self) -> History:
         """Every row that past states follow from; one scan of the whole catalog when it moved."""
@@ -396,6 +377,20 @@ class Manifest:
         self._commits = (state.catalog_version, commits)
         return commits
 
+    def commit_rows(self) -> list[GraphCommit]:
+        """Every row of a commit as it is in the catalog; a damaged one holds a commit twice."""
+        rows = self._read(lambda view, _: view.read_rows("graph_commit"))
+        return [read_commit(row) for row in rows]
+
+    def restore_commits(self, right: Iterable[GraphCommit], *, tenure: Tenure = UNFENCED) -> None:
+        """Replace all rows of some commits by the right ones, in one strict commit. Must run under the commit lock."""
+        commits = list(right)
+        self.forget(
+            [f"commit:{commit.commit_id}" for commit in commits],
+            instead=[commit_row(commit) for commit in commits],
+            tenure=tenure,
+        )
+
     def fragment_count(self) -> int:
         """Over how many fragments the rows are spread."""
         return self._read(lambda view, _: view.fragment_count)
@@ -410,48 +405,64 @@ class Manifest:
         head = self.state().heads.get(snapshot.branch)
         if head is None or head.incarnation != snapshot.incarnation:
             return False
-        current: str | None = head.commit_id
-        while current != snapshot.commit_id:
-            commit = None if current is None else self.commit(current)
-            if commit is None:
-                return False
+        for commit in walk_back(head.commit_id, self.commit):
+            if commit.commit_id == snapshot.commit_id:
+                return head.schema_hash == snapshot.schema_hash
             if commit.kind not in PHYSICAL_KINDS and not set(tables).isdisjoint(commit.tables):
                 return False
-            current = commit.parent_id
-        return head.schema_hash == snapshot.schema_hash
-
-    def _check_head(self, expectations: Expectations, head: Head) -> None:
-        """The caller's expected commit, or one that only physical commits followed."""
-        wanted = expectations.head_commit
-        current: str | None = head.commit_id
-        while current is not None and current != wanted:
-            commit = self.commit(current)
-            if commit is None or commit.kind not in PHYSICAL_KINDS:
-                break
-            current = commit.parent_id
-        if wanted is not None and current != wanted:
-            raise PreconditionFailedError(expectations.branch, wanted, head.commit_id)
+        return False
 
     def _commit_rows(
-        self, rows_for: Callable[[ManifestState], tuple[_Result, list[Row], Head]]
+        self,
+        rows_for: Callable[[ManifestState], tuple[_Result, list[Row], Head]],
+        tenure: Tenure,
     ) -> _Result:
+        made: list[tuple[_Result, Head]] = []
+
+        def append(
+            view: CatalogView, state: ManifestState, metadata: Mapping[str, str]
+        ) -> CatalogView:
+            result, rows, head = rows_for(state)
+            made[:] = [(result, head)]
+            fold = _fold_of(view, (*state.all_heads, head))
+            return self._catalog.append(view, to_arrow(rows), fold=fold, metadata=metadata)
+
+        view = self._commit(tenure, append, lambda: (made[0][1],))
+        if view.fragment_count == 1:
+            self._trim(view)
+        return made[0][0]
+
+    def _commit(
+        self,
+        tenure: Tenure,
+        attempt: Callable[[CatalogView, ManifestState, Mapping[str, str]], CatalogView],
+        new_heads: Callable[[], tuple[Head, ...]] = tuple,
+    ) -> CatalogView:
+        """Make one version of the catalog under a tenure; `attempt` gets what it goes on top of.
+
+        The fence is looked at in the state that the strict commit replaces: nobody raised it in between.
+        """
         with self._publishing:
-            for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
+            for number in range(PUBLISHER_RETRY_BUDGET + 1):
                 view, state = self._look()
-                result, rows, head = rows_for(state)
-                heads = (*state.all_heads, head)
+                fence = state.fence
+                if tenure.epoch is not None:
+                    if tenure.epoch < fence:
+                        tenure.lose()
+                        raise LeaseLostError
+                    fence = tenure.epoch
+                metadata = {} if fence == state.fence else fence_metadata(fence)
                 try:
-                    view = self._catalog.append(view, to_arrow(rows), fold=_fold_of(view, heads))
+                    view = attempt(view, state, metadata)
                 except PublishContention:
-                    pause_s = random.uniform(0, 0.004 * 2**attempt)
+                    pause_s = random.uniform(0, 0.004 * 2**number)
                     time.sleep(pause_s)  # the winner needs about one publish to finish
                     continue
-                self._current = (view, state_of(heads, view.version))
-                if view.fragment_count == 1:
-                    self._trim(view)
-                return result
+                heads = (*state.all_heads, *new_heads())
+                self._current = (view, state_of(heads, view.version, fence))
+                return view
         raise RetryableCommitConflictError(
-            f"the catalog was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; try again"
+            f"the catalog was busy {PUBLISHER_RETRY_BUDGET + 1} times in a row; nothing happened, try again"
         )
 
 
@@ -482,4 +493,5 @@ def _advance(head: Head, changes: Changes, commit: GraphCommit, graph_version: i
         commit_id=commit.commit_id,
         schema_hash=changes.schema_hash or head.schema_hash,
         pins=pins,
+        committed_at=commit.created_at,
     )

@@ -60,7 +60,11 @@ class TablePin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphCommit:
-    """One atomic publish. `created_at` is in microseconds since the epoch."""
+    """One atomic publish. Times are in microseconds since the epoch.
+
+    `created_at` is the moment of the publish, and always later than that of its parents, whatever the clocks of their
+    writers say: so the state at a moment that a branch has passed never changes.
+    """
 
     commit_id: str
     graph_version: int
@@ -79,6 +83,8 @@ class GraphCommit:
     #: Accepted source and contract, on commits that change the schema: old commits decode with their own.
     schema_source: str | None = None
     schema_contract: str | None = None
+    #: What the clock of its writer said, where `created_at` is another moment.
+    written_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +108,8 @@ class Head:
     #: Who created the branch, or deleted it.
     actor: str | None = None
     deleted: bool = False
+    #: When its commit was created; None in rows that do not say it.
+    committed_at: int | None = None
 
     @property
     def branch_key(self) -> str:
@@ -189,6 +197,7 @@ def commit_row(commit: GraphCommit) -> Row:
         "merge_strategy": commit.merge_strategy,
         "schema_source": commit.schema_source,
         "schema_contract": commit.schema_contract,
+        "written_at": commit.written_at,
     }
     parents = [parent for parent in (commit.parent_id, commit.merged_parent_id) if parent]
     return _row(
@@ -223,6 +232,7 @@ def head_row(head: Head) -> Row:
         "schema_hash": head.schema_hash,
         "pins": pins,
         "deleted": head.deleted,
+        "committed_at": head.committed_at,
     }
     return _row(
         object_id=f"head:{head.branch_key}@{head.graph_version}",
@@ -278,6 +288,7 @@ def read_head(row: Mapping[str, Any]) -> Head:
         pins=pins,
         actor=body.get("actor"),
         deleted=body["deleted"],
+        committed_at=body.get("committed_at"),
     )
 
 
@@ -301,6 +312,7 @@ def read_commit(row: Mapping[str, Any]) -> GraphCommit:
         merge_strategy=body.get("merge_strategy"),
         schema_source=body.get("schema_source"),
         schema_contract=body.get("schema_contract"),
+        written_at=body.get("written_at"),
     )
 
 

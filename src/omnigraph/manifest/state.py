@@ -24,6 +24,8 @@ class ManifestState:
     heads: Mapping[str, Head]
     #: Newest head row of every branch incarnation, deleted ones included.
     all_heads: tuple[Head, ...]
+    #: The epoch below which nobody publishes any more; see `fencing`.
+    fence: int = 0
 
     def head(self, branch: str) -> Head:
         """The position of a live branch.
@@ -47,7 +49,9 @@ def newest_per_incarnation(heads: tuple[Head, ...]) -> tuple[Head, ...]:
     return tuple(newest.values())
 
 
-def state_of(heads: list[Head] | tuple[Head, ...], catalog_version: int) -> ManifestState:
+def state_of(
+    heads: list[Head] | tuple[Head, ...], catalog_version: int, fence: int = 0
+) -> ManifestState:
     """The state that some head rows make."""
     newest = newest_per_incarnation(tuple(heads))
     return ManifestState(
@@ -55,4 +59,5 @@ def state_of(heads: list[Head] | tuple[Head, ...], catalog_version: int) -> Mani
         graph_version=max(head.graph_version for head in newest),
         heads=newest_heads(newest),
         all_heads=newest,
+        fence=fence,
     )

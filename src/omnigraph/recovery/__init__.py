@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         reclaim_forks_quietly,
         remove_unpublished_forks,
     )
+    from omnigraph.recovery.late_writers import undo_late_writers
     from omnigraph.recovery.rebasing import find_foreign_versions, rebase_forks
     from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
     from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
@@ -61,6 +62,7 @@ __all__ = [
     "run_phases",
     "settle_all",
     "staged_max_age_s",
+    "undo_late_writers",
 ]
 
 __getattr__ = late_exports(
@@ -80,6 +82,7 @@ __getattr__ = late_exports(
         "reclaim_forks": "forks",
         "reclaim_forks_quietly": "forks",
         "remove_unpublished_forks": "forks",
+        "undo_late_writers": "late_writers",
         "find_foreign_versions": "rebasing",
         "rebase_forks": "rebasing",
         "Reclaimed": "reclaim",

@@ -15,11 +15,13 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from omnigraph.errors import (
     ConflictError,
     DriftError,
+    ExpectedVersionMismatchError,
+    LeaseLostError,
     OmniError,
     RecoveryRequiredError,
     StorageError,
@@ -27,6 +29,7 @@ from omnigraph.errors import (
 from omnigraph.failpoints import Failpoint, FailpointError, reach
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.recovery.late_writers import undo_late_writers
 from omnigraph.recovery.schema_change import (
     SchemaChange,
     accepted_texts,
@@ -88,9 +91,11 @@ class Attempt(AbstractContextManager["Attempt"]):
     """One write in the commit window. Not thread-safe; used once."""
 
     def __init__(self, environment: GraphEnvironment, intent: Intent) -> None:
+        self._outside = environment
+        #: The same inside the window.
         self._environment = environment
         self._intent = intent
-        self._lock: AbstractContextManager[None] | None = None
+        self._window: AbstractContextManager[GraphEnvironment] | None = None
         self._sidecar: Sidecar | None = None
         self._staged: Sequence[StagedTable] = ()
         self._pins: list[TablePin] = []
@@ -102,16 +107,15 @@ class Attempt(AbstractContextManager["Attempt"]):
         self.receipt: GraphCommit | None = None
 
     def __enter__(self) -> Attempt:
-        environment = self._environment
-        lock = environment.lock.held(environment.lock_timeout_s)
-        lock.__enter__()
-        self._lock = lock
+        window = self._outside.window()
+        environment = window.__enter__()
+        self._window, self._environment = window, environment
         try:
             settle_all(environment)
             self.head = environment.manifest.check(self._intent.expectations)
         except BaseException as error:
             # Also after an interrupt: a lock that nobody leaves would stop every writer.
-            lock.__exit__(type(error), error, error.__traceback__)
+            window.__exit__(type(error), error, error.__traceback__)
             raise
         return self
 
@@ -126,13 +130,14 @@ class Attempt(AbstractContextManager["Attempt"]):
         Raises:
             DriftError: a table moved without the catalog; nothing happened. With a sidecar on disk it would look like
                 the work of this writer, and be undone.
+            ExpectedVersionMismatchError: a writer without the lock had moved a table; that was undone, and this write
+                has to be prepared again.
             StorageError: the disk did not take everything that was staged; nothing happened.
         """
         assert self.head is not None, "declared inside the window"
         for item in staged:
-            table = item.staged.table
-            if not table.is_head():
-                raise DriftError(table.path, table.version, table.latest_version)
+            if not item.staged.table.is_head():
+                self._explain_movement(item, [other.table_key for other in staged])
             check_written(self._environment.location, item.staged)
         intent, head = self._intent, self.head
         self._staged = staged
@@ -160,6 +165,7 @@ class Attempt(AbstractContextManager["Attempt"]):
                     expected_version=item.staged.read_version,
                     post_commit_pin=item.staged.made_version,
                     transaction_uuid=item.staged.transaction_uuid,
+                    transaction_uuids=item.staged.transaction_uuids,
                 )
                 for item in staged
             ),
@@ -168,9 +174,19 @@ class Attempt(AbstractContextManager["Attempt"]):
             else intent.schema_change.describe(head),
         )
         reach(Failpoint.BEFORE_SIDECAR)
+        self._environment.tenure.check()
         write_sidecar(self._environment.objects, sidecar)
         self._sidecar = sidecar
         reach(Failpoint.AFTER_SIDECAR)
+
+    def _explain_movement(self, item: StagedTable, keys: list[TableKey]) -> NoReturn:
+        """Undo what a writer without the lock did, if that is why a table is not where the catalog says."""
+        table = item.staged.table
+        found = table.latest_version
+        undone = undo_late_writers(self._environment, self._intent.expectations.branch, keys)
+        if undone is not None:
+            raise ExpectedVersionMismatchError(item.table_key, table.version, found)
+        raise DriftError(table.path, table.version, found)
 
     def commit_tables(self) -> None:
         """Phase B: move every table."""
@@ -178,6 +194,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         if self._intent.schema_change is not None:
             self._created = prepare(environment, self._intent.schema_change)
         for item in self._staged:
+            environment.tenure.check()
             reach(Failpoint.BEFORE_TABLE_COMMIT)
             table = commit_staged(item.staged)
             self._committed.append(table)
@@ -201,6 +218,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         """The end of phase B of a merge: the sidecar says which versions were reached, so that all of them count."""
         assert self._sidecar is not None, "declared before it is confirmed"
         reach(Failpoint.BEFORE_CONFIRM)
+        self._environment.tenure.check()
         reached = {pin.table_key: pin.version for pin in self._pins}
         tables = tuple(
             entry.model_copy(update={"confirmed_version": reached[TableKey(entry.table_key)]})
@@ -228,7 +246,7 @@ class Attempt(AbstractContextManager["Attempt"]):
                 parent_id=head.commit_id,
                 merged_parent_id=sidecar.commit.merged_parent_id,
                 merge_strategy=sidecar.commit.merge_strategy,
-                created_at=sidecar.commit.created_at,
+                created_at=self._environment.clock(),
                 kind=str(intent.kind),
                 operation_id=intent.operation_id,
                 schema_hash=changes.schema_hash or head.schema_hash,
@@ -239,7 +257,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             )
 
         reach(Failpoint.BEFORE_PUBLISH)
-        self.receipt = self._environment.manifest.publish(intent.expectations, changes, make_commit)
+        self.receipt = self._environment.publish(intent.expectations, changes, make_commit)
         for table in self._committed:
             # Not before: a version that is undone may come again with other rows.
             self._environment.tables.remember(table)
@@ -258,25 +276,27 @@ class Attempt(AbstractContextManager["Attempt"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        lock, self._lock = self._lock, None
-        assert lock is not None, "entered before it is left"
+        window, self._window = self._window, None
+        assert window is not None, "entered before it is left"
         try:
             if error is None and self._sidecar is not None:
                 self._finish()
             if error is None or self._sidecar is None:
                 return False
-            if not self._environment.lock.can_be_lost:
-                return self._settle_own(error)
+            if not self._environment.tenure.is_lost:
+                try:
+                    return self._settle_own(self._environment, error)
+                except LeaseLostError:
+                    _log.warning("the lease ended while %s was settled", self._sidecar.name)
         finally:
-            lock.__exit__(None, None, None)
-        # A lease may have ended while this writer was stuck, and undoing without it could undo a successor's commit.
+            window.__exit__(None, None, None)
+        # This writer stood still: whatever it does now without the lock could undo a successor's work.
         return self._settle_in_new_window(error, self._sidecar)
 
     def _settle_in_new_window(self, error: BaseException, sidecar: Sidecar) -> bool:
-        environment = self._environment
         try:
-            with environment.lock.held(environment.lock_timeout_s):
-                return self._settle_own(error)
+            with self._outside.new_window() as environment:
+                return self._settle_own(environment, error)
         except (ConflictError, StorageError) as second:
             reason = f"{error}; the commit lock could not be taken again: {second}"
             raise RecoveryRequiredError(sidecar.operation_id, reason) from error
@@ -288,25 +308,28 @@ class Attempt(AbstractContextManager["Attempt"]):
             if self._sidecar.schema_change is not None:
                 finish_published(self._environment, self._sidecar)
             delete_sidecar(self._environment.objects, self._sidecar.name)
-        except (StorageError, FailpointError) as error:
+        except (StorageError, LeaseLostError, FailpointError) as error:
             _log.warning("the sidecar %s stays until the next write: %s", self._sidecar.name, error)
             return
         reach(Failpoint.AFTER_SIDECAR_DELETE)
 
-    def _settle_own(self, error: BaseException) -> bool:
-        """Complete or undo what this write began; whether the failure is thereby healed."""
+    def _settle_own(self, environment: GraphEnvironment, error: BaseException) -> bool:
+        """Complete or undo what this write began; whether the failure is thereby healed.
+
+        Raises:
+            LeaseLostError: the lock was lost meanwhile; settling it needs another window.
+        """
         sidecar = self._sidecar
         assert sidecar is not None, "there is a sidecar to settle"
-        environment = self._environment
         try:
-            record = settle(environment, sidecar)
+            settle(environment, sidecar)
             self.receipt = environment.manifest.commit(sidecar.commit.commit_id)
-            if record is None and self.receipt is None:
-                # The lease ended and a successor undid the write: undo what moved after that.
-                again = sidecar.model_copy(update={"operation_id": new_ulid()})
-                write_sidecar(environment.objects, again)
-                settle(environment, again)
-                self.receipt = environment.manifest.commit(sidecar.commit.commit_id)
+            if self.receipt is None:
+                # A successor may have undone the write before its last table moved.
+                keys = [TableKey(entry.table_key) for entry in sidecar.tables]
+                undo_late_writers(environment, sidecar.branch, keys)
+        except LeaseLostError:
+            raise
         except (OmniError, FailpointError) as second:
             reason = f"{error}; settling it failed too: {second}"
             raise RecoveryRequiredError(sidecar.operation_id, reason) from error

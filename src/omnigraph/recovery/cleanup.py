@@ -215,6 +215,7 @@ class _Cleanup:
                 return False
             for item in plan.datasets:
                 reach(Failpoint.BEFORE_VERSION_REMOVAL)
+                held.tenure.check()
                 self._remove_manifests(item)
         reach(Failpoint.AFTER_VERSION_REMOVAL)
         return True
@@ -379,7 +380,7 @@ class _Cleanup:
             rows = forgettable_rows(history, known)
             reach(Failpoint.BEFORE_COMMITS_FORGOTTEN)
             if rows and not self.call.preview:
-                environment.manifest.forget(rows)
+                environment.manifest.forget(rows, tenure=environment.tenure)
         reach(Failpoint.BEFORE_CATALOG_CLEANUP)
         for path in (MANIFEST, RECOVERIES):
             try:
@@ -401,5 +402,6 @@ class _Cleanup:
         self.others["catalog_versions"] += removal.version_count
         self.others["catalog_bytes"] += removal.size_bytes
         if not self.call.preview:
+            environment.tenure.check()
             remove_versions(environment.location, removal)
             remove_version_files(environment.location, removal)

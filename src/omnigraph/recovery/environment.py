@@ -7,26 +7,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import RetryableCommitConflictError
+from omnigraph.errors import LeaseLostError, RetryableCommitConflictError
 from omnigraph.ids import fnv1a64
 from omnigraph.manifest import Manifest
 from omnigraph.recovery.audit import RecoveryAudit
 from omnigraph.recovery.lock import (
     CommitLock,
     FileCommitLock,
-    HeldLock,
+    HeldTenure,
     LeaseCommitLock,
     StagingLock,
     held_file,
 )
 from omnigraph.recovery.reading_lock import ReadingLock
 from omnigraph.storage.location import BRANCH_CLAIM
-from omnigraph.storage.objects import ControlObjects, ObstoreObjects
+from omnigraph.storage.objects import ControlObjects, ObstoreObjects, replace_content
 from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, ManifestState
     from omnigraph.storage.location import GraphLocation
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -52,16 +53,78 @@ class GraphEnvironment:
     durable: bool
     lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S
     clock: Callable[[], int] = field(default=now_us)
+    #: The time with the commit lock, inside the window only.
+    held_tenure: HeldTenure | None = None
 
     @contextmanager
     def window(self) -> Iterator[GraphEnvironment]:
-        """Hold the commit lock; inside, the environment knows that it is held.
+        """Hold the commit lock; the environment inside knows that it is held, and enters no second window.
+
+        A holder whose predecessor may still be alive first lets it publish no more: what is read inside the window
+        stays true until this holder changes it, or is itself taken over.
 
         Raises:
             RetryableCommitConflictError: the lock stayed busy.
         """
-        with self.lock.held(self.lock_timeout_s):
-            yield replace(self, lock=HeldLock())
+        if self.held_tenure is not None:
+            yield self
+            return
+        with self.lock.held(self.lock_timeout_s) as tenure:
+            held = replace(self, held_tenure=tenure)
+            if tenure.epoch is not None:
+                tenure.rise_above(self.manifest.state().fence)
+            if tenure.needs_fence:
+                held.raise_fence()
+            yield held
+
+    @contextmanager
+    def new_window(self) -> Iterator[GraphEnvironment]:
+        """A window of its own for a writer whose tenure is lost, as in the middle of another window."""
+        with replace(self, held_tenure=None).window() as held:
+            yield held
+
+    @property
+    def tenure(self) -> HeldTenure:
+        """The time with the commit lock."""
+        assert self.held_tenure is not None, "only inside the window"
+        return self.held_tenure
+
+    def raise_fence(self) -> None:
+        """Let nobody publish who held the lock before."""
+        if self.tenure.epoch is not None:
+            self.manifest.raise_fence(self.tenure)
+        self.tenure.needs_fence = False
+
+    def publish(
+        self,
+        expectations: Expectations,
+        changes: Changes,
+        make_commit: Callable[[Head, int], GraphCommit],
+    ) -> GraphCommit:
+        """As `Manifest.publish`, under the tenure of this window."""
+        self.tenure.check()
+        return self.manifest.publish(expectations, changes, make_commit, tenure=self.tenure)
+
+    def publish_branch(self, make_head: Callable[[ManifestState, int], Head]) -> Head:
+        """As `Manifest.publish_branch`, under the tenure of this window."""
+        self.tenure.check()
+        return self.manifest.publish_branch(make_head, tenure=self.tenure)
+
+    def write_object(self, name: str, data: bytes) -> None:
+        """Write a control object as the holder of the lock: what a successor wrote meanwhile is not replaced.
+
+        Raises:
+            LeaseLostError: another writer has the lock by now.
+        """
+        if self.tenure.epoch is None:
+            self.objects.write(name, data)
+            return
+        current = self.objects.read(name)
+        # After the look: a successor that writes later than this changes the tag.
+        self.tenure.check()
+        if not replace_content(self.objects, name, data, None if current is None else current.tag):
+            self.tenure.lose()
+            raise LeaseLostError
 
     @contextmanager
     def claim_branch(self, name: str) -> Iterator[None]:

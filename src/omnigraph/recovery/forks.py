@@ -97,6 +97,7 @@ def remove_unpublished_forks(environment: GraphEnvironment, forks: Iterable[Tabl
             used = _used(state)
             for table in forks if is_alone else ():
                 if (table.path, table.branch) not in used and table.branch not in deleted:
+                    held.tenure.check()
                     remove_fork(held.location, table.path, str(table.branch))
     except OmniError as error:
         _log.warning("forks stay until cleanup: %s", error)
@@ -104,6 +105,7 @@ def remove_unpublished_forks(environment: GraphEnvironment, forks: Iterable[Tabl
 
 def _remove(environment: GraphEnvironment, path: str, fork: str) -> bool:
     reach(Failpoint.BEFORE_FORK_REMOVAL)
+    environment.tenure.check()
     try:
         remove_fork(environment.location, path, fork)
     except StorageError as error:

@@ -120,6 +120,7 @@ def _rebase_all(environment: GraphEnvironment) -> int:
     for line in _lines(environment):
         for name, change in _with_records(environment.location, line).items():
             reach(Failpoint.BEFORE_REBASE)
+            environment.tenure.check()
             environment.objects.write(f"{line.folder}/{name}", change.new)
             changed += 1
     root = real_root(environment.location)

@@ -98,10 +98,11 @@ def prepare(environment: GraphEnvironment, change: SchemaChange) -> list[TablePi
     """Write the files under their staging names and make the new tables; their pins."""
     for name in SCHEMA_FILES:
         reach(Failpoint.BEFORE_SCHEMA_FILE)
-        environment.objects.write(_staging(name), change.files[name])
+        environment.write_object(_staging(name), change.files[name])
     pins = []
     for key, incarnation, new in change.new_tables:
         reach(Failpoint.BEFORE_NEW_TABLE)
+        environment.tenure.check()
         table = commit_new_table(environment.location, new)
         if environment.durable:
             sync_commit(environment.location, table, None)
@@ -194,15 +195,17 @@ def finish(
     """
     for name in SCHEMA_FILES if is_current else ():
         reach(Failpoint.BEFORE_PROMOTION)
-        environment.objects.write(name, change.files[name].encode())
+        environment.write_object(name, change.files[name].encode())
     # Not before: at any moment a reader finds all three files under one kind of names.
     _remove_staged(environment.objects, change)
     for path in change.purged_paths:
         reach(Failpoint.BEFORE_PURGE)
+        environment.tenure.check()
         purge_old_versions(environment.location, path, published[path])
         environment.tables.forget(path)
     for path in change.removed_paths:
         reach(Failpoint.BEFORE_PURGE)
+        environment.tenure.check()
         # The mark first: whatever is missing from here on was removed on purpose.
         environment.objects.write(f"{path}/{RECLAIMED_MARK}", b"{}\n")
         drop_table(environment.location, path, keep=RECLAIMED_MARK)
@@ -214,6 +217,7 @@ def withdraw(environment: GraphEnvironment, change: SidecarSchema) -> None:
     _remove_staged(environment.objects, change)
     for new in change.new_tables:
         if _may_go(environment, new):
+            environment.tenure.check()
             drop_table(environment.location, new.table_path)
             environment.tables.forget(new.table_path)
 

@@ -38,9 +38,10 @@ class WriterKind(StrEnum):
     BRANCH_MERGE = "branch_merge"
     ENSURE_INDICES = "ensure_indices"
     OPTIMIZE = "optimize"
+    REPAIR = "repair"
 
 
-#: Their steps keep the content of a table, so any movement of HEAD past the pin may be published.
+#: Their steps keep the content of a table, so any of them may be published without the ones behind it.
 LOOSE_KINDS = frozenset({WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE})
 
 
@@ -58,6 +59,8 @@ class SidecarTable(BaseModel):
     #: HEAD after it.
     post_commit_pin: int
     transaction_uuid: str
+    #: All transactions of the write, one per version, the last one included; empty in sidecars of earlier releases.
+    transaction_uuids: tuple[str, ...] = ()
     #: What the merge writer actually reached, once all of its tables are committed.
     confirmed_version: int | None = None
 

@@ -1,7 +1,8 @@
 """Settling what dead writers left: gather facts, decide, act, record, delete the sidecar.
 
-Runs only under the commit lock. Whoever holds it and finds a sidecar knows that its owner is dead: a living one would
-hold the lock.
+Runs only under the commit lock, and where the lock can be lost behind the fence: an owner that stood still can publish
+no more, so what is found here stays true. What it publishes is bound to the exact head that it saw all the same, and it
+looks again when that is gone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
+from omnigraph.errors import (
+    ExpectedVersionMismatchError,
+    ReadSetConflictError,
+    RecoveryRequiredError,
+    StorageError,
+    StorageFailure,
+)
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import (
@@ -45,6 +52,7 @@ from omnigraph.storage.staged import (
     stage_restore,
     sync_commit,
 )
+from omnigraph.storage.transactions import transaction_uuids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +61,9 @@ if TYPE_CHECKING:
     from omnigraph.storage.tables import Table
 
 RECOVERY_ACTOR = "omnigraph:recovery"
+
+#: How often a recovery that meets another head looks again.
+_LOOKS = 3
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +81,11 @@ def settle_all(environment: GraphEnvironment) -> list[RecoveryRecord]:
         StorageError: the folder cannot be listed, or a step failed; the sidecar is kept and settled later.
     """
     settled = []
-    for name in list_sidecars(environment.objects):
+    names = list_sidecars(environment.objects)
+    if names:
+        # Whoever left them may have asked for a publish whose answer it did not wait for.
+        environment.raise_fence()
+    for name in names:
         sidecar = read_sidecar(environment.objects, name)
         if sidecar is not None:
             settled.append(settle(environment, sidecar))
@@ -87,7 +102,8 @@ def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | 
     if sidecar.schema_change is not None:
         refuse_used(environment, sidecar, sidecar.schema_change)
     if not environment.audit.has(sidecar.operation_id):
-        record = _recover(environment, sidecar)
+        record = _recover_until_current(environment, sidecar)
+        environment.tenure.check()
         environment.audit.append(record)
         reach(Failpoint.AFTER_AUDIT)
         _log.warning(
@@ -110,6 +126,16 @@ def _end_schema_change(
         finish_published(environment, sidecar)
     else:
         withdraw(environment, change)
+
+
+def _recover_until_current(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
+    """Recover; again when the branch is not where it was seen, because somebody else published meanwhile."""
+    for _ in range(_LOOKS):
+        try:
+            return _recover(environment, sidecar)
+        except (ExpectedVersionMismatchError, ReadSetConflictError) as error:
+            _log.warning("recovery of %s looks again: %s", sidecar.operation_id, error)
+    return _recover(environment, sidecar)
 
 
 def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
@@ -210,6 +236,9 @@ def _facts(environment: GraphEnvironment, head: Head, entry: SidecarTable) -> Ta
         pin_version=pin_version,
         head_version=None if table is None else table.version,
         head_transaction=None if table is None else table.transaction_uuid(),
+        moved_by=()
+        if table is None or not entry.transaction_uuids
+        else transaction_uuids(table, pin_version),
     )
 
 
@@ -237,15 +266,21 @@ def _roll_back(
     for fact in facts:
         if fact.head_version == fact.pin_version:
             continue
-        reach(Failpoint.BEFORE_RESTORE)
         table = environment.tables.open(fact.entry.table_path, fact.entry.table_branch)
-        staged = stage_restore(table, fact.pin_version)
-        restored = commit_staged(staged)
-        if environment.durable:
-            sync_commit(environment.location, restored, staged)
-        reach(Failpoint.AFTER_RESTORE)
-        pins.append(_pin(fact.entry, restored))
+        pins.append(_pin(fact.entry, restore(environment, table, fact.pin_version)))
     return _publish(environment, sidecar, head, Changes(pins=tuple(pins)), is_forward=False)
+
+
+def restore(environment: GraphEnvironment, table: Table, version: int) -> Table:
+    """Give a dataset the content of an older version again, as a new version."""
+    reach(Failpoint.BEFORE_RESTORE)
+    environment.tenure.check()
+    staged = stage_restore(table, version)
+    restored = commit_staged(staged)
+    if environment.durable:
+        sync_commit(environment.location, restored, staged)
+    reach(Failpoint.AFTER_RESTORE)
+    return restored
 
 
 def _publish(
@@ -261,6 +296,9 @@ def _publish(
         branch=sidecar.branch,
         incarnation=sidecar.branch_incarnation,
         schema_hash=head.schema_hash,
+        touched={key: pin.version for key, pin in head.pins.items()},
+        exact_head=head.commit_id,
+        unpublished=sidecar.commit.commit_id,
     )
     commit_id = sidecar.commit.commit_id if is_forward else new_ulid()
 
@@ -273,8 +311,9 @@ def _publish(
             # What was undone was not merged.
             merged_parent_id=sidecar.commit.merged_parent_id if is_forward else None,
             merge_strategy=sidecar.commit.merge_strategy if is_forward else None,
-            # The moment at which the writer acted, whoever completes it.
-            created_at=sidecar.commit.created_at if is_forward else environment.clock(),
+            # The moment from which on it is visible; that of its writer may have been read already.
+            created_at=environment.clock(),
+            written_at=sidecar.commit.created_at if is_forward else None,
             kind=str(sidecar.writer_kind) if is_forward else ROLLBACK_KIND,
             operation_id=sidecar.operation_id,
             schema_hash=changes.schema_hash or current.schema_hash,
@@ -286,7 +325,7 @@ def _publish(
         )
 
     reach(Failpoint.BEFORE_RECOVERY_PUBLISH)
-    commit = environment.manifest.publish(expectations, changes, make_commit)
+    commit = environment.publish(expectations, changes, make_commit)
     reach(Failpoint.AFTER_RECOVERY_PUBLISH)
     return commit
 

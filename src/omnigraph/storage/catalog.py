@@ -31,14 +31,19 @@ from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import readable, translated
 from omnigraph.storage.file_names import manifest_name
 from omnigraph.storage.filters import quote_text
+from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import MANIFEST, parse_location
 from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.remote import check_answers
 from omnigraph.storage.tables import dataset_exists
+from omnigraph.storage.transactions import committed_as, landed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from omnigraph.storage.location import GraphLocation
+
+_SHOWN_FILES = 5
 
 
 class PublishContention(Exception):
@@ -110,6 +115,9 @@ class CatalogTable:
             OutsideRootError: there is a link in it.
             StorageError: `NOT_FOUND` when there is none, `PERMANENT` when it is damaged.
         """
+        if not self.is_local:
+            # Before Lance, which goes on trying for a long time.
+            check_answers(self._location)
         if not self._is_checked:
             refuse_links(self._location, MANIFEST)
             self._is_checked = True
@@ -119,15 +127,26 @@ class CatalogTable:
         except OutsideRootError:
             raise
         except StorageError as error:
+            if error.failure in (StorageFailure.TRANSIENT, StorageFailure.CONFIGURATION):
+                raise
             if not dataset_exists(self._location, MANIFEST):
                 message = f"there is no graph at {self._location}"
                 raise StorageError(message, StorageFailure.NOT_FOUND) from error
-            if error.failure in (StorageFailure.TRANSIENT, StorageFailure.CONFIGURATION):
-                raise
-            message = (
-                f"the catalog of {self._location} is damaged: {readable(error.__cause__ or error)}"
-            )
-            raise StorageError(message, StorageFailure.PERMANENT) from error
+            raise self._damage(error.__cause__ or error) from error
+
+    def _damage(self, error: BaseException) -> StorageError:
+        """The catalog is there and cannot be opened: which file is to be restored, if one is empty."""
+        reason = readable(error)
+        empty = sorted(
+            file.name for file in list_files(self._location, MANIFEST) if not file.size_bytes
+        )
+        if empty:
+            shown = ", ".join(empty[:_SHOWN_FILES])
+            more = "" if len(empty) <= _SHOWN_FILES else f" and {len(empty) - _SHOWN_FILES} more"
+            reason = f"these files have no bytes, restore them from a backup: {shown}{more}"
+        return StorageError(
+            f"the catalog of {self._location} is damaged: {reason}", StorageFailure.PERMANENT
+        )
 
     def create(self, rows: pa.Table, metadata: dict[str, str]) -> CatalogView:
         """Write the first version.
@@ -139,36 +158,50 @@ class CatalogTable:
             raise AlreadyInitializedError(str(self._location), MANIFEST)
         schema = self._schema.with_metadata(metadata)
         with translated("creating the catalog"):
+            fragments = write_fragments(
+                rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create"
+            )
+            self._check(fragments)
+            transaction = Transaction(0, LanceOperation.Overwrite(schema, list(fragments)))
             try:
-                fragments = write_fragments(
-                    rows.replace_schema_metadata(metadata), self._uri, schema=schema, mode="create"
+                LanceDataset.commit(
+                    self._uri, transaction, enable_stable_row_ids=True, max_retries=0
                 )
-                self._check(fragments)
-                first = Transaction(0, LanceOperation.Overwrite(schema, list(fragments)))
-                created = LanceDataset.commit(
-                    self._uri, first, enable_stable_row_ids=True, max_retries=0
-                )
-            except CommitConflictError as error:
-                raise AlreadyInitializedError(str(self._location), MANIFEST) from error
-        if created.version != 1:
-            raise AlreadyInitializedError(str(self._location), MANIFEST)
+            except (CommitConflictError, OSError, ValueError, RuntimeError) as error:
+                if not dataset_exists(self._location, MANIFEST):
+                    raise
+                if not committed_as(open_dataset(self._uri, 1), str(transaction.uuid)):
+                    raise AlreadyInitializedError(str(self._location), MANIFEST) from error
+                # It was this very commit, and only the answer got lost.
         view = self.open()
-        self._settle(view, fragments, first)
+        if view.version != 1:
+            raise AlreadyInitializedError(str(self._location), MANIFEST)
+        self._settle(view, fragments, transaction)
         return view
 
     def append(
-        self, view: CatalogView, rows: pa.Table, *, fold: Callable[[], list[str]] | None = None
+        self,
+        view: CatalogView,
+        rows: pa.Table | None,
+        *,
+        fold: Callable[[], list[str]] | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> CatalogView:
         """Add rows to what `view` shows, in one strict commit; the view behind it.
 
-        With `fold`, all fragments are written anew as one, without the rows whose ids `fold` gives.
+        With `fold`, all fragments are written anew as one, without the rows whose ids `fold` gives. `metadata` is
+        added to that of the catalog.
 
         Raises:
             PublishContention: somebody committed since `view` was opened.
         """
         dataset = view._dataset
+        schema = dataset.schema.with_metadata(view.metadata | dict(metadata or {}))
         with translated("publishing"):
-            if fold is None:
+            if rows is None:
+                added: list[Any] = []
+                fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+            elif fold is None:
                 added = write_fragments(rows, dataset, schema=dataset.schema)
                 fragments = [fragment.metadata for fragment in dataset.get_fragments()]
                 fragments += list(added)
@@ -178,13 +211,18 @@ class CatalogTable:
                 added = write_fragments(folded, dataset, schema=dataset.schema)
                 fragments = list(added)
             self._check(added)
-            operation = LanceOperation.Overwrite(dataset.schema, fragments)
-            transaction = Transaction(view.version, operation)
+            transaction = Transaction(dataset.version, LanceOperation.Overwrite(schema, fragments))
             reach(Failpoint.BEFORE_CATALOG_COMMIT)
             try:
                 committed = LanceDataset.commit(dataset, transaction, max_retries=0)
-            except CommitConflictError as error:
-                raise PublishContention from error
+            except (CommitConflictError, OSError, ValueError, RuntimeError) as error:
+                # A conflict may be one with an earlier request of this very commit, whose answer got lost.
+                made = landed(dataset, transaction)
+                if made is None:
+                    if isinstance(error, CommitConflictError):
+                        raise PublishContention from error
+                    raise
+                committed = made
             if committed.version != dataset.version + 1:
                 raise StorageError(
                     f"the catalog moved from {dataset.version} to {committed.version} in one commit",
@@ -194,13 +232,21 @@ class CatalogTable:
         self._settle(published, added, transaction)
         return published
 
-    def rewrite(self, view: CatalogView, without: list[str]) -> CatalogView:
-        """Write all rows anew as one fragment, without some, in one strict commit; the view behind it.
+    def rewrite(
+        self,
+        view: CatalogView,
+        without: list[str],
+        *,
+        rows: pa.Table | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> CatalogView:
+        """Write all rows anew as one fragment, without some and with others, in one strict commit; the view behind it.
 
         Raises:
             PublishContention: somebody committed since `view` was opened.
         """
-        return self.append(view, self._schema.empty_table(), fold=lambda: without)
+        added = self._schema.empty_table() if rows is None else rows
+        return self.append(view, added, fold=lambda: without, metadata=metadata)
 
     def remove_old_versions(self, view: CatalogView, keep: int) -> int:
         """Remove all versions but the newest, with the files that only they refer to; how many there were."""

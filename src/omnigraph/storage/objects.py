@@ -5,6 +5,7 @@ On disk no name leads through a link: `OutsideRootError` tells when one would.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,13 +14,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
-from obstore.store import LocalStore, from_url
+from obstore.store import LocalStore
 
+from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage.boundary import inside
 from omnigraph.storage.durability import sync_files
-from omnigraph.storage.failures import translated
+from omnigraph.storage.failures import store_code, translated
+from omnigraph.storage.remote import explain_silence, open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from obstore import ListResult, ObjectMeta
     from obstore.store import ObjectStore as Backend
 
     from omnigraph.storage.location import GraphLocation
@@ -65,6 +71,77 @@ class ControlObjects(Protocol):
         ...
 
 
+_LISTING_TRIES = 3
+#: How often a conditional write is sent whose answer was lost.
+_OWNED_TRIES = 3
+
+
+def owner_of(data: bytes) -> str | None:
+    """The owner that the JSON body of an object names; None when it names none."""
+    try:
+        owner = json.loads(data)["owner"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return owner if isinstance(owner, str) else None
+
+
+def put_owned(objects: ControlObjects, name: str, data: bytes, tag: str | None) -> str | None:
+    """Replace the state with `tag`, or create the object without one; the new tag, None when another owner has it.
+
+    `data` is a JSON object with an `owner` that no one else uses. The answer to a conditional write can get lost, and
+    a repeated request then meets what the first one wrote. So a failure is never believed before the object was read:
+    what names this owner is this owner's.
+
+    Raises:
+        StorageError: the storage does not answer, so that nobody knows who has the object.
+    """
+    owner = owner_of(data)
+    failure: StorageError | None = None
+    for _ in range(_OWNED_TRIES):
+        try:
+            done = objects.create(name, data) if tag is None else objects.replace(name, data, tag)
+        except StorageError as error:
+            if error.failure is StorageFailure.CONFIGURATION:
+                raise
+            failure, done = error, None
+        if done is not None:
+            return done
+        current = objects.read(name)
+        if current is not None and current.data == data:
+            return current.tag or ""
+        if current is None or owner_of(current.data) != owner:
+            if failure is not None and (None if current is None else current.tag) == tag:
+                # The object is as it was: the request itself failed.
+                continue
+            return None
+        # An earlier request of this owner arrived late: this one goes on top of it.
+        tag = current.tag
+    if failure is not None:
+        raise failure
+    return None
+
+
+def replace_content(objects: ControlObjects, name: str, data: bytes, tag: str | None) -> bool:
+    """Replace the state with `tag`, or create the object without one; whether it has this content now.
+
+    As with `put_owned`, an answer that got lost is no reason to believe in a failure: the content tells.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    try:
+        done = objects.create(name, data) if tag is None else objects.replace(name, data, tag)
+    except StorageError:
+        current = objects.read(name)
+        if current is not None and current.data == data:
+            return True
+        raise
+    if done is not None:
+        return True
+    current = objects.read(name)
+    return current is not None and current.data == data
+
+
 class ObstoreObjects:
     """Control objects through obstore; flushed to disk on local graphs when `durable` is set."""
 
@@ -80,7 +157,7 @@ class ObstoreObjects:
                 if self._location.is_local:
                     self._store = LocalStore(self._location.path, mkdir=True)
                 else:
-                    self._store = from_url(self._location.uri)
+                    self._store = open_store(self._location)
         return self._store
 
     def read(self, name: str) -> StoredObject | None:
@@ -141,13 +218,27 @@ class ObstoreObjects:
         if self._location.is_local:
             return self._local_names(folder)
         with translated(f"listing {folder}"):
-            try:
-                found = obstore.list_with_delimiter(self._backend, f"{folder}/")
-            except GenericError:
-                # A failed listing carries no type, a failed look at one object does.
-                obstore.head(self._backend, folder)
-                raise
+            found = self._list(folder)
             return sorted(meta["path"].rpartition("/")[2] for meta in found["objects"])
+
+    def _list(self, folder: str) -> ListResult[Sequence[ObjectMeta]]:
+        for _ in range(_LISTING_TRIES - 1):
+            try:
+                return obstore.list_with_delimiter(self._backend, f"{folder}/")
+            except GenericError as error:
+                if store_code(error) is not None:
+                    raise
+                if (silence := explain_silence()) is not None:
+                    message = f"listing {folder} failed: {silence}"
+                    raise StorageError(message, StorageFailure.TRANSIENT) from error
+                # An answer that ends in the middle of its body: the library does not repeat such a request.
+        try:
+            return obstore.list_with_delimiter(self._backend, f"{folder}/")
+        except GenericError:
+            # A failed listing carries no type, a failed look at one object does.
+            with suppress(FileNotFoundError):
+                obstore.head(self._backend, folder)
+            raise
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with the objects directly in it; deleting what does not exist is fine."""

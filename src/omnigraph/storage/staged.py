@@ -45,6 +45,7 @@ from omnigraph.storage.failures import translated
 from omnigraph.storage.file_names import manifest_name
 from omnigraph.storage.opening import open_dataset
 from omnigraph.storage.tables import Table, branch_uri, dataset_exists
+from omnigraph.storage.transactions import OWN_MARK, is_own_movement, landed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,6 +97,11 @@ class StagedWrite:
     def transaction_uuid(self) -> str:
         """The id by which the committed version is recognised later."""
         return str(self._steps[-1].uuid)
+
+    @property
+    def transaction_uuids(self) -> tuple[str, ...]:
+        """The ids of all versions that the write will make."""
+        return tuple(str(step.uuid) for step in self._steps)
 
     @property
     def _steps(self) -> tuple[Transaction, ...]:
@@ -249,21 +255,36 @@ def commit_staged(staged: StagedWrite) -> Table:
     """
     table = staged.table
     if not table.is_head():
-        raise DriftError(table.path, staged.read_version, table.latest_version)
+        raise _drift(table, staged.read_version, table.latest_version)
     committed = table._dataset
     for transaction in staged._steps:
         expected = int(committed.version)
         if expected > staged.read_version:
             reach(Failpoint.BETWEEN_VERSIONS)
+        transaction.transaction_properties = {OWN_MARK: "1"}
         with translated(f"committing {table.path}"):
             try:
                 committed = LanceDataset.commit(committed, transaction, max_retries=0)
-            except CommitConflictError as error:
-                raise DriftError(table.path, expected, table.latest_version) from error
+            except (CommitConflictError, OSError, ValueError, RuntimeError) as error:
+                # A conflict may be one with an earlier request of this very commit, whose answer got lost.
+                made = landed(committed, transaction)
+                if made is None:
+                    if isinstance(error, CommitConflictError):
+                        raise _drift(table, expected, table.latest_version) from error
+                    raise
+                committed = made
         if committed.version != expected + 1:
-            raise DriftError(table.path, expected + 1, int(committed.version))
+            # Lance has put it on top of what came in between.
+            actual = int(committed.version)
+            late = is_own_movement(table, expected, actual - 1)
+            raise DriftError(table.path, expected + 1, actual, by_late_writer=late)
     record_commit(committed, staged.read_version, staged._steps, staged.sums)
     return Table(committed, table.path, table.branch)
+
+
+def _drift(table: Table, expected: int, actual: int) -> DriftError:
+    late = is_own_movement(table, expected, actual)
+    return DriftError(table.path, expected, actual, by_late_writer=late)
 
 
 def new_files(staged: StagedWrite) -> list[str]:

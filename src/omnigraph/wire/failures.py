@@ -230,6 +230,7 @@ _ROWS = (
     ),
     _Form(errors.BranchesExistError, "branches", _plain("branches")),
     _Form(errors.ConflictError, None, _nothing),
+    _Form(errors.LeaseLostError, "lease_lost", _nothing),
     _Form(errors.RetryableCommitConflictError, None, _nothing),
     _Form(errors.MergeConflictsError, None, _merge_conflicts),
     # kind key_conflict

@@ -15,7 +15,7 @@ from omnigraph.storage import TableStore, parse_location
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
-    from omnigraph.recovery.lock import CommitLock
+    from omnigraph.recovery.lock import CommitLock, HeldTenure
 
 SCHEMA = """
 node Person { name: String @key  visits: I64? }
@@ -194,10 +194,10 @@ class AnnouncingLock:
         self._mark = mark
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[None]:
+    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
         self._mark.touch()
-        with self._inner.held(timeout_s):
-            yield
+        with self._inner.held(timeout_s) as tenure:
+            yield tenure
 
 
 def with_lock(graph: Graph, lock: CommitLock) -> Graph:

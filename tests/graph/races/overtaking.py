@@ -11,7 +11,7 @@ from omnigraph.graph import Graph
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.recovery.lock import CommitLock
+    from omnigraph.recovery.lock import CommitLock, HeldTenure
 
 
 class OvertakenLock:
@@ -23,12 +23,12 @@ class OvertakenLock:
         self._ahead = taker
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[None]:
+    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
         self._ahead -= 1
         if self._ahead == 0:
             self._overtake()
-        with self._inner.held(timeout_s):
-            yield
+        with self._inner.held(timeout_s) as tenure:
+            yield tenure
 
 
 def overtaken(graph: Graph, overtake: Callable[[Graph], object], write: int = 1) -> Graph:

@@ -23,7 +23,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.snapshot import snapshot_at
 
 if TYPE_CHECKING:
-    from omnigraph.recovery.lock import CommitLock
+    from omnigraph.recovery.lock import CommitLock, HeldTenure
 
 WORKER = Path(__file__).with_name("merge_worker.py")
 PARTICIPANTS = 4
@@ -349,13 +349,13 @@ class OvertakenLock:
         return self._inner.can_be_lost
 
     @contextmanager
-    def held(self, timeout_s: float) -> Iterator[None]:
+    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
         self.taken += 1
         if self._left:
             self._left -= 1
             self._overtake()
-        with self._inner.held(timeout_s):
-            yield
+        with self._inner.held(timeout_s) as tenure:
+            yield tenure
 
 
 @pytest.fixture

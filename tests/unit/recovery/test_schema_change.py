@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from omnigraph.errors import StorageError
 from omnigraph.ids import TableKey
 from omnigraph.manifest import Head, TablePin, Tombstone
 from omnigraph.recovery import GraphEnvironment, open_environment
+from omnigraph.recovery.lock import LocalTenure
 from omnigraph.recovery.schema_change import (
     SchemaChange,
     accepted_texts,
@@ -139,7 +141,7 @@ def environment(tmp_path: Path) -> GraphEnvironment:
     opened = open_environment(parse_location(tmp_path / "graph"), durable=False)
     for name in SCHEMA_FILES:
         opened.objects.write(name, b"old")
-    return opened
+    return replace(opened, held_tenure=LocalTenure())
 
 
 @pytest.fixture
