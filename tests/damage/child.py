@@ -15,32 +15,13 @@ from random import Random
 from typing import Any
 
 from damage.harm import harm
+from damage.inside import InThisProcess
 from damage.world import ask_one, questions
 from omnigraph import Graph
-from omnigraph.errors import OmniError, StorageError
-from omnigraph.graph import reading_aside, verifying
-from omnigraph.storage import parse_location
+from omnigraph.errors import OmniError
+from omnigraph.graph import verifying
 
 _ADDRESS_SPACE = 12 << 30
-
-
-class InThisProcess:
-    """Reads where `verify` would use another process: this one is made to be ended."""
-
-    def __init__(self, uri: str) -> None:
-        self._operations = reading_aside._operations(parse_location(uri))
-
-    def __enter__(self) -> InThisProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def ask(self, operation: str, **arguments: object) -> Any:
-        try:
-            return json.loads(json.dumps(self._operations[operation](**arguments)))
-        except OmniError as error:
-            raise StorageError(error.message) from error
 
 
 def attempt(work: Any) -> list[object]:

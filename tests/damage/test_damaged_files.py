@@ -56,7 +56,9 @@ def make_cases(names: list[str], count: int, seed: int) -> list[dict[str, Any]]:
     for number in range(count):
         wanted = kinds[number % len(kinds)]
         file = random.choice([name for name in names if kind_of(name) == wanted])
-        cases.append({"file": file, "kind": random.choice(KINDS), "seed": random.random()})
+        # Without its record a file is one of an earlier release.
+        kinds_here = [it for it in KINDS if it != "gone" or "_checksums/" not in file]
+        cases.append({"file": file, "kind": random.choice(kinds_here), "seed": random.random()})
     return cases
 
 

@@ -19,6 +19,8 @@ node Person {
     name: String @key
     age: I64? @index
     bio: String? @index
+    seen: DateTime?
+    visits: [DateTime]?
     vec: Vector(8)? @index
     photo: Blob?
 }
@@ -49,6 +51,8 @@ def _lines() -> str:
             "name": f"person {n:03}",
             "age": n,
             "bio": f"likes tea and number {n}",
+            "seen": f"2020-01-01T10:11:{n:02}Z",
+            "visits": [f"2020-01-02T10:11:{n:02}Z"],
             "vec": [float((n * k) % 7) for k in range(1, 9)],
         }
         if n in BLOB_SIZES:

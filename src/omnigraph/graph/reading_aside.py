@@ -43,13 +43,19 @@ class AsideReader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for stream in (self._process.stdin, self._process.stdout):
-                if stream is not None:
-                    with suppress(OSError):
-                        stream.close()
+        self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                # What was not sent any more stays unsent.
+                with suppress(OSError):
+                    stream.close()
 
     def ask(self, operation: str, **arguments: object) -> Any:
         """The answer to one request.
@@ -67,14 +73,16 @@ class AsideReader:
             process.stdin.flush()
         line = process.stdout.readline()
         if not line.endswith("\n"):
-            raise DamageError(_named(operation, arguments), _end_of(process))
+            reason = _end_of(process)
+            self._end()
+            raise DamageError(_named(operation, arguments), reason)
         answer = json.loads(line)
         if "error" in answer:
             raise StorageError(answer["error"])
         return answer["value"]
 
     def _running(self) -> subprocess.Popen[str]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "omnigraph.graph.reading_aside", self._uri],
                 stdin=subprocess.PIPE,

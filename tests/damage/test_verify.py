@@ -1,0 +1,162 @@
+"""What `verify` says about sound graphs, and about single kinds of damage."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from damage.inside import InThisProcess
+from omnigraph import Graph
+from omnigraph.cli.main import main
+from omnigraph.errors import BranchNotFoundError, DamageError, is_panic
+from omnigraph.graph import FileStatus
+from omnigraph.storage.failures import translated
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = "node A { k: String @key  t: DateTime?  n: I64? @index }"
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.node.name.startswith(("test_a_process", "test_the_command")):
+        monkeypatch.setattr("omnigraph.graph.verifying.AsideReader", InThisProcess)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "g.omni"
+    with Graph.init(folder, SCHEMA) as graph:
+        text = "query q($k: String, $t: DateTime) { insert A { k: $k, t: $t, n: 7 } }"
+        graph.mutate(text, params={"k": "x", "t": "2020-01-01T10:11:12Z"})
+        graph.create_branch("side")
+        graph.mutate(text, params={"k": "y", "t": "2021-02-03T04:05:06.789Z"}, branch="side")
+        graph.ensure_indices()
+    return folder
+
+
+def data_file(root: Path) -> Path:
+    (found,) = (path for path in root.glob("nodes/*/data/*.lance"))
+    return found
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_sound_graph_is_sound_after_everything_that_writes(root: Path) -> None:
+    with Graph.open(root) as graph:
+        assert graph.verify().is_sound
+        graph.merge("side", "main", delete_branch=True)
+        graph.apply_schema(SCHEMA.replace("@index", "@index  m: String?"))
+        graph.mutate('query q() { update A set { m: "new" } where k = "x" }')
+        graph.optimize()
+        graph.mutate('query q() { delete A where k = "x" }')
+        report = graph.verify()
+        assert report.is_sound, report.problems
+        assert report.counts()[FileStatus.UNRECORDED] == 0
+        graph.cleanup(keep=3, confirm=True)
+        report = graph.verify()
+        assert report.is_sound, report.problems
+        assert report.counts()[FileStatus.UNRECORDED] == 0
+
+
+def test_a_changed_bit_is_found_and_named(root: Path) -> None:
+    flip(data_file(root))
+    report = Graph.verify_at(root)
+    (problem,) = report.problems
+    assert problem.name == str(data_file(root).relative_to(root))
+    assert (problem.status, problem.type_key) == (FileStatus.MISMATCH, "node:A")
+    assert next(item.check for item in Graph.examine(root, deep=True).findings) == "files"
+
+
+def test_a_missing_file_is_found_and_named(root: Path) -> None:
+    name = str(data_file(root).relative_to(root))
+    data_file(root).unlink()
+    assert [(item.name, item.status) for item in Graph.verify_at(root).problems] == [
+        (name, FileStatus.MISSING)
+    ]
+
+
+def test_only_the_files_of_a_branch_are_read(root: Path) -> None:
+    with Graph.open(root) as graph:
+        graph.mutate('query q() { insert A { k: "later" } }')
+        newest = max(root.glob("nodes/*/data/*.lance"), key=lambda path: path.stat().st_mtime_ns)
+        flip(newest)
+        assert not graph.verify(branches=["main"]).is_sound
+        assert graph.verify(branches=["side"]).is_sound
+        with pytest.raises(BranchNotFoundError):
+            graph.verify(branches=["none"])
+
+
+def test_old_files_get_a_checksum_when_it_is_asked_for(root: Path) -> None:
+    for record in root.rglob("_checksums/*.json"):
+        record.unlink()
+    assert Graph.verify_at(root).counts()[FileStatus.UNRECORDED]
+    assert Graph.verify_at(root, record=True).recorded
+    assert not Graph.verify_at(root).counts()[FileStatus.UNRECORDED]
+    flip(data_file(root))
+    assert not Graph.verify_at(root).is_sound
+
+
+def test_a_damaged_graph_gives_no_checksum_to_its_files(root: Path) -> None:
+    for record in root.rglob("_checksums/*.json"):
+        record.unlink()
+    data_file(root).write_bytes(b"")
+    assert Graph.verify_at(root, record=True).recorded == 0
+
+
+def test_the_command_names_the_file_and_fails(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for damage, code in ((None, 0), (flip, 1)):
+        if damage is not None:
+            damage(data_file(root))
+        with pytest.raises(SystemExit) as ended:
+            main(["verify", str(root), "--json"])
+        assert ended.value.code == code
+        body = json.loads(capsys.readouterr().out)
+        assert body["sound"] is (code == 0)
+        assert body["counts"]["mismatch"] == code
+
+
+def test_a_process_that_damage_ends_is_a_finding(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The reader cannot even start: as when it is ended in the middle.
+    monkeypatch.setattr("omnigraph.graph.reading_aside.sys.executable", "/bin/false")
+    report = Graph.verify_at(root)
+    assert not report.is_sound
+    assert "the reading process ended with 1" in str(report.problems[0])
+
+
+class PanicException(BaseException):  # named as the one that cannot be imported
+    """Stands for the class that extension modules make."""
+
+
+PanicException.__module__ = "pyo3_runtime"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PanicException("index out of bounds"), ValueError("odd"), KeyError("gone"), MemoryError()],
+)
+def test_what_damaged_bytes_raise_is_a_typed_failure(error: BaseException) -> None:
+    with (
+        pytest.raises(DamageError, match="reading nodes/x failed") as caught,
+        translated("reading nodes/x"),
+    ):
+        raise error
+    assert "omnigraph verify" in caught.value.message
+    assert caught.value.__cause__ is error
+    assert is_panic(error) == isinstance(error, PanicException)
+
+
+def test_an_interrupt_stays_an_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), translated("reading"):
+        raise KeyboardInterrupt
