@@ -156,6 +156,16 @@ def test_a_load_of_brackets_is_refused_at_once(uri, path):
         assert service.bodies.held_bytes == 0
 
 
+@pytest.mark.parametrize("path", ["load", "query"])
+def test_a_body_that_begins_with_too_many_values_is_not_read_to_its_end(uri, path):
+    settings = ServerSettings(body_max_values=1000)
+    with open_server(uri, settings=settings) as service:
+        pieces = [b"[], " * 4096] * 1000
+        answer = post(service, f"{GRAPH}/{path}", pieces, headers=JSON)
+        assert answer.status == 413
+        assert answer.taken == 4, "64 KiB"
+
+
 @pytest.mark.parametrize("path", ["query", "mutate", "mcp", "branches", "schema/apply", "export"])
 def test_a_body_of_many_values_is_refused(uri, path):
     with (

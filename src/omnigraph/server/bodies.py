@@ -17,8 +17,8 @@ from omnigraph.errors import (
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.admission import memory_of
-from omnigraph.server.bounded_json import check_characters, measure_json, parse_json
-from omnigraph.server.load_envelopes import split_envelope
+from omnigraph.server.bounded_json import WINDOW_BYTES, check_characters, measure_json, parse_json
+from omnigraph.server.load_envelopes import ENVELOPE_VALUES, split_envelope
 from omnigraph.wire.protocol import JSON, NDJSON
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ async def read_json_bytes(request: Request, settings: ServerSettings) -> bytes:
         ResourceLimitError: it is larger than the limit.
         TooManyRequestsError: the bodies of all requests together take too much memory.
     """
-    return await _json_bytes(request, settings, settings.body_max_bytes, _ignore)
+    limit, max_values = settings.body_max_bytes, settings.body_max_values
+    return bytes(await _json_bytes(request, settings, limit, _ignore, max_values=max_values))
 
 
 async def parse_body(request: Request, body: bytes, settings: ServerSettings) -> tuple[Any, int]:
@@ -106,7 +107,8 @@ async def read_load(
         TooManyRequestsError: the bodies of all requests together take too much memory.
         BadRequestError: it is not JSON, or JSON of another shape.
     """
-    body = await _json_bytes(request, settings, settings.load_body_max_bytes, grow)
+    limit = settings.load_body_max_bytes
+    body = await _json_bytes(request, settings, limit, grow, max_values=ENVELOPE_VALUES)
     document, text = await _run(request, lambda: split_envelope(body, member), len(body))
     return _validated(model, document), text
 
@@ -118,7 +120,10 @@ async def _run(request: Request, work: Callable[[], _Outcome], size: int) -> _Ou
     return await anyio.to_thread.run_sync(work, limiter=request.app.state.service.parsers)
 
 
-async def _json_bytes(request: Request, settings: ServerSettings, limit: int, grow: Grow) -> bytes:
+async def _json_bytes(
+    request: Request, settings: ServerSettings, limit: int, grow: Grow, *, max_values: int
+) -> bytearray:
+    """The bytes of a JSON body; one that begins with too many values is refused before the rest has come."""
     # A page of another origin may send forms and plain text without asking, but not JSON.
     _check_content_type(request, JSON)
     memory = memory_of(request)
@@ -132,8 +137,11 @@ async def _json_bytes(request: Request, settings: ServerSettings, limit: int, gr
         memory.grow(announced)
     body = bytearray()
     async for chunk in _chunks(request, settings, limit, hold):
+        is_first_window = len(body) < WINDOW_BYTES <= len(body) + len(chunk)
         body += chunk
-    return bytes(body)
+        if is_first_window:
+            measure_json(body[:WINDOW_BYTES], max_values=max_values)
+    return body
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: More members than the body of a load has, and few enough to look at every text of it.
-_MAX_VALUES = 64
+ENVELOPE_VALUES = 64
 #: Texts up to this length are parsed with the rest.
 _SHORT_BYTES = WINDOW_BYTES
 #: Everything beside the long text, which is parsed at once.
@@ -35,7 +35,7 @@ _ESCAPE_BYTES = 6
 class LongText:
     """A text inside a JSON body, still encoded."""
 
-    def __init__(self, body: bytes, begin: int, end: int) -> None:
+    def __init__(self, body: bytes | bytearray, begin: int, end: int) -> None:
         self._body = body
         self._begin = begin
         self._end = end
@@ -69,14 +69,14 @@ class LongText:
         return end
 
 
-def split_envelope(body: bytes, member: str) -> tuple[Any, LongText | None]:
+def split_envelope(body: bytes | bytearray, member: str) -> tuple[Any, LongText | None]:
     """The document of a body, and the long text of one of its members, which is empty there; None if it is short.
 
     Raises:
         ResourceLimitError: there are more values than a load has.
         BadRequestError: it is not JSON, or another text than that of the member is long.
     """
-    measure_json(body, max_values=_MAX_VALUES)
+    measure_json(body, max_values=ENVELOPE_VALUES)
     spans = [span for span in _texts(body) if span[1] - span[0] > _SHORT_BYTES]
     begin, end = spans[0] if spans else (0, 0)
     if len(spans) > 1 or len(body) - (end - begin) > _MAX_REST_BYTES:
@@ -95,7 +95,7 @@ def _other_text_is_long(member: str) -> BadRequestError:
     return BadRequestError(f"only `{member}` may be longer than {_SHORT_BYTES:,} bytes")
 
 
-def _texts(body: bytes) -> Iterator[tuple[int, int]]:
+def _texts(body: bytes | bytearray) -> Iterator[tuple[int, int]]:
     """Where the texts of a body begin and end, without their quotes.
 
     Raises:
@@ -116,7 +116,7 @@ def _texts(body: bytes) -> Iterator[tuple[int, int]]:
         raise BadRequestError("the body is not JSON: a text of it does not end")
 
 
-def _decoded(piece: bytes) -> str:
+def _decoded(piece: bytes | bytearray) -> str:
     try:
         text = json.loads(b'"' + piece + b'"')
     except UnicodeDecodeError as error:

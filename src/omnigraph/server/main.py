@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import ipaddress
 import os
 import signal
@@ -266,6 +267,9 @@ def _run(service: Service, host: str, port: int) -> None:
         quarantined=list(service.quarantined),
         state="open" if service.is_open else "tokens",
     )
+    # What is there now stays: collections of garbage, for which all threads wait, need not look at it again.
+    gc.collect()
+    gc.freeze()
     # The event loop gets the interpreter this fast, also while reads compute.
     sys.setswitchinterval(_SWITCH_S)
     try:
