@@ -220,7 +220,7 @@ class Matcher:
     """One query over one world, with values for its parameters."""
 
     def __init__(self, world: World, params: dict[str, Any], now: datetime) -> None:
-        self._world = world
+        self.world = world
         self._params = params
         self._now = now
         self._reach: dict[tuple[str, bool, str], dict[str, int]] = {}
@@ -230,7 +230,7 @@ class Matcher:
     def matches(self, block: Block, outer: Match) -> Iterator[Match]:
         """Every way to give the block's own variables entities such that all clauses are true."""
         slots: list[tuple[str, Callable[[Match], Iterable[Row]]]] = [
-            (name, lambda _, type_=type_: self._world[type_]) for name, type_ in block.own.items()
+            (name, lambda _, type_=type_: self.world[type_]) for name, type_ in block.own.items()
         ]
         slots += [
             (str(link.hop.edge_variable), lambda row, link=link: self._edges(link, row))
@@ -306,7 +306,7 @@ class Matcher:
     def _edges(self, link: _Link, row: Match) -> Iterator[Row]:
         """The stored edges between two entities."""
         ends = row[link.source]["id"], row[link.target]["id"]
-        for edge in self._world[link.edge.name]:
+        for edge in self.world[link.edge.name]:
             stored = edge["src"], edge["dst"]
             if stored == ends or (link.hop.undirected and stored[::-1] == ends):
                 yield edge
@@ -316,7 +316,7 @@ class Matcher:
         key = link.edge.name, link.hop.undirected, source
         if key not in self._reach:
             self._reach[key] = distances(
-                self._world[link.edge.name],
+                self.world[link.edge.name],
                 source,
                 is_loop=link.edge.is_loop,
                 undirected=link.hop.undirected,

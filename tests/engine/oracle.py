@@ -12,9 +12,9 @@ Where the texts leave something open, this is what is assumed:
 * 0.0 and -0.0 are one value, also as a group.
 * A projected `nearest` is the distance, not its square.
 * A null query of `nearest` or `bm25` is a null operand: it ranks nothing.
-* `fuzzy` compares words in lower case.
+* `fuzzy` compares folded words.
 * If the arms of `rrf` rank different variables, an arm orders whole rows, and entities of the first arm's variable
-  rank by their first appearance.
+  rank by their first appearance. Further order keys do not matter inside an arm.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import pairwise
-from math import sqrt
+from math import fsum, isclose, log, sqrt
 from typing import TYPE_CHECKING, Any
 
 from engine import text as words
-from engine.answers import TOLERANCE, Answer, Approximate, Instant, Unpredicted
+from engine.answers import TOLERANCE, Answer, Approximate, Instant
 from engine.matching import Match, Matcher, is_hidden, named_clauses, resolve
 from engine.queries import (
     Aggregate,
@@ -124,16 +124,24 @@ class _Oracle:
         # Sorting is stable: the least important key first, so the ids of all variables come before everything else.
         names = sorted(name for name in (matches[0] if matches else ()) if not is_hidden(name))
         matches = sorted(matches, key=lambda match: [match[name]["id"] for name in names])
+        ranking = None if rank is None else self._ranking(rank, matches, query.limit)
+        if ranking is not None:
+            matches = [match for match in matches if ranking.id_of(match) in ranking.best]
+            matches.sort(
+                key=lambda match: (ranking.places[ranking.id_of(match)], ranking.id_of(match))
+            )
         for expression, descending in reversed(keys):
             matches.sort(
                 key=lambda match, e=expression: _sort_key(key_value(e, match)), reverse=descending
             )
-        if rank is None:
+        if ranking is None:
             rows = [self._projected(query, match, None) for match in matches]
             return rows, bool(query.order)
-        scored = self._ranked(rank, matches, query.limit)
-        rows = [self._projected(query, match, score) for match, score in scored]
-        return rows, _is_predicted(rank)
+        matches.sort(key=lambda match: ranking.best[ranking.id_of(match)])
+        rows = [
+            self._projected(query, match, ranking.scores[ranking.id_of(match)]) for match in matches
+        ]
+        return rows, True
 
     def _projected(self, query: Query, match: Match, score: Any) -> Row:
         row: Row = {}
@@ -199,61 +207,105 @@ class _Oracle:
 
     # ---- ranking
 
-    def _ranked(
-        self, rank: Rank, matches: list[Match], limit: int | None
-    ) -> list[tuple[Match, Any]]:
-        """The rows of ranked entities, best entity first, each with its score; rows of one entity stay in order."""
-        scores: dict[str, Any]
-        match rank:
-            case Nearest(field):
-                arm = self._arm(rank, matches)
-                scores = {
-                    match[field.variable]["id"]: Approximate(sqrt(score), sqrt(score) * 1e-6)
-                    for match, score in arm
-                }
-            case Bm25(field):
-                arm = self._arm(rank, matches)
-                scores = {match[field.variable]["id"]: Unpredicted() for match, _ in arm}
-            case Rrf(first):
-                field = first.field
-                scores = self._fused(rank, matches, limit or 0)
-        by_entity: dict[str, list[Match]] = {}
-        for match in matches:
-            by_entity.setdefault(match[field.variable]["id"], []).append(match)
-        return [(match, score) for id_, score in scores.items() for match in by_entity[id_]]
+    def _ranking(self, rank: Rank, matches: list[Match], limit: int | None) -> _Ranking:
+        """The scores of the entities that satisfy a match; rows come in the order of all their ids."""
+        if isinstance(rank, Rrf):
+            return self._fused(rank, matches, limit or 0)
+        variable = rank.field.variable
+        numbers = {match[variable]["id"]: number for match, number in self._arm(rank, matches)}
+        if isinstance(rank, Nearest):
+            scores = {
+                id_: Approximate(sqrt(number), sqrt(number) * 1e-6)
+                for id_, number in numbers.items()
+            }
+        else:
+            scores = {
+                id_: Approximate(-number, -number * TOLERANCE) for id_, number in numbers.items()
+            }
+        return _Ranking(variable, numbers, scores, dict.fromkeys(numbers, ()))
 
-    def _arm(self, arm: Nearest | Bm25, matches: list[Match]) -> list[tuple[Match, Fraction]]:
-        """The rows of one ranking, best first; relevance is not predicted, so its rows stay as they are."""
+    def _arm(self, arm: Nearest | Bm25, matches: list[Match]) -> list[tuple[Match, Any]]:
+        """The rows of one ranking, best first; the smaller the number, the better."""
         query = self.matcher.value(arm.query, {})
-        found: list[tuple[Match, Fraction]] = []
+        variable = arm.field.variable
+        found: list[tuple[Match, Any]] = []
+        relevance = self._relevance(arm, query, matches) if isinstance(arm, Bm25) else {}
         for match in matches:
             value = self.matcher.value(arm.field, match)
             if query is None or value is None:
                 continue
             if isinstance(arm, Bm25):
-                if words.searches(value, query):
-                    found.append((match, Fraction(0)))
+                if match[variable]["id"] in relevance:
+                    found.append((match, -relevance[match[variable]["id"]]))
                 continue
             pairs = zip(value, [f32(part) for part in query], strict=True)
             found.append((match, sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)))
-        variable = arm.field.variable
         return sorted(found, key=lambda item: (item[1], item[0][variable]["id"]))
 
-    def _fused(self, rank: Rrf, matches: list[Match], limit: int) -> dict[str, Any]:
-        """Scores of the entities that a fusion keeps, best first."""
+    def _relevance(self, arm: Bm25, query: str | None, matches: list[Match]) -> dict[str, float]:
+        """BM25 of all nodes of the type, whatever the match leaves of them; equal scores are the same number."""
+        if query is None or not matches:
+            return {}
+        entity, name = matches[0][arm.field.variable], arm.field.name
+        nodes = next(
+            rows for rows in self.matcher.world.values() if any(row is entity for row in rows)
+        )
+        terms = {row["id"]: words.stems(row[name] or "") for row in nodes}
+        terms = {id_: stems for id_, stems in terms.items() if stems}
+        average = sum(map(len, terms.values())) / max(len(terms), 1)
+        scores: dict[str, float] = {}
+        for id_, stems in terms.items():
+            parts = []
+            for term in set(words.stems(query)) & set(stems):
+                having = sum(term in other for other in terms.values())
+                weight = log(1 + (len(terms) - having + 0.5) / (having + 0.5))
+                count = stems.count(term)
+                norm = 1.2 * (0.25 + 0.75 * len(stems) / average)
+                parts.append(weight * count * 2.2 / (count + norm))
+            if parts:
+                scores[id_] = fsum(parts)
+        known: list[float] = []
+        for id_, score in scores.items():
+            same = next((other for other in known if isclose(other, score, rel_tol=1e-12)), None)
+            if same is None:
+                known.append(score)
+            scores[id_] = score if same is None else same
+        return scores
+
+    def _fused(self, rank: Rrf, matches: list[Match], limit: int) -> _Ranking:
+        """Scores of the entities that either arm has among its best."""
         variable = rank.first.field.variable
         k = RRF_K if rank.k is None else self.matcher.value(rank.k, {})
         depth = max(5 * limit, 50)
-        scores: dict[str, Fraction] = {}
+        sums: dict[str, Fraction] = {}
+        places: list[dict[str, int]] = []
         for arm in (rank.first, rank.second):
             order = dict.fromkeys(m[variable]["id"] for m, _ in self._arm(arm, matches))
-            for position, id_ in enumerate(list(order)[:depth]):
-                scores[id_] = scores.get(id_, Fraction(0)) + Fraction(1, k + position + 1)
-        # Ties stay in the order of the first arm, then of the second, which is the order of insertion.
-        best = sorted(scores, key=lambda id_: -scores[id_])
-        if not _is_predicted(rank):
-            return {id_: Unpredicted() for id_ in best}
-        return {id_: Approximate(float(scores[id_]), 1e-12) for id_ in best[:limit]}
+            places.append({id_: place for place, id_ in enumerate(list(order)[:depth])})
+            for id_, place in places[-1].items():
+                sums[id_] = sums.get(id_, Fraction(0)) + Fraction(1, k + place + 1)
+        return _Ranking(
+            variable,
+            {id_: -total for id_, total in sums.items()},
+            {id_: Approximate(float(total), 1e-12) for id_, total in sums.items()},
+            {id_: tuple(arm.get(id_, 1 << 30) for arm in places) for id_ in sums},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The ranked entities of one variable, by id."""
+
+    variable: str
+    #: The smaller, the better.
+    best: dict[str, Any]
+    scores: dict[str, Approximate]
+    #: What breaks ties before the id does.
+    places: dict[str, tuple[int, ...]]
+
+    def id_of(self, match: Match) -> str:
+        found: str = match[self.variable]["id"]
+        return found
 
 
 # ---- small parts
@@ -268,13 +320,6 @@ def _rank_of(query: Query) -> Rank | None:
         named = [item.expression for item in query.returns if item.column == first.name]
         first = named[0]
     return first if isinstance(first, Rank) else None
-
-
-def _is_predicted(rank: Rank) -> bool:
-    match rank:
-        case Rrf(first, second):
-            return isinstance(first, Nearest) and isinstance(second, Nearest)
-    return isinstance(rank, Nearest)
 
 
 def _column_of(expression: Expression) -> str:

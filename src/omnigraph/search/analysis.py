@@ -94,6 +94,9 @@ def words_of(text: str) -> list[str]:
 @lru_cache(maxsize=1 << 16)
 def analyse_run(run: str) -> Analysis:
     """What one run of a stored text becomes."""
+    if run.isascii():
+        # Nearly all runs of English texts: one word, with nothing to fold but its case.
+        return _analysed_word(run.lower())
     return _analysed(_words(run), is_stored=True)
 
 
@@ -107,13 +110,23 @@ def query_terms(text: str) -> list[str]:
     return sorted({term.text for term in analyse_query(text).terms})
 
 
+def _analysed_word(word: str) -> Analysis:
+    if word in STOP_WORDS:
+        return Analysis((), 1)
+    return Analysis((Term(_stem(word), 0),), 1)
+
+
+def _stem(word: str) -> str:
+    return stem(word) if len(word) <= _STEMMED_LETTERS else word
+
+
 def _analysed(words: list[str], *, is_stored: bool) -> Analysis:
     terms: list[Term] = []
     width = 0
     for word in words:
         if _IS_UNSEPARATED.match(word) is None:
             if word not in STOP_WORDS:
-                terms.append(Term(stem(word) if len(word) <= _STEMMED_LETTERS else word, width))
+                terms.append(Term(_stem(word), width))
             width += 1
             continue
         pairs = [word[at : at + 2] for at in range(len(word) - 1)]

@@ -11,7 +11,7 @@ from omnigraph.storage import IndexSpec, PhysicalIndex
 from omnigraph.types import Scalar, ScalarType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from omnigraph.schema import NodeDef
 
@@ -54,23 +54,26 @@ def wanted_indexes(definition: NodeDef | EdgeDef) -> Iterator[WantedIndex]:
         yield WantedIndex(column="src", kind=IndexKind.BTREE)
         yield WantedIndex(column="dst", kind=IndexKind.BTREE)
         return
-    for name in _declared(definition):
+    declared = [members.members for members in definition.indexes]
+    if definition.key is not None:
+        declared.append(definition.key.members)
+    for name in _single(declared):
         for kind in index_kinds(definition.properties[name].type):
             yield WantedIndex(column=name, kind=kind)
 
 
 def indexed_texts(definition: NodeDef) -> Iterator[str]:
-    """The texts whose terms are worth being kept: single String properties with an index or a key."""
-    for name in _declared(definition):
+    """The texts whose terms are made and kept by an index run: String properties with an index of their own.
+
+    Keys are looked up far more often than searched, and nearly every word of them is another one.
+    """
+    for name in _single(members.members for members in definition.indexes):
         if definition.properties[name].type.base == ScalarType(Scalar.STRING):
             yield name
 
 
-def _declared(definition: NodeDef) -> Iterator[str]:
-    """Every property that has an index or a key of its own."""
-    declared = [members.members for members in definition.indexes]
-    if definition.key is not None:
-        declared.append(definition.key.members)
+def _single(declared: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The properties that stand alone in a declaration, each once."""
     yield from dict.fromkeys(members[0] for members in declared if len(members) == 1)
 
 

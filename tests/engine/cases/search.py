@@ -293,14 +293,14 @@ FUSION = [
         DOCUMENTS,
         'match { $p: Person  $p.name != "b" } return { $p }'
         f' order {{ rrf(bm25($p.bio, "graph"), nearest($p.vec, {ZERO})) }} limit 10',
-        ["a", "c", "d", "f"],
+        ["a", "f", "c", "d"],
     ),
     Case(
         "two rankings by relevance",
         DOCUMENTS,
         "match { $p: Person } return { $p }"
         ' order { rrf(bm25($p.bio, "graph"), bm25($p.motto, "tensor"), 10) } limit 10',
-        ["a", "b", "f"],
+        ["b", "a", "f"],
     ),
 ]
 
