@@ -55,14 +55,18 @@ OF_CLEANUPS = frozenset(
     }
 )
 
+#: Places that only the first open of a moved graph passes (`folders/test_copies`).
+OF_MOVES = frozenset({F.BEFORE_REBASE, F.BEFORE_ROOT_RECORD})
+
 #: Places that only merges, the making and deletion of branches (`test_killed_merges`), embeddings
-#: (`test_killed_embeddings`) and cleanups pass.
+#: (`test_killed_embeddings`), cleanups and moves pass.
 OF_MERGES_AND_BRANCHES = frozenset(
     {
         *(F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM, F.AFTER_CONFIRM),
         *(F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL),
         *(F.EMBED_VECTORS_KEPT, F.EMBED_STAGED),
         *OF_CLEANUPS,
+        *OF_MOVES,
     }
 )
 

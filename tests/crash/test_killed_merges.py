@@ -13,6 +13,7 @@ from crash.support import (
     ACTOR,
     NEXT,
     OF_CLEANUPS,
+    OF_MOVES,
     OF_OPTIMIZE,
     OF_SCHEMA_CHANGES,
     Children,
@@ -675,7 +676,7 @@ def test_the_matrix_names_every_place_of_merges_and_branches():
     recovery = {place.partition("@")[0] for _, place in RECOVERING}
     # Folding is the same for every writer, and what happens in tasks is a retry.
     others = {place for place in F if place.startswith(("init_", "load_", "embed_", "in_"))}
-    others |= OF_OPTIMIZE | OF_SCHEMA_CHANGES | OF_CLEANUPS
+    others |= OF_OPTIMIZE | OF_SCHEMA_CHANGES | OF_CLEANUPS | OF_MOVES
     assert covered | branches | recovery | others == set(F)
     for merge in MERGES:
         assert {str(name) for name in CHOSEN[merge.name]} <= {name for name, _ in places(merge)}

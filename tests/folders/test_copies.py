@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -155,6 +159,22 @@ def test_a_repair_that_dies_is_finished_by_the_next_open(
         graph.cleanup(keep=100, confirm=True)
     assert not holds(moved, source)
     assert not manifest.with_name(f"{manifest.name}#1").exists()
+
+
+def test_a_process_that_is_killed_in_a_repair_leaves_work_for_the_next(source, expected, tmp_path):
+    moved = source.rename(tmp_path / "moved.omni")
+    killed = subprocess.run(
+        [sys.executable, "-c", f"from omnigraph.graph import Graph; Graph.open({str(moved)!r})"],
+        env=os.environ | {failpoints.VARIABLE: f"{Failpoint.BEFORE_REBASE}@2=kill"},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert holds(moved, source)
+    assert holds(moved, moved)
+    with Graph.open(moved) as graph:
+        assert everything(graph, BRANCHES[-1:]).items() <= expected.items()
+    assert not holds(moved, source)
+    assert_sums_hold(moved)
 
 
 def test_a_graph_that_cannot_be_written_is_opened_all_the_same(

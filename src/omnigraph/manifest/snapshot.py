@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from omnigraph.errors import DamageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -91,13 +93,22 @@ def snapshot_at(history: History, commit_id: str) -> Snapshot:
 
 
 def branch_of(heads: Iterable[Head], commit: GraphCommit) -> Head:
-    """The newest head of the branch incarnation on which a commit was made; a deleted one says so."""
+    """The newest head of the branch incarnation on which a commit was made; a deleted one says so.
+
+    Raises:
+        DamageError: the catalog has a commit of a branch that it does not know.
+    """
     candidates = (
         head
         for head in heads
         if head.branch == commit.branch and head.incarnation <= commit.graph_version
     )
-    return max(candidates, key=lambda head: head.incarnation)
+    found = max(candidates, key=lambda head: head.incarnation, default=None)
+    if found is None:
+        raise DamageError(
+            f"reading commit {commit.commit_id}", f"the catalog has no branch {commit.branch!r}"
+        )
+    return found
 
 
 def _pins_at(history: History, branch: Head, graph_version: int) -> dict[TableKey, TablePin]:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.errors import DamageError
 from omnigraph.ids import TableKey
 from omnigraph.manifest import History, Tombstone, snapshot_at, snapshot_of
 from omnigraph.manifest.rows import PublishedVersion
-from omnigraph.manifest.snapshot import newest_heads
+from omnigraph.manifest.snapshot import branch_of, newest_heads
 from unit.manifest.catalogs import CITES, PAPER, commit, head, pin
 
 ARTICLE = TableKey("node:Article")
@@ -237,3 +238,8 @@ def test_the_snapshot_of_a_head_is_the_head():
     found = snapshot_of(item)
     assert (found.branch, found.incarnation, found.graph_version) == ("dev", 2, 4)
     assert (found.commit_id, found.pins) == ("d1", {PAPER: pin(PAPER, 3)})
+
+
+def test_a_commit_of_an_unknown_branch_is_damage():
+    with pytest.raises(DamageError, match="has no branch 'gone'"):
+        branch_of([], commit("c1", 1, branch="gone"))
