@@ -42,8 +42,8 @@ def stored_names(source: Path) -> list[str]:
         path = source / item.name
         if path.is_dir():
             names += [str(file.relative_to(source)) for file in path.iterdir()]
-        elif not item.name.endswith(("latest_version_hint.json", ".pg")):
-            # A smaller number in the hint is harmless, and comments of the schema may be edited.
+        elif not item.name.endswith(("latest_version_hint.json", "__root.json", ".pg")):
+            # A smaller number in the hint or another root is harmless, and comments of the schema may be edited.
             names.append(item.name)
     return sorted(names)
 

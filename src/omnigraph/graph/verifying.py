@@ -16,6 +16,7 @@ from omnigraph.graph.reading_aside import AsideReader
 from omnigraph.graph.schemas import find_schema
 from omnigraph.graph.verification import FileStatus, VerifiedFile, VerifyReport
 from omnigraph.recovery import list_sidecars, read_sidecar
+from omnigraph.recovery.rebasing import recorded_root
 from omnigraph.recovery.retention import type_keys
 from omnigraph.storage.checksums import (
     REGISTRATION,
@@ -39,7 +40,7 @@ from omnigraph.storage.file_names import (
 )
 from omnigraph.storage.leftovers import line_address
 from omnigraph.storage.listing import list_files
-from omnigraph.storage.location import MANIFEST, RECOVERIES, SCHEMA_FILES
+from omnigraph.storage.location import MANIFEST, RECORDED_ROOT, RECOVERIES, SCHEMA_FILES
 from omnigraph.storage.tables import dataset_exists, newest_version
 
 if TYPE_CHECKING:
@@ -412,6 +413,11 @@ class _Run:
                     self._tell(SCHEMA_FILES[0], FileStatus.UNREADABLE, error.message)
         for name in SCHEMA_FILES:
             self._tell(name, FileStatus.OK)
+        if environment.objects.read(RECORDED_ROOT) is not None:
+            is_readable = recorded_root(environment.objects) is not None
+            status = FileStatus.OK if is_readable else FileStatus.UNREADABLE
+            message = "" if is_readable else "the next writable open makes it anew"
+            self._tell(RECORDED_ROOT, status, message)
         for name in list_sidecars(environment.objects):
             try:
                 read_sidecar(environment.objects, name)

@@ -115,6 +115,9 @@ def _pins_at(history: History, branch: Head, graph_version: int) -> dict[TableKe
     """Newest version per table on the branch, else the one inherited at the fork; minus tombstones."""
     inherited: dict[TableKey, TablePin] = {}
     if branch.fork_commit_id is not None:
+        if branch.fork_commit_id not in history.commits:
+            reason = f"branch {branch.branch} began at commit {branch.fork_commit_id}, which is not there"
+            raise DamageError("reading the catalog", reason)
         inherited = dict(snapshot_at(history, branch.fork_commit_id).pins)
     newest: dict[TableKey, PublishedVersion] = {}
     for version in history.versions_by_branch.get(branch.branch_key, ()):

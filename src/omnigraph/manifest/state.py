@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BranchNotFoundError
+from omnigraph.errors import BranchNotFoundError, DamageError
 from omnigraph.manifest.snapshot import newest_heads
 
 if TYPE_CHECKING:
@@ -52,8 +52,14 @@ def newest_per_incarnation(heads: tuple[Head, ...]) -> tuple[Head, ...]:
 def state_of(
     heads: list[Head] | tuple[Head, ...], catalog_version: int, fence: int = 0
 ) -> ManifestState:
-    """The state that some head rows make."""
+    """The state that some head rows make.
+
+    Raises:
+        DamageError: there are none.
+    """
     newest = newest_per_incarnation(tuple(heads))
+    if not newest:
+        raise DamageError("reading the catalog", "it has no row of any branch")
     return ManifestState(
         catalog_version=catalog_version,
         graph_version=max(head.graph_version for head in newest),

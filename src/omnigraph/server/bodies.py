@@ -19,6 +19,7 @@ from omnigraph.errors import (
 from omnigraph.server.admission import memory_of
 from omnigraph.server.bounded_json import WINDOW_BYTES, check_characters, measure_json, parse_json
 from omnigraph.server.load_envelopes import ENVELOPE_VALUES, split_envelope
+from omnigraph.server.threads import run_in_thread
 from omnigraph.wire.protocol import JSON, NDJSON
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ async def _run(request: Request, work: Callable[[], _Outcome], size: int) -> _Ou
     """Work on a body of a size: here when it is small, otherwise in one of few threads."""
     if size <= _INLINE_BYTES:
         return work()
-    return await anyio.to_thread.run_sync(work, limiter=request.app.state.service.parsers)
+    return await run_in_thread(work, limiter=request.app.state.service.parsers)
 
 
 async def _json_bytes(

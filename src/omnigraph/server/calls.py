@@ -22,6 +22,7 @@ from omnigraph.ids import is_ulid
 from omnigraph.policy import READ_ONLY, Action, Decision, PolicyRequest
 from omnigraph.server.connections import peer_of
 from omnigraph.server.logs import logger
+from omnigraph.server.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +64,7 @@ class Call:
 
     async def read(self, work: Callable[[], _Outcome]) -> _Outcome:
         """Run work that only reads, in a thread of the readers."""
-        return await anyio.to_thread.run_sync(work, limiter=self.service.reads)
+        return await run_in_thread(work, limiter=self.service.reads)
 
     def new_signal(self) -> LinkedSignal:
         """What stops a read of this request; set by whoever sees that the client is gone, or that the server stops."""
@@ -94,7 +95,7 @@ class Call:
     async def write(self, work: Callable[[], _Outcome]) -> _Outcome:
         """Run work that writes, in a thread of the writers; it is finished even when the client goes away."""
         with anyio.CancelScope(shield=True):
-            outcome = await anyio.to_thread.run_sync(work, limiter=self.service.writes)
+            outcome = await run_in_thread(work, limiter=self.service.writes)
         return outcome  # noqa: RET504  # a scope may swallow a cancellation, so nothing returns from inside it
 
 

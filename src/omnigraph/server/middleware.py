@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from omnigraph.errors import is_panic
 from omnigraph.ids import new_ulid
 from omnigraph.server.failures import internal_response
 from omnigraph.server.logs import logger
@@ -54,11 +53,7 @@ class RequestEdge:
         try:
             with self._service.bodies.of_request(scope):
                 await self._app(scope, receive, answer.send)
-        except BaseException as error:
-            # The edge of the server: every failure becomes a response and a log entry.
-            if not isinstance(error, Exception) and not is_panic(error):
-                # The task was cancelled, or the process ends.
-                raise
+        except Exception:  # the edge of the server: everything becomes a response and a log entry
             _log.exception("unexpected failure")
             if answer.status is None:
                 await internal_response()(scope, receive, answer.send)

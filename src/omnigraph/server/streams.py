@@ -20,6 +20,7 @@ from starlette.responses import Response
 from omnigraph.errors import OmniError, ResourceLimitError
 from omnigraph.server.calls import until_gone
 from omnigraph.server.logs import logger
+from omnigraph.server.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -93,7 +94,7 @@ class _Production:
             sink.finish()
 
         with self._sending:
-            await anyio.to_thread.run_sync(work, limiter=limiter)
+            await run_in_thread(work, limiter=limiter)
 
     async def next(self) -> bytes | None:
         """The next piece; None after the last one. The failure of the producer is raised here."""
@@ -128,14 +129,14 @@ class _Pull:
 
     async def next(self) -> bytes | None:
         """The next piece; None after the last one."""
-        return await anyio.to_thread.run_sync(next, self._pieces, None, limiter=self._limiter)
+        return await run_in_thread(next, self._pieces, None, limiter=self._limiter)
 
     async def stop(self) -> None:
         """Give back what the iterator holds."""
         close = getattr(self._pieces, "close", None)
         if close is not None:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(close, limiter=self._limiter)
+                await run_in_thread(close, limiter=self._limiter)
 
 
 class _Source(Protocol):

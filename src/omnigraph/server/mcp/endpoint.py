@@ -18,7 +18,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response
 
 from omnigraph import __version__
-from omnigraph.errors import BadRequestError, OmniError, is_panic
+from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.bodies import parse_body, read_json_bytes
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.failures import internal_document
@@ -195,10 +195,7 @@ async def _run(call: GraphCall, tool: GraphTool, arguments: dict[str, Any]) -> t
         answer = await ask(call.request, call.served.graph_id, tool.request_of(arguments))
     except OmniError as error:
         status, document = error.http_status, call.service.hidden.in_document(error.to_json())
-    except BaseException as error:
-        # The edge of the protocol, which would tell the caller what went wrong inside.
-        if not isinstance(error, Exception) and not is_panic(error):
-            raise
+    except Exception:  # noqa: BLE001  # the edge of the protocol, which would tell the caller what went wrong inside
         _log.exception("tool failed", tool=tool.name)
         status, document = 500, internal_document()
     else:
