@@ -62,14 +62,9 @@ def pairs(*chosen: tuple[str, str], extra: Iterable[str] = ()) -> list[Any]:
     "stalls",
     pairs(
         ("after_table_commit", "before_recovery_publish"),
-        ("after_table_commit@2", "before_recovery_publish"),
-        ("before_publish", "before_restore"),
         ("before_catalog_commit", "before_catalog_commit"),
         ("before_catalog_commit", "before_recovery_publish"),
         ("before_table_commit@2", "after_audit"),
-        ("before_table_commit", "after_table_commit"),
-        ("after_sidecar", "before_publish"),
-        ("before_sidecar", "after_sidecar_delete"),
         ("after_publish", "after_recovery_publish"),
     ),
 )
@@ -92,7 +87,6 @@ def test_a_stalled_mutation_and_its_successor_leave_one_history(
     "stalls",
     pairs(
         ("before_publish", "before_recovery_publish"),
-        ("before_table_commit", "after_publish"),
     ),
 )
 def test_an_edge_of_a_stalled_writer_never_outlives_its_end(
@@ -162,7 +156,6 @@ WIDER = (
 @pytest.mark.parametrize(
     "stalls",
     pairs(
-        ("before_publish", "before_recovery_publish"),
         ("before_promotion", "after_sidecar_delete"),
         extra=("before_schema_file", "before_new_table", "after_new_tables", "before_promotion"),
     ),
