@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,7 +109,6 @@ def test_the_content_tells_whether_a_file_was_written(losing: LosingObjects) -> 
 
 
 def test_a_lease_whose_answers_get_lost_locks_nobody_out(losing: LosingObjects) -> None:
-    began = time.monotonic()
     for _ in range(3):
         losing.losses = 1
         with LeaseCommitLock(losing).held(0) as tenure:
@@ -118,7 +116,6 @@ def test_a_lease_whose_answers_get_lost_locks_nobody_out(losing: LosingObjects) 
             with pytest.raises(RetryableCommitConflictError), LeaseCommitLock(losing).held(0):
                 pass
             losing.losses = 1
-    assert time.monotonic() - began < 20, "nobody waited for a lease to end"
 
 
 def test_a_lease_that_nobody_knows_of_is_taken_back_by_its_process(s3_root: str) -> None:
@@ -179,16 +176,16 @@ def test_an_init_whose_claim_or_catalog_was_not_answered_is_whole(
 @pytest.mark.parametrize("treatment", ANSWERS)
 @pytest.mark.parametrize("place", ["__lock", "__manifest/_versions", "nodes/", "__recovery/"])
 def test_a_write_whose_answer_was_lost_happens_once(
-    faulty: tuple[str, Faults], treatment: str, place: str
+    faulty: tuple[str, Faults], treatment: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, faults = faulty
+    # Nobody waits for a lease to end: a wait would be a conflict.
+    monkeypatch.setenv("OMNIGRAPH_LOCK_TIMEOUT_MS", "0")
     with Graph.init(root, SCHEMA) as graph:
         graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
-        began = time.monotonic()
         faults.arm(treatment, place)
         receipt = graph.mutate(ADD_CITING, {"doi": "b", "to": "a"}).commit
         assert faults.hit
-        assert time.monotonic() - began < 20, "nobody waited for a lease to end"
         assert receipt is not None
         assert len(graph.commits()) == 3
         assert values(graph, "node:Paper", "doi") == ["a", "b"]
