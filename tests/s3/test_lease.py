@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.errors import (
     InternalError,
+    LeaseLostError,
     OmniError,
     RecoveryRequiredError,
     RetryableCommitConflictError,
@@ -380,3 +382,56 @@ def test_a_condition_that_a_successor_broke_is_never_ignored(
     assert not done
     assert values(successor, "node:Paper", "reads") == [None]
     check_graph(s3_root)
+
+
+def fence_of(graph: Graph) -> int:
+    return graph._environment.manifest.state().fence
+
+
+def test_every_holder_has_a_higher_epoch_and_publishes_under_it(
+    s3_root: str, objects: ObstoreObjects
+) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_NOTE, {"text": "one"})
+        first = lease(objects)["epoch"]
+        versions = graph._environment.manifest.state().catalog_version
+        graph.mutate(ADD_NOTE, {"text": "two"})
+        assert lease(objects)["epoch"] == first + 1 == fence_of(graph)
+        assert graph._environment.manifest.state().catalog_version == versions + 1, (
+            "a lease that was given back costs no commit of its own"
+        )
+
+
+def test_a_graph_whose_lock_object_is_gone_or_older_than_its_catalog_goes_on(
+    s3_root: str, objects: ObstoreObjects
+) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        for text in ("one", "two", "three"):
+            graph.mutate(ADD_NOTE, {"text": text})
+        before = fence_of(graph)
+        objects.delete("__lock")
+        graph.mutate(ADD_NOTE, {"text": "four"})
+        assert fence_of(graph) > before
+        # As a copy from a backup of another moment.
+        objects.write("__lock", b'{"owner": "x", "expires_at": 0, "epoch": 1, "released": true}')
+        graph.mutate(ADD_NOTE, {"text": "five"})
+        assert len(graph.commits()) == 6
+    check_graph(s3_root)
+
+
+def test_a_writer_that_notices_the_end_of_its_lease_has_no_effect(
+    s3_root: str, objects: ObstoreObjects
+) -> None:
+    now = [0.0]
+    graph = Graph.init(s3_root, SCHEMA)
+    private = with_lease(graph, LeaseCommitLock(objects, renewal_s=NEVER, elapsed=lambda: now[0]))
+
+    def sleep(place: Any) -> None:
+        if place == "before_sidecar":
+            now[0] += NEVER
+
+    with failpoints.watched(sleep), pytest.raises(LeaseLostError):
+        private.mutate(ADD_NOTE, {"text": "x"})
+    assert graph.pending_recoveries() == []
+    assert graph.recoveries() == []
+    assert len(graph.commits()) == 1

@@ -90,8 +90,9 @@ class GraphEnvironment:
         return self.held_tenure
 
     def raise_fence(self) -> None:
-        """Let nobody publish who held the lock before."""
-        if self.tenure.epoch is not None:
+        """Let nobody publish who held the lock before; one look when nobody can."""
+        epoch = self.tenure.epoch
+        if epoch is not None and self.manifest.state().fence < epoch:
             self.manifest.raise_fence(self.tenure)
         self.tenure.needs_fence = False
 
