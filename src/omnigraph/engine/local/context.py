@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.adjacency import Adjacency
     from omnigraph.engine.local.arrays import ArrowColumn, IntArray
     from omnigraph.engine.local.text_columns import Scored, TextColumn
-    from omnigraph.engine.local.text_segments import TextSegment
+    from omnigraph.engine.local.text_segments import Segments
     from omnigraph.engine.local.tokens import Tokens
     from omnigraph.engine.settings import EngineSettings
     from omnigraph.ids import TableKey
@@ -56,9 +56,8 @@ class EngineCaches:
         self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
         self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
         #: Terms of fragments, by the identity of their texts.
-        self.text_segments: LruCache[Sequence[TextSegment]] = LruCache(
-            settings.column_cache_bytes,
-            lambda segments: sum(item.nbytes for item in segments),
+        self.text_segments: LruCache[Segments] = LruCache(
+            settings.column_cache_bytes, lambda segments: segments.nbytes
         )
         #: Row ids of fragments in storage order, by the identity of the rows that are alive.
         self.part_rows: LruCache[IntArray] = LruCache(

@@ -15,7 +15,7 @@ from omnigraph.engine.local.reading import read_batches
 from omnigraph.engine.local.text_columns import LiveSegment, TextColumn
 from omnigraph.engine.local.text_segments import (
     SEGMENT_ROWS,
-    TextSegment,
+    Segments,
     build_segment,
     pack_segments,
     unpack_segments,
@@ -79,7 +79,7 @@ def _assemble(context: Context, entities: Entities, column: str) -> TextColumn:
         row_ids = caches.part_rows.get_or_build(
             part.rows, partial(budget.patiently, read, part.physical_rows), budget.check
         )
-        for number, segment in enumerate(segments):
+        for number, segment in enumerate(segments.items):
             start = number * SEGMENT_ROWS
             live.append(LiveSegment(segment, row_ids[start : start + SEGMENT_ROWS]))
     return TextColumn(live)
@@ -91,22 +91,23 @@ def _load_or_build(
     column: str,
     part: ColumnPart,
     parts: Sequence[ColumnPart],
-) -> list[TextSegment]:
+) -> Segments:
     is_large = part.physical_rows >= PERSIST_MIN_ROWS
     found = _load(context, entities, part) if is_large else None
     if found is None:
         budget = context.budget
-        found = [
+        built = tuple(
             budget.patiently(partial(build_segment, texts), len(texts) * TEXT_WORDS)
             for texts in _texts(context, entities, column, part)
-        ]
+        )
+        found = Segments(built, is_mapped=False)
         if is_large and context.is_head:
             own, *_ = _groups(entities)
             names = {_name(item) for item in parts}
             context.caches.derived.save(
                 own,
                 _name(part),
-                pack_segments(found),
+                pack_segments(built),
                 replaces=lambda name: name.startswith(_prefix(part)) and name not in names,
             )
     return found
@@ -147,14 +148,14 @@ def _name(part: ColumnPart) -> str:
     return f"{_prefix(part)}{sha256(identity.encode()).hexdigest()[:24]}"
 
 
-def _load(context: Context, entities: Entities, part: ColumnPart) -> list[TextSegment] | None:
+def _load(context: Context, entities: Entities, part: ColumnPart) -> Segments | None:
     for group in _groups(entities):
         arrays = context.caches.derived.load(group, _name(part))
         if arrays is None:
             continue
         found = unpack_segments(arrays)
         if found is not None and sum(len(item.lengths) for item in found) == part.physical_rows:
-            return found
+            return Segments(found, is_mapped=True)
         # Its checksums are right: something else than a search wrote it.
         context.caches.derived.forget(group, _name(part))
     return None

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Texts of one segment. Bounds the memory that analysing takes.
 SEGMENT_ROWS = 1 << 15
+#: What the objects of mapped segments take.
+_MAPPED_BYTES = 1 << 14
 #: What ASCII bytes become before texts are cut into runs: letters in lower case, digits, or a separator.
 _SEPARATOR = 0
 _CLASSES = np.array(
@@ -225,6 +227,20 @@ def _sorted_segment(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The segments of one fragment, in the order of its texts."""
+
+    items: tuple[TextSegment, ...]
+    #: Whether they are views of a file, so that memory holds only what was asked for lately.
+    is_mapped: bool
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take for sure."""
+        return _MAPPED_BYTES if self.is_mapped else sum(item.nbytes for item in self.items)
+
+
 # ---- as named arrays
 
 
@@ -238,7 +254,7 @@ def pack_segments(segments: Sequence[TextSegment]) -> dict[str, Numbers]:
     return arrays
 
 
-def unpack_segments(arrays: Mapping[str, Numbers]) -> list[TextSegment] | None:
+def unpack_segments(arrays: Mapping[str, Numbers]) -> tuple[TextSegment, ...] | None:
     """The segments in arrays; None when the arrays are something else, or do not fit together."""
     columns: list[list[Numbers]] = []
     for item in fields(TextSegment):
@@ -252,5 +268,5 @@ def unpack_segments(arrays: Mapping[str, Numbers]) -> list[TextSegment] | None:
     if len({len(column) for column in columns}) != 1:
         return None
     parts: Any = zip(*columns, strict=True)
-    segments = [TextSegment(*part) for part in parts]
+    segments = tuple(TextSegment(*part) for part in parts)
     return segments if all(segment.is_consistent() for segment in segments) else None
