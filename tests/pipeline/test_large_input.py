@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import random
 import subprocess
 import sys
 import tracemalloc
@@ -21,6 +22,7 @@ from omnigraph.errors import (
     BadRequestError,
     InputFileError,
     LoadRejectedError,
+    OmniError,
     ResourceLimitError,
 )
 from omnigraph.graph import Graph
@@ -285,6 +287,39 @@ def test_columns_nested_too_deeply_are_refused(graph: Graph, tmp_path: Path) -> 
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"slug": pa.nulls(1, kind)}), path)
     with pytest.raises(InputFileError, match="nested"):
+        load(graph, path)
+
+
+def test_a_damaged_columnar_file_is_named(graph: Graph, tmp_path: Path) -> None:
+    """Any damage is a typed error, or values that are checked like all others."""
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"slug": slugs(50), "tags": [["a", "b"]] * 50}), path)
+    content, chance = path.read_bytes(), random.Random(5)
+    files = [content.replace(b"element", b"elEment")]
+    for _ in range(40):
+        damaged = bytearray(content)
+        for _ in range(chance.choice([1, 2, 8])):
+            damaged[chance.randrange(len(content))] = chance.randrange(256)
+        files.append(bytes(damaged))
+    refused = 0
+    for file in files:
+        path.write_bytes(file)
+        try:
+            mapping = {"nodes": {"Doc": {"source": str(path)}}}
+            graph.load(mapping=mapping, mode="append", engine="local", dry_run=True)
+        except OmniError:
+            refused += 1
+    assert refused > 10
+
+
+def test_lists_of_what_is_not_a_text_are_bad_records(graph: Graph, tmp_path: Path) -> None:
+    wrong = pa.array([[b"\x8f", b"a"]], pa.list_(pa.binary()))
+    texts = pa.Array.from_buffers(
+        pa.list_(pa.utf8()), 1, wrong.buffers()[:2], children=[wrong.values.view(pa.utf8())]
+    )
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"slug": ["a"], "tags": texts}), path)
+    with pytest.raises(LoadRejectedError, match=r"invalid value for Doc\.tags"):
         load(graph, path)
 
 

@@ -34,17 +34,15 @@ _BATCH_ROWS = 131_072
 _BATCH_BYTES = 32 * 1024 * 1024
 #: Deeper than any type that a property may have, and far from what a parser of schemas survives.
 _MAX_SCHEMA_DEPTH = 64
-#: The least that a value takes in memory: the end of a text, an offset of a list.
-_LEAST_VALUE_BYTES = 4
+#: The least that eight values take in memory, where nearly all of them may be null.
+_LEAST_BYTES_PER_8_VALUES = 4
 
 
 class ColumnarTable(Protocol):
     """An open file of columns."""
 
-    @property
-    def names(self) -> list[str]:
-        """Its columns."""
-        ...
+    #: Its columns.
+    names: list[str]
 
     def group_rows(self) -> list[int]:
         """The rows of each of its groups, which tasks read.
@@ -65,37 +63,52 @@ class ColumnarTable(Protocol):
 
 @contextmanager
 def open_table(file: InputFile, *, is_parquet: bool) -> Iterator[ColumnarTable]:
-    """A Parquet or an ORC file."""
+    """A Parquet or an ORC file.
+
+    Raises:
+        InputFileError: it is damaged; so do the methods of what this gives.
+    """
     with open_bytes(file) as stream:
-        yield _Parquet(file, stream) if is_parquet else _Orc(file, stream)
+        with _damage(file):
+            table: ColumnarTable = _Parquet(file, stream) if is_parquet else _Orc(file, stream)
+        yield table
+
+
+@contextmanager
+def _damage(file: InputFile) -> Iterator[None]:
+    """What readers of Arrow raise besides its own errors when parts of a file contradict each other."""
+    try:
+        yield
+    except (KeyError, IndexError, OverflowError, UnicodeDecodeError, RecursionError) as error:
+        reason = f"parts of it contradict each other ({type(error).__name__})"
+        raise InputFileError(file.path, f"it is damaged: {reason}") from error
 
 
 class _Parquet:
     def __init__(self, file: InputFile, stream: Any) -> None:
         self._input = file
         self._stream = stream
-        try:
-            self._table = parquet.ParquetFile(stream, schema_depth_limit=_MAX_SCHEMA_DEPTH)
-        except RecursionError as error:
-            raise InputFileError(file.path, "its columns are nested too deeply") from error
+        self._table = parquet.ParquetFile(stream, schema_depth_limit=_MAX_SCHEMA_DEPTH)
         self._metadata = self._table.metadata
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._table.schema_arrow.names)
+        self.names = list(self._table.schema_arrow.names)
 
     def group_rows(self) -> list[int]:
-        self._input.check_content(
-            sum(
-                max(leaf.total_uncompressed_size, leaf.num_values * _LEAST_VALUE_BYTES // 8)
-                for group in range(self._metadata.num_row_groups)
-                for leaf in self._leaves(group)
-            )
-        )
         groups = range(self._metadata.num_row_groups)
-        return [self._metadata.row_group(number).num_rows for number in groups]
+        with _damage(self._input):
+            leaves = [leaf for group in groups for leaf in self._leaves(group)]
+            rows = [self._metadata.row_group(group).num_rows for group in groups]
+            declared = [
+                max(leaf.total_uncompressed_size, leaf.num_values * _LEAST_BYTES_PER_8_VALUES // 8)
+                for leaf in leaves
+            ]
+        self._input.check_content(sum(declared))
+        return rows
 
     def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
+        with _damage(self._input):
+            yield from self._batches(groups, columns)
+
+    def _batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
         content_bytes = 0
         for group in groups:
             longest = self._longest_values(group, columns)
@@ -191,21 +204,22 @@ class _Orc:
     def __init__(self, file: InputFile, stream: Any) -> None:
         self._input = file
         self._table = orc.ORCFile(stream)
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._table.schema.names)
+        self.names = list(self._table.schema.names)
 
     def group_rows(self) -> list[int]:
-        self._input.check_content(self._table.nrows * len(self.names) * _LEAST_VALUE_BYTES // 8)
+        self._input.check_content(
+            self._table.nrows * len(self.names) * _LEAST_BYTES_PER_8_VALUES // 8
+        )
         # The length of a stripe is known only by reading it: one column is enough.
-        stripes = range(self._table.nstripes)
-        return [self._table.read_stripe(number, columns=[0]).num_rows for number in stripes]
+        with _damage(self._input):
+            stripes = range(self._table.nstripes)
+            return [self._table.read_stripe(number, columns=[0]).num_rows for number in stripes]
 
     def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
         content_bytes = 0
         for group in groups:
-            stripe = self._table.read_stripe(group, columns=columns)
+            with _damage(self._input):
+                stripe = self._table.read_stripe(group, columns=columns)
             content_bytes += stripe.nbytes
             self._input.check_content(content_bytes)
             rows = min(max(_BATCH_BYTES * stripe.num_rows // max(stripe.nbytes, 1), 1), _BATCH_ROWS)

@@ -92,6 +92,8 @@ def _python_value(item: Any) -> Any:
     try:
         return item.as_py()
     except UnicodeDecodeError:
+        if pa.types.is_nested(item.type):
+            return [_python_value(part) for part in item.values]
         return item.cast(pa.binary()).as_py()
     except (OverflowError, ValueError):
         return f"{item.value} of type {item.type}"
