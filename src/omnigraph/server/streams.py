@@ -5,7 +5,7 @@ while it makes one, so that any number of readers may pause. *Produced*: a threa
 most 64 KiB wait for the reader, two at a time; how many of these there may be is bounded.
 
 A reader that goes away stops what makes its response; one that takes too little is made to go by `connections`. A
-failure after the first byte breaks the connection, so that nobody takes a part for the whole.
+failure after the first byte breaks the connection, so that a part is never taken for the whole.
 """
 
 from __future__ import annotations

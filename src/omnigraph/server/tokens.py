@@ -23,7 +23,7 @@ _FILE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
 _JSON = "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"
 _SINGLE = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 _SINGLE_ACTOR = "default"
-#: Characters of a token that nobody guesses: 96 bits when they are chosen at random.
+#: Characters of a token that cannot be guessed: 96 bits when they are chosen at random.
 _LONG_ENOUGH = 16
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -105,7 +105,7 @@ def _is_open_to_others(name: str) -> bool:
     try:
         return bool(os.stat(name).st_mode & _OTHERS)
     except OSError:
-        return False  # it was read a moment ago; whoever took it away is not others
+        return False  # it was read a moment ago and is gone: there is nothing to protect
 
 
 def _parsed(text: str, origin: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from omnigraph.errors import TooManyRequestsError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-#: Guesses of an address that are refused at once: somebody may have copied a token badly.
+#: Guesses of an address that are refused at once: a token may have been copied badly.
 FREE_GUESSES = 5
 #: After this time one guess is forgotten.
 FORGET_S = 12.0

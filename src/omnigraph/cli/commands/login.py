@@ -33,7 +33,7 @@ def login(
     """Keep the token of a server in a file that only you can read. It is asked for, or read from standard input."""
     if token is not None:
         print_warning(
-            "--token shows the token to everybody who lists processes, and keeps it in the history of your shell: "
+            "--token shows the token to all users who list processes, and keeps it in the history of your shell: "
             "leave it out, and type or pipe the token"
         )
     config = read_operator_config()

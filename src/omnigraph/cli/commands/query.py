@@ -120,7 +120,7 @@ def check_csv_safe(format_: RowFormat, *, csv_safe: bool) -> None:
 
 
 def row_format(defaults: Defaults, *, json: bool, format_: RowFormat | None) -> RowFormat:
-    """The first format that somebody chose: `--json`, `--format`, the defaults."""
+    """The first format that was chosen: `--json`, `--format`, the defaults."""
     return RowFormat.JSON if json else format_ or defaults.output or RowFormat.TABLE
 
 
