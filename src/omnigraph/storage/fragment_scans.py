@@ -52,12 +52,13 @@ def scan_group(
 
 def stored_bytes(table: Table) -> int:
     """About how many bytes the rows of a table take on disk; blobs that lie in files of their own do not count."""
-    sizes = (
-        file.file_size_bytes
-        for fragment in table._dataset.get_fragments()
-        for file in fragment.metadata.files
-    )
-    return sum(size or 0 for size in sizes)
+    with translated(f"looking at the fragments of {table.path}"):
+        sizes = (
+            file.file_size_bytes
+            for fragment in table._dataset.get_fragments()
+            for file in fragment.metadata.files
+        )
+        return sum(size or 0 for size in sizes)
 
 
 def _fragment(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:

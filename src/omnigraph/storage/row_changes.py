@@ -98,7 +98,8 @@ def differing_rows(old: Table, new: Table) -> tuple[RowSet, RowSet]:
 
 def all_rows(table: Table) -> RowSet:
     """Every row of a state."""
-    return _row_set(table, table._dataset.get_fragments(), _no_ids())
+    with translated(f"looking at the fragments of {table.path}"):
+        return _row_set(table, table._dataset.get_fragments(), _no_ids())
 
 
 def no_rows(table: Table) -> RowSet:
