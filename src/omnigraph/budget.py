@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -34,6 +33,8 @@ _SHORT_S = 0.1
 _TURN_S = 0.1
 #: Threads that wait for the next kernel.
 _KEPT_THREADS = 8
+#: Bytes that are too few to be told about.
+_GRAIN = 1 << 20
 
 MEMORY_RESOURCE = "query_memory_bytes"
 ROWS_RESOURCE = "query_rows"
@@ -154,9 +155,15 @@ class Budget:
         self.checks = 0
         self._cancel = cancel
         self._clock = clock
+        #: Whether there is nothing to look at: a read of a few rows should not notice that it is watched.
+        self._is_free = timeout_s is None and cancel is None and turns is None
         self._deadline = None if timeout_s is None else clock() + timeout_s
-        self._held = 0
         self._rows = 0
+        #: Bytes that are held, and how many of them the account knows of: it is told about larger amounts only.
+        self._held = 0
+        self._told = 0
+        limit = self.memory.limit
+        self._grain = _GRAIN if limit is None else min(_GRAIN, limit // 16)
         self._turns = turns
         #: Until when it may work without looking whether others wait; at first without a place.
         self._turn_ends = None if turns is None else clock() + _SHORT_S
@@ -172,6 +179,8 @@ class Budget:
             QueryTimeoutError: its time is over.
         """
         self.checks += 1
+        if self._is_free:
+            return
         self._look()
         if self._turn_ends is not None and self._clock() > self._turn_ends:
             self._take_turn()
@@ -210,19 +219,22 @@ class Budget:
             self.check()
             yield item
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Time that somebody else takes does not count, and needs no place."""
+    def pause(self) -> float:
+        """Let somebody else work, whose time does not count; what is returned is given to `resume`."""
+        if self._is_free:
+            return 0.0
         self._leave_place()
-        begin = self._clock()
-        try:
-            yield
-        finally:
-            spent = self._clock() - begin
-            if self._deadline is not None:
-                self._deadline += spent
-            if self._turn_ends is not None:
-                self._turn_ends += spent
+        return self._clock()
+
+    def resume(self, paused_at: float) -> None:
+        """Go on after a pause."""
+        if self._is_free:
+            return
+        spent = self._clock() - paused_at
+        if self._deadline is not None:
+            self._deadline += spent
+        if self._turn_ends is not None:
+            self._turn_ends += spent
 
     def patiently(self, work: Callable[[], _Made], rows: int = PATIENT_ROWS) -> _Made:
         """Do work that cannot be stopped on the way, and go on without it when the read is stopped meanwhile.
@@ -247,7 +259,10 @@ class Budget:
         Raises:
             ResourceLimitError: they are more than the read may hold.
         """
-        refused = self.memory.refusal(int(size))
+        unknown = self._held - self._told
+        if unknown + size <= self._grain:
+            return
+        refused = self.memory.refusal(int(unknown + size))
         if refused is not None:
             account, wanted = refused
             assert account.limit is not None, "an account without a limit refuses nothing"
@@ -263,22 +278,30 @@ class Budget:
         Raises:
             ResourceLimitError: they are more than the read may hold.
         """
-        self.allow(size)
-        self._held += size
-        self.memory.add(size)
+        if size:
+            self.allow(size)
+            self._held += size
+            self._tell()
         return size
 
     def release(self, size: int) -> None:
         """Give back what was held."""
-        self._held -= size
-        self.memory.add(-size)
+        if size:
+            self._held -= size
+            self._tell()
+
+    def _tell(self) -> None:
+        change = self._held - self._told
+        if abs(change) > self._grain:
+            self._told = self._held
+            self.memory.add(change)
 
     def release_all(self) -> None:
         """Give back everything that is still held, and the place among others: the read is over."""
         self._leave_place()
-        held, self._held = self._held, 0
-        if held:
-            self.memory.add(-held)
+        told, self._held, self._told = self._told, 0, 0
+        if told:
+            self.memory.add(-told)
 
     # ---- rows
 

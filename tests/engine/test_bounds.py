@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from omnigraph import Graph
+from omnigraph import budget as budget_module
 from omnigraph.budget import Budget, MemoryAccount
 from omnigraph.engine.local import executor, pipeline, rows
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
@@ -93,7 +94,7 @@ def rows_of(graph: Graph, name: str, cancel: Any = None) -> list[tuple[Any, ...]
 def test_every_operator_and_stage_looks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
 
-    def watched(_: ReadLimits) -> Budget:
+    def watched(*_: object) -> Budget:
         budget = Watched()
         budget.seen = seen
         return budget
@@ -139,8 +140,10 @@ def test_batches_of_any_size_give_the_same_rows(
 
 
 def test_all_memory_is_given_back(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    account = MemoryAccount()
-    monkeypatch.setattr(ReadLimits, "budget", lambda _: Budget(memory=account))
+    account = MemoryAccount(1 << 30)
+    monkeypatch.setattr(budget_module, "_GRAIN", 0)
+    monkeypatch.setattr(rows, "_FEW_ROWS", 1)
+    monkeypatch.setattr(ReadLimits, "budget", lambda *_: Budget(memory=account))
     for name in QUERIES:
         rows_of(graph, name)
         text, params = text_of(name)
@@ -153,9 +156,13 @@ def test_all_memory_is_given_back(graph: Graph, monkeypatch: pytest.MonkeyPatch)
 def test_what_does_not_fit_is_refused_by_name(
     graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rows, "_FEW_ROWS", 1)
     monkeypatch.setenv("OMNIGRAPH_QUERY_MEMORY_BYTES", "700")
-    with pytest.raises(ResourceLimitError) as caught:
-        rows_of(graph, name)
+    with (
+        Graph.open(graph.uri, read_only=True) as small,
+        pytest.raises(ResourceLimitError) as caught,
+    ):
+        rows_of(small, name)
     assert caught.value.resource == "query_memory_bytes"
     assert "OMNIGRAPH_QUERY_MEMORY_BYTES" in caught.value.advice
     assert caught.value.advice.partition(" ")[0] in LABELS

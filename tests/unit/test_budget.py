@@ -42,8 +42,9 @@ def test_a_read_stops_when_its_time_is_over_and_names_what_worked() -> None:
 def test_the_time_of_the_reader_is_not_that_of_the_read() -> None:
     clock = Clock()
     budget = Budget(timeout_s=2, clock=clock)
-    with budget.paused():
-        clock.now += 1_000
+    paused_at = budget.pause()
+    clock.now += 1_000
+    budget.resume(paused_at)
     budget.check()
     clock.now += 3
     with pytest.raises(QueryTimeoutError):
@@ -131,9 +132,10 @@ def test_long_reads_take_turns_and_short_ones_do_not_wait() -> None:
     stopped.set()
     with pytest.raises(QueryCancelledError):
         waiting.check()
-    with long.paused():
-        other.check()
-        other.release_all()
+    paused_at = long.pause()
+    other.check()
+    other.release_all()
+    long.resume(paused_at)
     long.check()
     long.release_all()
     short.check()

@@ -7,8 +7,10 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
-from omnigraph.environ import whole_number
+from omnigraph.environ import available_memory, whole_number
 
+#: What a read may take on the smallest machine.
+_LEAST_MEMORY = 64 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -31,6 +33,8 @@ class EngineSettings:
     indexed_max_hops: int = 6
     #: Bytes of property columns that are kept in memory between queries.
     column_cache_bytes: int = 256 * 1024 * 1024
+    #: Bytes that the intermediate results of one read may take.
+    query_memory_bytes: int = 2 * 1024**3
     #: Traversal indexes that are kept in memory between queries.
     adjacency_entries: int = 8
 
@@ -48,6 +52,11 @@ class EngineSettings:
             ),
             column_cache_bytes=whole_number(
                 "OMNIGRAPH_COLUMN_CACHE_BYTES", defaults.column_cache_bytes
+            ),
+            query_memory_bytes=whole_number(
+                "OMNIGRAPH_QUERY_MEMORY_BYTES",
+                max(min(defaults.query_memory_bytes, available_memory() // 4), _LEAST_MEMORY),
+                lowest=1,
             ),
         )
 

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+#: Characters of the message of a failure.
+MAX_MESSAGE = 64 * 1024
+
+
 class Severity(StrEnum):
     """How bad a finding is; only errors fail a command."""
 
@@ -91,8 +95,11 @@ class OmniError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+        # Whatever stands in it, a name of megabytes for example: an error is something that a person reads.
+        self.message = (
+            message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE].rstrip('…')}…"
+        )
+        super().__init__(self.message)
 
     def details(self) -> dict[str, object]:
         """Structured members of the error body, beside `error`, `kind` and `code`."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from omnigraph.budget import Budget, MemoryAccount
-from omnigraph.environ import available_memory, whole_number
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.budget import CancelSignal, Turns
 
-_GIBIBYTE = 1024**3
 #: The longest time that is counted; more is as good as none.
 _LONGEST_S = 10**9
 
@@ -55,28 +52,15 @@ class ReadLimits:
             cancel=self.cancel if cancel is None else cancel,
         )
 
-    def budget(self) -> Budget:
-        """What one read may use; its time begins now."""
+    def budget(self, memory_bytes: int | None = None) -> Budget:
+        """What one read may use; its time begins now. `memory_bytes` is what its intermediate results may take."""
         return Budget(
             timeout_s=None if self.timeout_s is None else min(self.timeout_s, _LONGEST_S),
             cancel=self.cancel,
-            memory=MemoryAccount(query_memory_bytes(), shared=self.memory),
+            memory=MemoryAccount(memory_bytes, shared=self.memory),
             max_rows=self.max_rows,
             turns=self.turns,
         )
 
 
 NO_LIMITS = ReadLimits()
-
-
-def query_memory_bytes() -> int:
-    """What the intermediate results of one read may take (`OMNIGRAPH_QUERY_MEMORY_BYTES`).
-
-    Without the setting 2 GiB, or a quarter of the memory of the machine or container where that is less.
-    """
-    return whole_number("OMNIGRAPH_QUERY_MEMORY_BYTES", _default_memory(), lowest=1)
-
-
-@cache
-def _default_memory() -> int:
-    return max(min(2 * _GIBIBYTE, available_memory() // 4), 64 * 1024 * 1024)

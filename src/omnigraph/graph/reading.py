@@ -85,7 +85,7 @@ class GraphReader:
             prepared.values,
             variable_tables(prepared.query.pipeline),
             is_head=call.target.is_head,
-            budget=call.limits.budget(),
+            budget=call.limits.budget(self.caches.settings.query_memory_bytes),
         )
         stream = execute(context, prepared.query)
         batches = self._to_the_end(stream.batches, context, reading)
@@ -137,7 +137,7 @@ class GraphReader:
             catalog,
             values,
             variable_tables(compiled.ir.pipeline),
-            budget=call.limits.budget(),
+            budget=call.limits.budget(self.caches.settings.query_memory_bytes),
         )
         plan = plan_query(context, compiled.ir)
         if not analyze:

@@ -45,5 +45,6 @@ QUERY_CODES: dict[str, str] = {
     "Q117": "column name used as a value",
     "Q118": "query with more parts than its limits allow",
     "D2": "one mutation both writes and deletes",
+    "L202": "warning: patterns that nothing joins, so every row of one meets every row of the other",
     "L201": "warning: nullable property that no update sets",
 }

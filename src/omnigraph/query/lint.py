@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import CompilerError, Diagnostic, Severity
 from omnigraph.query import ast, ir
 from omnigraph.query.compiler import repeated_queries
+from omnigraph.query.connect import separate_patterns
 from omnigraph.query.descriptor import Operation, describe
 from omnigraph.query.parser import SYNTAX_ERROR, parse_queries
 from omnigraph.query.typecheck import check_query
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog
 
 NEVER_UPDATED = "L201"
+CROSS_PRODUCT = "L202"
+#: Patterns that a warning names.
+_NAMED_GROUPS = 3
 _SEVERITY_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -158,6 +162,7 @@ def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> Li
         *_repeated_names(tree, source),
         *_parameterless(judged),
         *_never_updated(judged, catalog),
+        *_cross_products(judged),
     ]
     return LintReport(
         schema_source=schema_source,
@@ -244,6 +249,27 @@ def _never_updated(
                 type_name=type_name,
                 property=prop.name,
                 query_names=tuple(sorted(updaters[type_name])),
+            )
+
+
+def _cross_products(
+    judged: Iterable[tuple[QueryResult, ir.QueryIR | None]],
+) -> Iterator[Finding]:
+    """L202: reads whose patterns are not joined by a traversal or a comparison."""
+    for result, meaning in judged:
+        if not isinstance(meaning, ir.ReadIR):
+            continue
+        groups = separate_patterns(meaning)
+        if len(groups) > 1:
+            names = " and ".join(f"`${group[0]}`" for group in groups[:_NAMED_GROUPS])
+            yield Finding(
+                severity=Severity.WARNING,
+                code=CROSS_PRODUCT,
+                message=(
+                    f"nothing in `{result.name}` joins {names}: every row of one meets every row of the other; "
+                    "join them with a traversal or a comparison, or run a query for each"
+                ),
+                query_names=(result.name,),
             )
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import ParameterError
+from omnigraph.errors import BadRequestError, ParameterError
 from omnigraph.syntax import did_you_mean
 from omnigraph.types import INTEGERS, ListType, PropertyType, Scalar, ScalarType, coerce_json
 from omnigraph.types.values import parse_decimal_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.query import ir
     from omnigraph.types import StoredValue
 
@@ -37,6 +36,10 @@ def bind_params(
     Raises:
         ParameterError: names every parameter that is missing, unknown or does not fit.
     """
+    if given is not None and not isinstance(given, Mapping):
+        raise BadRequestError(
+            f"params is a mapping of names to values, not {type(given).__name__}: give {{...}}"
+        )
     given = given or {}
     declared = {parameter.name: parameter.type for parameter in query.params}
     problems: dict[str, str] = {}

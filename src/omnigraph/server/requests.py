@@ -138,6 +138,12 @@ Seconds = Annotated[
 ]
 
 
+FirstRows = Annotated[
+    int | None,
+    Field(description="only so many rows, as JSON; `truncated` tells whether there are more", ge=1),
+]
+
+
 class QueryBody(_Strict):
     """A read in `.gq`, and the state that it reads."""
 
@@ -149,10 +155,7 @@ class QueryBody(_Strict):
     version: int | None = None
     as_of: str | None = None
     timeout_s: Seconds = None
-    first: Annotated[
-        int | None,
-        Field(description="only so many rows; `truncated` tells whether there are more", ge=1),
-    ] = None
+    first: FirstRows = None
 
 
 class ReadBody(_Strict):
@@ -194,6 +197,7 @@ class StoredQueryBody(_Strict):
     snapshot: str | None = None
     expect_mutation: bool | None = None
     timeout_s: Seconds = None
+    first: FirstRows = None
 
 
 # ---- writes

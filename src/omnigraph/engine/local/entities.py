@@ -88,6 +88,8 @@ class Entities:
         self._key_lookups = key_lookups
         self._scans = scans
         self._column_budget = column_budget
+        #: Asking storage for a type takes longer than reading a few values.
+        self._widths: dict[str, int] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -170,12 +172,10 @@ class Entities:
 
     def _width(self, name: str) -> int:
         """About how many bytes one value of a column takes."""
-        type_ = self.table.schema.field(name).type
-        if pa.types.is_fixed_size_list(type_):
-            return 4 * int(type_.list_size)
-        if pa.types.is_primitive(type_):
-            return max(1, int(type_.bit_width) // 8)
-        return _LOOSE_WIDTH
+        known = self._widths.get(name)
+        if known is None:
+            known = self._widths[name] = _width_of(self.table.schema.field(name).type)
+        return known
 
     def _whole_columns(self, row_ids: IntArray, names: Sequence[str]) -> dict[str, ArrowColumn]:
         if not names:
@@ -207,6 +207,8 @@ class Entities:
 
     def _allow(self, count: int, names: Sequence[str]) -> None:
         """Ask before values of so many rows are gathered."""
+        if count < _FIRST_TAKEN:
+            return
         self.budget.allow(count * sum(map(self._width, names)))
 
     def _scan_whole(self, names: Sequence[str]) -> dict[str, ArrowColumn]:
@@ -241,6 +243,14 @@ class Entities:
             step = max(1, min(_TAKEN_ROWS, _TAKEN_BYTES // width))
         rows, index = pa.concat_tables(parts), pa.array(places)
         return {name: _one_array(rows[name]).take(index) for name in names}
+
+
+def _width_of(type_: pa.DataType) -> int:
+    if pa.types.is_fixed_size_list(type_):
+        return 4 * int(type_.list_size)
+    if pa.types.is_primitive(type_):
+        return max(1, int(type_.bit_width) // 8)
+    return _LOOSE_WIDTH
 
 
 def _numbered(rows: pa.Table) -> tuple[Numbering, IntArray | None]:

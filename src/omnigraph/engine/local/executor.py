@@ -54,8 +54,9 @@ def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     try:
         for batch in batches:
             budget.count_rows(batch.num_rows)
-            with budget.paused():
-                yield batch
+            paused_at = budget.pause()
+            yield batch
+            budget.resume(paused_at)
     finally:
         budget.release_all()
 
@@ -72,9 +73,10 @@ def _plain(
             made = project(context, batch, query.projections, schema)
             yield made
             start += batch.count
-            # Values may be of any size: what has come says how many rows make a batch.
-            width = max(made.nbytes // made.num_rows, 1)
-            most = max(1, min(RESULT_ROWS, RESULT_BYTES // width))
+            if made.num_rows == most:
+                # Values may be of any size: what has come says how many rows make a batch.
+                width = max(made.nbytes // made.num_rows, 1)
+                most = max(1, min(RESULT_ROWS, RESULT_BYTES // width))
         if left is not None:
             left -= total
             if left == 0:

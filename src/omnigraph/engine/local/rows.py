@@ -22,6 +22,8 @@ BATCH_ROWS = 1 << 20
 #: well below 100 ms and its memory does not grow with the pattern.
 _BATCH_CELLS = 1 << 22
 _CELL_BYTES = 8
+#: Rows whose ids alone are not worth being counted.
+_FEW_ROWS = 1 << 10
 
 
 def batch_rows(width: int) -> int:
@@ -100,7 +102,9 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays; what several bags share counts in each of them."""
+        """Bytes of all arrays; what several bags share counts in each of them. Nothing for a few row ids."""
+        if self.count < _FEW_ROWS and not self.columns:
+            return 0
         size = sum(ids.nbytes for ids in self.variables.values())
         size += self._column_bytes
         return size if self.weights is None else size + self.weights.nbytes

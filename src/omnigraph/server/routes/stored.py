@@ -112,6 +112,7 @@ async def _invoke(request: Request, *, is_conditional: bool) -> Response:
             stored.name,
             target_of(body),
             timeout_s=body.timeout_s,
+            first=body.first,
         )
     if body.snapshot is not None:
         raise BadRequestError(f"`{stored.name}` is a mutation: it runs on a branch, not a snapshot")

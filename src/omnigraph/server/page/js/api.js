@@ -94,14 +94,19 @@ export const api = {
   storedQueries: (signal) => nested("queries", { signal }),
   log: (signal) => nested("log", { signal }),
 
-  /** Run a read: `{query, name?, params?}`. */
+  /** Run a read: `{query, name?, params?, first?}`. */
   query: (request, signal) => nested("query", { method: "POST", body: { ...request, branch: session.branch }, signal }),
 
   explain: (request, signal) =>
     nested("explain", { method: "POST", body: { ...request, branch: session.branch }, signal }),
 
-  invoke: (name, params, signal) =>
-    nested(`queries/${encodeURIComponent(name)}`, { method: "POST", body: { params, branch: session.branch }, signal }),
+  /** Run a stored read, and take its first rows. */
+  invoke: (name, { params, first }, signal) =>
+    nested(`queries/${encodeURIComponent(name)}`, {
+      method: "POST",
+      body: { params, first, branch: session.branch },
+      signal,
+    }),
 
   /** One entity, or null; at the head of the shown branch, or at a `snapshot`. */
   entity: async (typeKey, id, { snapshot, signal } = {}) => {

@@ -14,6 +14,10 @@ import { empty, failure, loading } from "./states.js";
 import { counted, showInFull } from "./values.js";
 
 const ONLY_READS = "This query changes the graph. The explorer only reads: run it with the command line or a client.";
+/** Rows that are asked for: more of them help nobody here, and a query may have millions. */
+const FIRST_ROWS = 1_000;
+const MORE_ROWS =
+  "There are more. Add a filter or an order to see others, or take all of them with the command line: omnigraph query.";
 const NO_ENTITIES = { columns: new Map(), links: [] };
 
 export function createQueryView(root) {
@@ -38,6 +42,7 @@ export function createQueryView(root) {
     "Run",
   );
   const explainButton = button("Explain", explain, { title: "How the query would run" });
+  const cancelButton = button("Cancel", cancel, { title: "Stop the query, here and on the server", hidden: true });
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const outcome = el("div", { class: "outcome", "aria-live": "polite" });
   const tableButton = button("Table", () => choose("table"), { class: "segment" });
@@ -49,7 +54,14 @@ export function createQueryView(root) {
     about,
     editor.element,
     params.element,
-    el("div", { class: "row" }, runButton, explainButton, el("span", { class: "hint keys", text: "Ctrl+Enter runs" })),
+    el(
+      "div",
+      { class: "row" },
+      runButton,
+      explainButton,
+      cancelButton,
+      el("span", { class: "hint keys", text: "Ctrl+Enter runs" }),
+    ),
     problem,
     outcome,
   );
@@ -101,12 +113,12 @@ export function createQueryView(root) {
       const query = entry ? null : chosenQuery();
       const sent = params.values();
       const result = entry
-        ? await api.invoke(entry.name, sent, signal)
-        : await api.query({ query: editor.text, name: query?.name, params: sent }, signal);
+        ? await api.invoke(entry.name, { params: sent, first: FIRST_ROWS }, signal)
+        : await api.query({ query: editor.text, name: query?.name, params: sent, first: FIRST_ROWS }, signal);
       const entities = query && schema ? entityColumns(query, schema) : NO_ENTITIES;
       answer = { result, entities };
       showAnswer();
-      announce(counted(result.row_count, "row"));
+      announce(rowsText(result));
     });
   }
 
@@ -125,9 +137,11 @@ export function createQueryView(root) {
     say("");
     editor.setDiagnostics([]);
     fill(outcome, loading(text));
+    cancelButton.hidden = false;
     try {
       await action(signal);
     } catch (error) {
+      // A newer run has taken the place; what was cancelled has said so already.
       if (isSuperseded(error)) return;
       if (error instanceof BadParameter) {
         fill(outcome);
@@ -137,7 +151,19 @@ export function createQueryView(root) {
       } else {
         throw error;
       }
+    } finally {
+      if (!signal.aborted) cancelButton.hidden = true;
     }
+  }
+
+  /** Close the request: the server stops working for it. */
+  function cancel() {
+    running.cancel();
+    cancelButton.hidden = true;
+    answer = null;
+    fill(outcome, empty("Cancelled", "The query was stopped before its end."));
+    announce("The query was cancelled");
+    runButton.focus();
   }
 
   function showFailure(error) {
@@ -174,14 +200,20 @@ export function createQueryView(root) {
         "div",
         { class: "bar" },
         el("div", { class: "segments", role: "group", "aria-label": "Show as" }, tableButton, graphButton),
-        el("span", { class: "count", text: counted(result.row_count, "row") }),
+        el("span", { class: "count", text: rowsText(result) }),
         commit
           ? button(`at ${commit}`, () => showInFull("Commit that was read", commit), { class: "link commit" })
           : null,
         el("span", { class: "push" }, copyButtons(result)),
       ),
+      result.truncated ? el("p", { class: "hint more-rows", text: MORE_ROWS }) : null,
       mode === "table" ? tableOf(result, entities) : graphOf(result, entities),
     );
+  }
+
+  function rowsText(result) {
+    const rows = counted(result.row_count, "row");
+    return result.truncated ? `the first ${rows}` : rows;
   }
 
   function tableOf(result, entities) {
