@@ -301,3 +301,23 @@ def test_kinds_of_results_are_read_and_mutation(notes):
     text = "query r() { match { $t: Tag } return { $t } } query m($s: String) { insert Tag { label: $s } }"
 
     assert [result.kind for result in lint(text, notes).results] == ["read", "mutation"]
+
+
+@pytest.mark.parametrize(
+    ("match", "is_joined"),
+    [
+        ("$a: Note $b: Note", False),
+        ("$a: Note $a about $t $b: Note", False),
+        ("$a: Note $a about $b", True),
+        ("$a: Note $b: Note $a.title = $b.mood", True),
+        ('$a: Note $b: Note { slug: "one" }', True),
+        ("$a: Note not { $a about $b }", True),
+    ],
+)
+def test_patterns_that_nothing_joins_are_a_warning(
+    notes: Catalog, match: str, is_joined: bool
+) -> None:
+    report = lint(f"query q() {{ match {{ {match} }} return {{ $a.slug }} }}", notes)
+
+    assert report.status is LintStatus.OK
+    assert [item.code for item in report.findings] == ([] if is_joined else ["L202"])
