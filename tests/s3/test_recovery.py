@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -257,8 +258,15 @@ def test_a_write_whose_process_died_on_s3_is_settled_when_its_lease_is_over(
         assert len(reader.pending_recoveries()) == 1
         visible = ["a", "b"] if place == "after_publish" else ["a"]
         assert values(reader, "node:Paper", "doi") == visible
+        moment = datetime.now(UTC)
+        seen = reader.snapshot(as_of=moment).commit_id
     expire_lease(s3_root)
     with Graph.open(s3_root) as fresh:
         (record,) = fresh.recoveries()
         assert record.recovery_kind == kind
+        assert fresh.snapshot(as_of=moment).commit_id == seen, "a moment that was read changed"
+        newest = fresh.commits()[0]
+        if place == "before_publish":
+            assert newest.written_at is not None
+            assert newest.written_at < moment.timestamp() * 1e6 < newest.created_at
     check_next_write(s3_root, papers)
