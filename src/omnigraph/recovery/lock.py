@@ -97,14 +97,6 @@ class HeldTenure(Tenure, Protocol):
         """
         ...
 
-    def rise_above(self, fence: int) -> None:
-        """Get an epoch above a fence that is higher, as after the loss of the lock object.
-
-        Raises:
-            LeaseLostError: another writer has the lock.
-        """
-        ...
-
 
 class LocalTenure(Lifelong):
     """The tenure of an OS lock."""
@@ -113,10 +105,6 @@ class LocalTenure(Lifelong):
 
     def check(self) -> None:
         """The kernel takes the lock away only with the process."""
-
-    def rise_above(self, fence: int) -> None:
-        """Without an epoch there is nothing to raise."""
-        del fence
 
 
 class FileCommitLock:
