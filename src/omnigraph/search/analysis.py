@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from omnigraph.errors import BadRequestError
 from omnigraph.search.stemming import stem
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ STOP_WORDS = frozenset(
     )
 )  # fmt: skip
 
+#: Terms that the text of a search may have: each is looked up, and each match of one is scored.
+MAX_QUERY_TERMS = 4096
 #: Longer words are compared as they are: they are not English.
 _STEMMED_LETTERS = 64
 _ACCENTS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
@@ -101,8 +104,19 @@ def analyse_run(run: str) -> Analysis:
 
 
 def analyse_query(text: str) -> Analysis:
-    """What the text of a query becomes: terms that a stored text has to have."""
-    return _analysed(words_of(text), is_stored=False)
+    """What the text of a query becomes: terms that a stored text has to have.
+
+    Raises:
+        BadRequestError: there are more than `MAX_QUERY_TERMS` of them.
+    """
+    analysed = _analysed(words_of(text), is_stored=False)
+    if len(analysed.terms) > MAX_QUERY_TERMS:
+        message = (
+            f"the text of a search has {len(analysed.terms)} terms, {MAX_QUERY_TERMS} are allowed: "
+            "search for fewer words"
+        )
+        raise BadRequestError(message)
+    return analysed
 
 
 def query_terms(text: str) -> list[str]:

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.errors import BadRequestError
 from omnigraph.search.analysis import (
+    MAX_QUERY_TERMS,
     STOP_WORDS,
     Term,
     analyse_query,
@@ -81,6 +83,12 @@ def test_stop_words_take_a_position_and_are_no_terms():
     assert analyse_query("the art of war").terms == (Term("art", 1), Term("war", 3))
     assert analyse_query("the art of war").width == 4
     assert query_terms(" ".join(STOP_WORDS)) == []
+
+
+def test_a_query_has_a_bounded_number_of_terms():
+    assert len(analyse_query("x " * MAX_QUERY_TERMS).terms) == MAX_QUERY_TERMS
+    with pytest.raises(BadRequestError, match="fewer words"):
+        query_terms("x " * (MAX_QUERY_TERMS + 1))
 
 
 def test_terms_of_a_query_are_distinct_and_in_a_fixed_order():

@@ -178,9 +178,12 @@ def _scores(
         norms = _norms(item.lengths[texts], average)
         return Scored(item.row_ids[texts], _share(weight, segment.frequencies(part), norms))
     texts = _texts_with_any(item, postings)
+    if not len(texts):
+        return Scored(NO_ROWS, np.zeros(0))
     norms = _norms(item.lengths[texts], average)
     place_of = np.full(len(item.row_ids), -1, np.int32)
     place_of[texts] = np.arange(len(texts), dtype=np.int32)
+    places_of: list[Numbers] = []
     shares: list[FloatArray] = []
     for number in present:
         places = place_of[segment.texts[postings[number]]]
@@ -188,10 +191,9 @@ def _scores(
         if item.has_deletions:
             is_alive = places >= 0
             places, counts = places[is_alive], counts[is_alive]
-        share = np.zeros(len(texts))
-        share[places] = _share(weights[number], counts, norms[places])
-        shares.append(share)
-    return Scored(item.row_ids[texts], _sum(shares))
+        places_of.append(places)
+        shares.append(_share(weights[number], counts, norms[places]))
+    return Scored(item.row_ids[texts], _sums(places_of, shares, len(texts)))
 
 
 def _norms(lengths: Numbers, average: float) -> FloatArray:
@@ -205,11 +207,19 @@ def _share(weight: float, counts: Numbers, norms: FloatArray) -> FloatArray:
     return share
 
 
-def _sum(shares: list[FloatArray]) -> FloatArray:
-    """The sum of what the terms give, added in ascending order: equal parts make equal sums, whatever their terms."""
-    if len(shares) > 2:
-        shares = list(np.sort(np.stack(shares), axis=0))
-    total = shares[0]
-    for share in shares[1:]:
-        total = total + share
-    return total
+def _sums(places: list[Numbers], shares: list[FloatArray], count: int) -> FloatArray:
+    """What all terms add up to at each of `count` places; every place has at least one share.
+
+    Shares are added in ascending order: equal parts make equal sums, whatever terms they come from. Two shares have the
+    same sum in any order.
+    """
+    if len(shares) <= 2:
+        total = np.zeros(count)
+        for at, share in zip(places, shares, strict=True):
+            total[at] += share
+        return total
+    every, values = np.concatenate(places), np.concatenate(shares)
+    order = np.lexsort((values, every))
+    starts = np.searchsorted(every[order], np.arange(count))
+    sums: FloatArray = np.add.reduceat(values[order], starts)
+    return sums
