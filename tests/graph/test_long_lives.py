@@ -79,6 +79,7 @@ def test_memory_does_not_follow_the_number_of_commits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells about a process")
 def test_memory_is_flat_over_two_thousand_commits(tmp_path: Path) -> None:
     """With the settings of a user; by the first thousand commits the caches are full."""
