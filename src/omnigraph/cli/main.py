@@ -138,7 +138,8 @@ def _run(words: list[str]) -> None:
     except OmniError as error:
         print_error(error, as_json=as_json)
         sys.exit(error.exit_code)
-    except BaseException as error:  # the outermost edge: a person never sees a stack trace unasked
+    except BaseException as error:
+        # The outermost edge: a person never sees a stack trace unasked.
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         if os.environ.get("OMNIGRAPH_DEBUG"):

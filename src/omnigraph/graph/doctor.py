@@ -78,9 +78,8 @@ def examine(
             found = list(check(look))
         except OmniError as error:
             found = [Finding(check=name, severity=Health.ERROR, message=error.message)]
-        except (
-            BaseException
-        ) as error:  # a damaged graph may fail anywhere: the other checks still tell
+        except BaseException as error:
+            # A damaged graph may fail anywhere: the other checks still tell.
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             message = f"this check failed: {type(error).__name__}: {error}"

@@ -145,9 +145,8 @@ def _serve(uri: str) -> None:
             answer = {"value": operations[request["operation"]](**request["arguments"])}
         except OmniError as error:
             answer = {"error": error.message}
-        except (
-            BaseException
-        ) as error:  # the edge of the process: whatever a read raises is its answer
+        except BaseException as error:
+            # The edge of the process: whatever a read raises is its answer.
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             answer = {"error": f"{type(error).__name__}: {error}"}
