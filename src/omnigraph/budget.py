@@ -90,7 +90,7 @@ class MemoryAccount:
 class Turns:
     """Places in which long reads work, by turns; short ones need none. Thread-safe.
 
-    Many threads that compute are no faster than a few, and starve everything that shares the interpreter with them: a
+    Many computing threads are not faster than a few, and starve everything that shares the interpreter with them: a
     read by key, and the loop that would notice that a client is gone.
     """
 
@@ -121,7 +121,7 @@ class Turns:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for a place."""
+        """Whether a read waits for a place."""
         return bool(self._waiting)
 
 
@@ -151,7 +151,7 @@ class Budget:
         self.max_rows = max_rows
         #: What works now, for the failure that stops it.
         self.operator = "the query"
-        #: How often somebody looked.
+        #: How often the read was checked.
         self.checks = 0
         self._cancel = cancel
         self._clock = clock
@@ -220,7 +220,7 @@ class Budget:
             yield item
 
     def pause(self) -> float:
-        """Let somebody else work, whose time does not count; what is returned is given to `resume`."""
+        """Exclude the time until `resume`, which gets the value that is returned."""
         if self._is_free:
             return 0.0
         self._leave_place()
@@ -337,7 +337,7 @@ class _Task(Generic[_Made]):
         except BaseException as failure:  # noqa: BLE001  # it belongs to the thread that waits
             self._failure = failure
         finally:
-            # What the work refers to is given back before anybody is told: it may be a file, or much memory.
+            # What the work refers to is released before the waiter wakes up: it may be a file, or much memory.
             del work
             self.done.set()
 

@@ -1,4 +1,4 @@
-"""Text from graphs, files and strangers without power over a terminal: the one table of what is escaped.
+"""Untrusted text without power over a terminal: the one table of what is escaped.
 
 A terminal obeys control characters: they move its cursor, colour it, set its title, or write into its input. Marks of
 direction let a text look like another one. Both are shown as escapes instead, as JSON and Python spell them.

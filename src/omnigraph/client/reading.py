@@ -88,7 +88,7 @@ class RemoteReading(OpenRemoteGraph):
         def ask() -> httpx.Response:
             response = self._connection.open("POST", f"{self._path}/query", body=body, headers=ROWS)
             if cancel is not None and cancel.is_set():
-                # Nobody waits for it any more, so nobody else closes it.
+                # Its reader stopped waiting, so it is closed here.
                 response.close()
             return response
 

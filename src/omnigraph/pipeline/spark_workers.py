@@ -128,7 +128,7 @@ class SparkWorkers:
                 try:
                     progress.update(done.value, rows.value)
                 except OmniError as refusal:
-                    # The work is not wanted any more: its job fails, and the block is told why.
+                    # The work is not wanted any more: its job fails, and the block raises the reason.
                     refusals.append(refusal)
                     context.cancelJobsWithTag(tag)
                     return

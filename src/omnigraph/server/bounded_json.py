@@ -1,4 +1,4 @@
-"""JSON of strangers: measured in its bytes before any value of it is made, then parsed.
+"""Untrusted JSON: measured in its bytes before any value of it is built, then parsed.
 
 The parser of the standard library is one call that keeps every other thread waiting, the event loop too, and makes an
 object of every bracket: 32 MiB of `[],[],` take seconds and 800 MB. Here the bytes are looked at in pieces, each of

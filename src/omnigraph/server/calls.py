@@ -67,7 +67,7 @@ class Call:
         return await run_in_thread(work, limiter=self.service.reads)
 
     def new_signal(self) -> LinkedSignal:
-        """What stops a read of this request; set by whoever sees that the client is gone, or that the server stops."""
+        """What stops a read of this request; set when the client is gone or the server stops."""
         return LinkedSignal(self.service.stopping)
 
     async def stoppable(self, work: Callable[[], _Outcome], signal: LinkedSignal) -> _Outcome:

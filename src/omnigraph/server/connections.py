@@ -217,7 +217,7 @@ class BoundedConnection(H11Protocol):
             for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         if self.is_busy:
-            # The route that waits for the rest of its request is told that its client is gone.
+            # The route that waits for the rest of its request learns that its client is gone.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self._stop_waiting()

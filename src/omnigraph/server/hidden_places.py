@@ -1,4 +1,4 @@
-"""Where graphs are stored is known to the server and its log; failures, which may name files, are told without it."""
+"""Where graphs are stored is known to the server and its log; failures, which may name files, are sent without it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
 def _without_control(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Entries that no terminal obeys, and that stay on their line: paths and names come from strangers."""
+    """Entries that no terminal obeys, and that stay on their line: paths and names are untrusted."""
     return {
         name: (printable if name in _LONG else one_line)(value) if isinstance(value, str) else value
         for name, value in event.items()

@@ -173,7 +173,7 @@ def _config(
 
 
 class _AnnouncedServer(uvicorn.Server):
-    """Says where it listens as soon as it does, and ends within its grace once it is told to."""
+    """Says where it listens as soon as it does, and ends within its grace after a signal."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -275,6 +275,6 @@ def _run(service: Service, host: str, port: int) -> None:
     try:
         server.run(sockets=[listener])
     finally:
-        # Whatever ended the server: no read goes on for nobody, and none keeps the process alive.
+        # Whatever ended the server: no abandoned read goes on, and none keeps the process alive.
         service.stopping.set()
     _log.info("stopped")

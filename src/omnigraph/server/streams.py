@@ -180,7 +180,7 @@ class StreamedResponse(Response):
                 group.cancel_scope.cancel()
         finally:
             if self._signal is not None:
-                # What still works for this response, works for nobody.
+                # What still works for this response is not wanted any more.
                 self._signal.set()
             await self._source.stop()
 
