@@ -6,12 +6,12 @@ spelling of an address gets around the list. A local path is compared after its 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError, ResourceLimitError
-from omnigraph.storage.local_sources import real_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -193,6 +193,12 @@ def _decoded(raw: str) -> str:
     if any(sign in part for sign in "/\\\0"):
         raise ValueError("its path holds an encoded slash, backslash or null")
     return part
+
+
+def real_parts(uri: ExternalUri) -> tuple[str, ...]:
+    """The parts of a local path after its links are followed."""
+    path = os.path.realpath(f"/{uri.path}")
+    return tuple(path.strip("/").split("/")) if uri.segments else ()
 
 
 def _is_below(uri: ExternalUri, base: ExternalUri) -> bool:

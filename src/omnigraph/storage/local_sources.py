@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import ExternalBlobPolicyError, ExternalBlobSourceError
+from omnigraph.storage.external_policy import real_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,12 +48,6 @@ def opened_file(uri: ExternalUri) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def real_parts(uri: ExternalUri) -> tuple[str, ...]:
-    """The parts of a local path after its links are followed."""
-    path = os.path.realpath(f"/{uri.path}")
-    return tuple(path.strip("/").split("/")) if uri.segments else ()
 
 
 def _open_parts(uri: ExternalUri, parts: tuple[str, ...]) -> int:
