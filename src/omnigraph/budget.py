@@ -35,6 +35,7 @@ _TURN_S = 0.1
 _KEPT_THREADS = 8
 #: Bytes that are too few to be told about.
 _GRAIN = 1 << 20
+_NO_LIMIT = 1 << 62
 
 MEMORY_RESOURCE = "query_memory_bytes"
 ROWS_RESOURCE = "query_rows"
@@ -71,6 +72,12 @@ class MemoryAccount:
         #: The most that was held at any time.
         self.peak = 0
         self._lock = Lock()
+
+    @property
+    def least_limit(self) -> int:
+        """The smallest limit of this account and those that it is shared with."""
+        own = _NO_LIMIT if self.limit is None else self.limit
+        return own if self.shared is None else min(own, self.shared.least_limit)
 
     def refusal(self, size: int) -> tuple[MemoryAccount, int] | None:
         """The account that has no room for so many more bytes, and what it would hold; None when all have."""
@@ -162,8 +169,7 @@ class Budget:
         #: Bytes that are held, and how many of them the account knows of: it is told about larger amounts only.
         self._held = 0
         self._told = 0
-        limit = self.memory.limit
-        self._grain = _GRAIN if limit is None else min(_GRAIN, limit // 16)
+        self._grain = min(_GRAIN, self.memory.least_limit // 16)
         self._turns = turns
         #: Until when it may work without looking whether others wait; at first without a place.
         self._turn_ends = None if turns is None else clock() + _SHORT_S

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PEOPLE = 60
-#: Looks at 60 to the sixth power rows, and finds none.
+#: Looks at 60 to the sixth power rows, and finds none. Every variable is compared with the next one: what nobody asks
+#: for would only be counted.
 ENDLESS = (
     "query endless() { match { $a: Person $b: Person $c: Person $d: Person $e: Person $f: Person "
-    "$a.bio != $f.bio } return { $a.name, $f.name } }"
+    "$a.bio = $b.bio $b.bio = $c.bio $c.bio = $d.bio $d.bio = $e.bio $e.bio != $f.bio } "
+    "return { $a.name, $f.name } }"
 )
 SHORT = "query short() { match { $p: Person } return { $p.name as name } limit 1 }"
 PAIRS = "query pairs() { match { $a: Person $b: Person } return { $a.name as a, $b.name as b } }"
