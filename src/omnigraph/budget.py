@@ -158,6 +158,8 @@ class Budget:
         self.max_rows = max_rows
         #: What works now, for the failure that stops it.
         self.operator = "the query"
+        #: Whether pauses count as time of the read, as where what reads the batches is part of the answer.
+        self.counts_pauses = False
         #: How often the read was checked.
         self.checks = 0
         self._cancel = cancel
@@ -226,7 +228,7 @@ class Budget:
             yield item
 
     def pause(self) -> float:
-        """Exclude the time until `resume`, which gets the value that is returned."""
+        """Exclude the time until `resume`, which gets the value that is returned, unless pauses count."""
         if self._is_free:
             return 0.0
         self._leave_place()
@@ -234,7 +236,7 @@ class Budget:
 
     def resume(self, paused_at: float) -> None:
         """Go on after a pause."""
-        if self._is_free:
+        if self._is_free or self.counts_pauses:
             return
         spent = self._clock() - paused_at
         if self._deadline is not None:

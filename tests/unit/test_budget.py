@@ -51,6 +51,17 @@ def test_the_time_of_the_reader_is_not_that_of_the_read() -> None:
         budget.check()
 
 
+def test_the_time_of_an_encoder_belongs_to_the_read() -> None:
+    clock = Clock()
+    budget = Budget(timeout_s=2, clock=clock)
+    budget.counts_pauses = True
+    paused_at = budget.pause()
+    clock.now += 3
+    budget.resume(paused_at)
+    with pytest.raises(QueryTimeoutError):
+        budget.check()
+
+
 def test_a_signal_stops_a_read_at_the_next_check() -> None:
     signal = threading.Event()
     budget = Budget(cancel=signal)

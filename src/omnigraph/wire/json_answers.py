@@ -19,10 +19,11 @@ _PART_ROWS = 1 << 12
 
 
 def encode_answer(result: Result, *, first: int | None = None, names_commit: bool = True) -> bytes:
-    """The read envelope, as `Result.to_json` has it; the memory of its text is accounted by the read.
+    """The read envelope, as `Result.to_json` has it; the time and the memory that its text takes belong to the read.
 
     With `first` it has only so many rows, and `truncated` says whether there are more.
     """
+    result.budget.counts_pauses = True
     parts: list[bytes] = []
     count, is_cut = 0, False
     for batch in _parts(result):
