@@ -179,3 +179,12 @@ def test_values_of_hardly_any_size_are_counted_as_well(monkeypatch: pytest.Monke
     for key in "abcde":
         cache.put(key, "")
     assert kept(cache, "abcde") == "cde"
+
+
+def test_only_the_last_states_of_a_thing_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.engine.local.caches._MAX_STATES", 2)
+    cache: LruCache[str] = LruCache(100, len)
+    cache.put("x", "other")
+    for key in "abac":
+        cache.put(key, "1", state_of="table")
+    assert (kept(cache, "abcx"), cache.used) == ("acx", 7)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Kept = TypeVar("Kept")
 #: Values of a few bytes take far more than their size; every commit to a small table brings some.
 _MAX_ENTRIES = 4096
+#: States of one thing that are kept: a writer brings a new one with every commit, and hardly an old one is read again.
+_MAX_STATES = 8
 
 
 class LruCache(Generic[Kept]):
@@ -23,6 +25,8 @@ class LruCache(Generic[Kept]):
         self._capacity = capacity
         self._size_of = size_of
         self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
+        #: The keys of each thing of which several states are kept, oldest first.
+        self._states: dict[Hashable, list[Hashable]] = {}
         self._used = 0
         self._lock = Lock()
         self._building: Together[Kept] = Together()
@@ -36,8 +40,11 @@ class LruCache(Generic[Kept]):
             self._values.move_to_end(key)
             return found[0]
 
-    def put(self, key: Hashable, value: Kept) -> None:
-        """Keep a value; the least recently used ones make room. A value larger than everything is not kept."""
+    def put(self, key: Hashable, value: Kept, state_of: Hashable = None) -> None:
+        """Keep a value; the least recently used ones make room. A value larger than everything is not kept.
+
+        Of values that are states of the same thing (`state_of`) only the last few are kept.
+        """
         size = self._size_of(value)
         with self._lock:
             known = self._values.pop(key, None)
@@ -50,6 +57,16 @@ class LruCache(Generic[Kept]):
             while self._used > self._capacity or len(self._values) > _MAX_ENTRIES:
                 _, (_, freed) = self._values.popitem(last=False)
                 self._used -= freed
+            if state_of is not None:
+                self._forget_old_states(key, state_of)
+
+    def _forget_old_states(self, key: Hashable, state_of: Hashable) -> None:
+        states = self._states.setdefault(state_of, [])
+        if key in states:
+            states.remove(key)
+        states.append(key)
+        if len(states) > _MAX_STATES and (known := self._values.pop(states.pop(0), None)):
+            self._used -= known[1]
 
     def get_or_build(
         self, key: Hashable, build: Callable[[], Kept], check: Callable[[], None] | None = None
@@ -80,4 +97,5 @@ class LruCache(Generic[Kept]):
         """Forget everything."""
         with self._lock:
             self._values.clear()
+            self._states.clear()
             self._used = 0

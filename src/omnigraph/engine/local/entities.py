@@ -220,7 +220,8 @@ class Entities:
             column = _one_array(rows[name])
             if order is not None:
                 column = column.take(pa.array(order))
-            self._columns.put((self.fingerprint, name), column)
+            place = (self.table.path, self.table.branch, name)
+            self._columns.put((self.fingerprint, name), column, state_of=place)
             found[name] = column
         return found
 
