@@ -258,6 +258,16 @@ def test_a_backup_is_restored_in_the_place_of_the_original(source, expected, tmp
         assert everything(graph) == expected
 
 
+def test_a_graph_behind_a_link_forks_a_fork(source, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    for name, base in (("second", "draft"), ("third", "second"), ("fourth", "third")):
+        # A new process each time: what the one before recorded is read from disk.
+        with Graph.open(tmp_path / "link" / source.name) as graph:
+            graph.create_branch(name, base=base)
+            add(graph, name, name)
+            assert {"second", name} <= papers(graph, name)
+
+
 @pytest.mark.parametrize("name", ["with space ü.omni", "tree", "100%.omni", "a#b.omni"])
 def test_a_graph_may_have_an_odd_name(source, expected, tmp_path, name):
     moved = source.rename(tmp_path / name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import lance
@@ -41,12 +41,8 @@ def open_dataset(uri: str, version: int | None = None, *, shared: bool = True) -
     """
     caches = session() if shared else None
     found = lance.dataset(uri, version=version, session=caches)
-    moved = {
-        base.path: place
-        for base in found.base_paths().values()
-        if (place := rebased(base.path, uri)) != base.path
-    }
-    if not moved:
+    place = partial(rebased, uri=uri)
+    if all(place(base.path) == base.path for base in found.base_paths().values()):
         return found
-    message = with_bases(found._ds.serialized_manifest(), moved.__getitem__)
+    message = with_bases(found._ds.serialized_manifest(), place)
     return LanceDataset(uri, version=found.version, serialized_manifest=message, session=caches)
