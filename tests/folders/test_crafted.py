@@ -12,7 +12,7 @@ import pytest
 
 from folders import hostile
 from folders.worlds import tree
-from omnigraph.errors import OmniError, OutsideRootError, RecoveryRequiredError
+from omnigraph.errors import OmniError, OutsideRootError, RecoveryRequiredError, StorageError
 from omnigraph.graph import Graph
 from omnigraph.recovery import open_environment
 from omnigraph.storage import DerivedArrays, parse_location
@@ -252,6 +252,19 @@ def test_a_sidecar_with_a_path_of_elsewhere_is_kept_and_touches_nothing(
         assert tree(victim) == before
     found = {name: data for name, data in tree(evil).items() if name in own}
     assert found == own
+
+
+def test_a_sidecar_without_end_is_refused_before_it_is_read(evil: Path) -> None:
+    sidecar = evil / "__recovery" / "01M7NSJ5VTVN2E9488ZWW0PSZX.json"
+    sidecar.parent.mkdir(exist_ok=True)
+    with sidecar.open("wb") as file:
+        # Sparse: it takes no room on disk.
+        file.truncate(1 << 40)
+    with pytest.raises(StorageError, match="at most 268,435,456 are read"):
+        Graph.open(evil)
+    assert sidecar.exists()
+    with Graph.open(evil, read_only=True) as graph:
+        assert graph.query(NAMES).to_pylist()
 
 
 def test_a_sidecar_cannot_remove_what_a_branch_reads(evil: Path) -> None:

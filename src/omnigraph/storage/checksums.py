@@ -223,11 +223,11 @@ def recorded_sums(uri: str) -> Recorded:
     whole: list[str] = []
     damaged: list[str] = []
     for name in _record_names(location, objects):
-        data = _read(location, objects, name)
-        if data is None:
+        stored = objects.read(name)
+        if stored is None:
             # It has just been put together with others.
             continue
-        found = _decoded(data, _identity(location, name))
+        found = _decoded(stored.data, _identity(location, name))
         if found is None:
             damaged.append(name)
         else:
@@ -278,17 +278,6 @@ def _record_names(location: GraphLocation, objects: ObstoreObjects) -> list[str]
         return []
     found = (f"{CHECKSUM_FOLDER}/{name}" for name in objects.names(CHECKSUM_FOLDER))
     return sorted((name for name in found if _version_of(name) >= 0), key=_version_of)
-
-
-def _read(location: GraphLocation, objects: ObstoreObjects, name: str) -> bytes | None:
-    if not location.is_local:
-        stored = objects.read(name)
-        return None if stored is None else stored.data
-    with translated(f"reading {name}"):
-        try:
-            return (location.path / name).read_bytes()
-        except FileNotFoundError:
-            return None
 
 
 def _version_of(name: str) -> int:

@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import LocalStore
 
-from omnigraph.errors import StorageError, StorageFailure
+from omnigraph.errors import DamageError, StorageError, StorageFailure
 from omnigraph.storage.boundary import inside
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import store_code, translated
@@ -72,6 +72,9 @@ class ControlObjects(Protocol):
 
 
 _LISTING_TRIES = 3
+#: The longest object that is read as a whole. Sidecars and schemas stay far below; only the manifest of a dataset with
+#: millions of fragments comes near.
+MAX_OBJECT_BYTES = 256 * 1024 * 1024
 #: How often a conditional write is sent whose answer was lost.
 _OWNED_TRIES = 3
 
@@ -161,13 +164,23 @@ class ObstoreObjects:
         return self._store
 
     def read(self, name: str) -> StoredObject | None:
-        """The object, or None when it does not exist."""
+        """The object, or None when it does not exist.
+
+        Raises:
+            DamageError: it is longer than an object of this system can be.
+        """
         if self._location.is_local and not self._inside(name).exists():
             # Opening a local store would create the directory, and reading must not leave a trace.
             return None
         with translated(f"reading {name}"):
             try:
                 result = obstore.get(self._backend, name)
+                if (size := result.meta["size"]) > MAX_OBJECT_BYTES:
+                    # Before it is in memory: a sparse file takes no room on disk and all of it here.
+                    raise DamageError(
+                        f"reading {name}",
+                        f"it has {size:,} bytes, at most {MAX_OBJECT_BYTES:,} are read",
+                    )
                 return StoredObject(bytes(result.bytes()), result.meta["e_tag"])
             except FileNotFoundError:
                 return None
