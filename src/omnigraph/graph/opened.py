@@ -137,9 +137,9 @@ class OpenGraph:
         if gate is None:
             return
         heads = self._state().heads
-        commits = self._environment.manifest.commits()
+        commits = {} if name in heads else self._environment.manifest.commits()
         branch = name
-        if name not in heads and name in commits:
+        if name in commits:
             branch = commits[name].branch
             for readable, head in heads.items():
                 if gate.decide(PolicyRequest(actor, Action.READ, readable)).allowed and any(

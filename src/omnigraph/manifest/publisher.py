@@ -15,7 +15,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.errors import (
-    InternalError,
     LeaseLostError,
     RetryableCommitConflictError,
     StorageError,
@@ -173,8 +172,6 @@ class Manifest:
                 # A version that became an old one in this moment may be cleaned up already.
                 if view.is_current():
                     raise
-        if not heads:
-            raise InternalError("the catalog holds no branch")
         self._current = (view, state_of(heads, view.version, read_fence(view.metadata)))
         return self._current
 
