@@ -419,6 +419,20 @@ def test_a_graph_whose_lock_object_is_gone_or_older_than_its_catalog_goes_on(
     check_graph(s3_root)
 
 
+def test_a_holder_is_above_the_fence_also_when_the_count_begins_again(
+    s3_root: str, objects: ObstoreObjects
+) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_NOTE, {"text": "one"})
+        before = fence_of(graph)
+        assert before == lease(objects)["epoch"] == 1, "as high as the epoch after a new beginning"
+        objects.delete("__lock")
+        with graph._environment.window() as held:
+            epoch = held.tenure.epoch
+            assert epoch is not None
+            assert fence_of(graph) == epoch > before
+
+
 def test_a_writer_that_notices_the_end_of_its_lease_has_no_effect(
     s3_root: str, objects: ObstoreObjects
 ) -> None:

@@ -88,11 +88,16 @@ class GraphEnvironment:
         return self.held_tenure
 
     def raise_fence(self) -> None:
-        """Let nobody publish who held the lock before; one look when nobody can."""
-        epoch = self.tenure.epoch
-        if epoch is not None and self.manifest.state().fence != epoch:
-            self.manifest.raise_fence(self.tenure)
-        self.tenure.needs_fence = False
+        """Keep earlier holders of the lock from publishing; one look when the fence is up."""
+        tenure = self.tenure
+        if tenure.epoch is not None:
+            fence = self.manifest.state().fence
+            if tenure.needs_fence:
+                # Equal is not enough: after the loss of the lock object two holders may have the same epoch.
+                tenure.rise_above(fence)
+            if fence != tenure.epoch:
+                self.manifest.raise_fence(tenure)
+        tenure.needs_fence = False
 
     def publish(
         self,
@@ -113,7 +118,7 @@ class GraphEnvironment:
         """Write a control object as the holder of the lock: what a successor wrote meanwhile is not replaced.
 
         Raises:
-            LeaseLostError: another writer has the lock by now.
+            LeaseLostError: another writer has the lock.
         """
         if self.tenure.epoch is None:
             self.objects.write(name, data)
