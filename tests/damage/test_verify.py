@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from damage.inside import InThisProcess
 from omnigraph import Graph
 from omnigraph.cli.main import main
-from omnigraph.errors import BranchNotFoundError, DamageError, is_panic
+from omnigraph.errors import BranchNotFoundError, DamageError, StorageError, is_panic
 from omnigraph.graph import FileStatus
 from omnigraph.storage.failures import translated
 
@@ -144,7 +145,7 @@ PanicException.__module__ = "pyo3_runtime"
 
 @pytest.mark.parametrize(
     "error",
-    [PanicException("index out of bounds"), ValueError("odd"), KeyError("gone"), MemoryError()],
+    [PanicException("index out of bounds"), ValueError("odd"), KeyError("gone")],
 )
 def test_what_damaged_bytes_raise_is_a_typed_failure(error: BaseException) -> None:
     with (
@@ -155,6 +156,14 @@ def test_what_damaged_bytes_raise_is_a_typed_failure(error: BaseException) -> No
     assert "omnigraph verify" in caught.value.message
     assert caught.value.__cause__ is error
     assert is_panic(error) == isinstance(error, PanicException)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 9 failed")])
+def test_a_lack_of_memory_is_not_called_damage(error: MemoryError) -> None:
+    with pytest.raises(StorageError, match="not enough memory") as caught, translated("reading x"):
+        raise error
+    assert not isinstance(caught.value, DamageError)
+    assert "omnigraph verify" in caught.value.message
 
 
 def test_an_interrupt_stays_an_interrupt() -> None:

@@ -23,12 +23,12 @@ _UNREADABLE = (
     LookupError,
     ArithmeticError,
     AttributeError,
-    MemoryError,
     EOFError,
     struct.error,
     pa.ArrowException,
 )
 
+_PERHAPS_DAMAGED = "if it happens again, `omnigraph verify` tells whether a file is damaged"
 _BY_ERRNO = {
     errno.ENOSPC: StorageFailure.CONFIGURATION,
     errno.EDQUOT: StorageFailure.CONFIGURATION,
@@ -112,8 +112,12 @@ def translated(what: str) -> Iterator[None]:
         failure = classify(error)
         message = f"{what} failed: {readable(error)}"
         if failure is StorageFailure.UNKNOWN:
-            message += "; if it happens again, `omnigraph verify` tells whether a file is damaged"
+            message += f"; {_PERHAPS_DAMAGED}"
         raise StorageError(message, failure) from error
+    except MemoryError as error:
+        # Of Python or Arrow. A damaged length asks for too much, but a machine can also be short of memory.
+        message = f"{what} failed: there is not enough memory ({readable(error)})"
+        raise StorageError(f"{message}; {_PERHAPS_DAMAGED}", StorageFailure.UNKNOWN) from error
     except _UNREADABLE as error:
         if store_code(error) in _CODES:
             raise StorageError(f"{what} failed: {readable(error)}", classify(error)) from error
