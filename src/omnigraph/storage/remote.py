@@ -13,7 +13,7 @@ import socket
 import ssl
 import urllib.request
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -36,6 +36,11 @@ CONNECT_TIMEOUT = "OMNIGRAPH_STORAGE_CONNECT_TIMEOUT"
 RETRIES = "OMNIGRAPH_STORAGE_RETRIES"
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
+#: Variables that decide what a store is and how it is asked.
+_SETTINGS = ("AWS_", "OMNIGRAPH_STORAGE_")
+#: Stores that are kept with their connections: one for every graph, table and fork in use.
+_KEPT_STORES = 128
+
 _lock = Lock()
 _answered: set[str] = set()
 
@@ -47,11 +52,19 @@ def open_store(location: GraphLocation) -> Backend:
         StorageError: its endpoint does not answer.
     """
     check_answers(location)
+    settings = (item for item in os.environ.items() if item[0].startswith(_SETTINGS))
+    return _connected(location.uri, tuple(sorted(settings)))
+
+
+@lru_cache(maxsize=_KEPT_STORES)
+def _connected(uri: str, settings: tuple[tuple[str, str], ...]) -> Backend:
+    """A store with its connections, which the next one at the same address uses again; `settings` tell them apart."""
+    del settings
     retry: Any = {
         "max_retries": whole_number(RETRIES, 5, highest=100),
         "retry_timeout": timedelta(seconds=2 * duration_s(REQUEST_TIMEOUT, "30s")),
     }
-    return from_url(location.uri, retry_config=retry)
+    return from_url(uri, retry_config=retry)
 
 
 @cache
