@@ -134,8 +134,8 @@ def _operations(location: GraphLocation) -> dict[str, Callable[..., object]]:
 def _serve(uri: str) -> None:
     from omnigraph.storage import parse_location
 
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if hard == resource.RLIM_INFINITY or hard > _ADDRESS_SPACE:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or soft > _ADDRESS_SPACE:
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, hard))
     operations = _operations(parse_location(uri))
     for line in sys.stdin:
