@@ -193,7 +193,7 @@ class SchemaEvolution:
             if path in used:
                 path = table_location(key, incarnation)
             if self._environment.lock.can_be_lost:
-                # A writer that lost its lease may come late: nobody else ever uses its places.
+                # A writer that lost its lease may come late: no other writer ever uses its places.
                 path = f"{path}-{new_ulid().lower()}"
             new = plan_table(path, table_schema(definition), blobs=blob_columns(definition))
             new_tables.append((key, incarnation, new))

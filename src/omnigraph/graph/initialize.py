@@ -1,7 +1,7 @@
 """Creating a graph: claim the root, make the empty tables, write the schema files, publish the first commit.
 
 The catalog comes last: until it exists there is no graph, and everything before it may be overwritten by another try.
-The claim is a lock on disk and a lease on an object store, so that a process that dies blocks nobody for ever.
+The claim is a lock on disk and a lease on an object store, so that a process that dies blocks no other for ever.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _write_schema_files(
         return
     for name, data in schema.files().items():
         current = objects.read(name)
-        # After the look: whoever took the claim over and writes later than this changes the tag.
+        # After the look: a process that took the claim over and writes later than this changes the tag.
         claim.check()
         if not replace_content(objects, name, data, None if current is None else current.tag):
             raise InitializationClaimedError(str(environment.location))
@@ -145,7 +145,7 @@ def _create_tables(environment: GraphEnvironment, schema: GraphSchema) -> Iterat
         identity = schema.identities.types[kind, definition.name]
         path = table_location(key)
         if environment.lock.can_be_lost:
-            # An init whose claim ended may come late: nobody else ever uses its places.
+            # An init whose claim ended may come late: no other process ever uses its places.
             path = f"{path}-{new_ulid().lower()}"
         table = create_table(
             environment.location,

@@ -153,7 +153,7 @@ class _Run:
         if self._origin is None:
             return snapshot_of(state.head(name))
         if name in state.heads:
-            raise ReadSetConflictError(f"branch {name}", None, "it exists by now")
+            raise ReadSetConflictError(f"branch {name}", None, "it exists already")
         return snapshot_of(self._origin)
 
     def execute(self) -> LoadResult:

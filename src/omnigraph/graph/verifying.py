@@ -82,7 +82,7 @@ def verify_graph(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A version that has to be readable. Without `rows` it may have been cleaned up, and nobody counted."""
+    """A version that has to be readable. Without `rows` it may have been cleaned up, and its rows were not counted."""
 
     fork: str | None
     version: int
@@ -416,7 +416,7 @@ class _Run:
         if environment.objects.read(RECORDED_ROOT) is not None:
             is_readable = recorded_root(environment.objects) is not None
             status = FileStatus.OK if is_readable else FileStatus.UNREADABLE
-            message = "" if is_readable else "the next writable open makes it anew"
+            message = "" if is_readable else "the next writable open writes it again"
             self._tell(RECORDED_ROOT, status, message)
         for name in list_sidecars(environment.objects):
             try:

@@ -288,7 +288,7 @@ class GraphWriter:
             if new is None:
                 _check_pin(heads, snapshot, pin)
             elif new.name in heads:
-                raise ReadSetConflictError(f"branch {new.name}", None, "it exists by now")
+                raise ReadSetConflictError(f"branch {new.name}", None, "it exists already")
             held.tenure.check()
             return create_fork(held.location, self._open(pin), fork_name)
 

@@ -78,7 +78,7 @@ def check_expectations(
         raise ReadSetConflictError(f"branch {name}", expectations.exact_head, head.commit_id)
     if expectations.unpublished is not None and find(expectations.unpublished) is not None:
         member = f"commit {expectations.unpublished}"
-        raise ReadSetConflictError(member, None, "it is published by now")
+        raise ReadSetConflictError(member, None, "it is published already")
     others = sorted(set(state.heads) - {name})
     if expectations.is_sole and others:
         raise BranchesExistError(others)
@@ -122,7 +122,7 @@ def _check_position(position: str, head: Head, find: Callable[[str], GraphCommit
 def _check_fork(expectations: Expectations, origin: Head, state: ManifestState) -> Head:
     """The position that a new branch begins at, if it may still begin there."""
     if expectations.branch in state.heads:
-        raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists by now")
+        raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists already")
     check_new_branch(state, expectations.branch)
     used = [head.fork_name for head in state.all_heads if head.fork_name is not None]
     if not is_free_fork_name(str(expectations.fork_name), used):

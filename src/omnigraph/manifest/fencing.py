@@ -1,4 +1,4 @@
-"""The fence: a number in the catalog below which nobody publishes any more.
+"""The fence: a number in the catalog below which no holder of the lock publishes any more.
 
 Every holder of a commit lock that can be lost has an epoch, higher than those of all holders before it. A publish
 carries the epoch of its holder into the metadata of the catalog, and a holder that takes the lock over from one that
@@ -26,7 +26,7 @@ class Tenure(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lock may belong to another writer by now."""
+        """Whether the lock may belong to another writer."""
         ...
 
     def lose(self) -> None:

@@ -176,7 +176,7 @@ class Manifest:
         return self._current
 
     def raise_fence(self, tenure: Tenure) -> None:
-        """Let nobody publish under an epoch below that of a tenure from now on, in one strict commit without rows.
+        """Refuse publishes under epochs below that of a tenure from now on, by one strict commit without rows.
 
         Raises:
             LeaseLostError: a later holder of the commit lock was here.
@@ -437,7 +437,7 @@ class Manifest:
     ) -> CatalogView:
         """Make one version of the catalog under a tenure; `attempt` gets what it goes on top of.
 
-        The fence is looked at in the state that the strict commit replaces: nobody raised it in between.
+        The fence is looked at in the state that the strict commit replaces, so it cannot rise in between.
         """
         with self._publishing:
             for number in range(PUBLISHER_RETRY_BUDGET + 1):
@@ -445,7 +445,7 @@ class Manifest:
                 fence = state.fence
                 if tenure.epoch is not None:
                     if tenure.epoch < fence:
-                        # Whoever raised it took the lock over first, or the lock is older than the catalog.
+                        # A successor that took the lock over raised it, or the lock is older than the catalog.
                         tenure.rise_above(fence)
                     fence = tenure.epoch
                 metadata = {} if fence == state.fence else fence_metadata(fence)

@@ -24,7 +24,7 @@ class ManifestState:
     heads: Mapping[str, Head]
     #: Newest head row of every branch incarnation, deleted ones included.
     all_heads: tuple[Head, ...]
-    #: The epoch below which nobody publishes any more; see `fencing`.
+    #: The epoch below which no publish is accepted; see `fencing`.
     fence: int = 0
 
     def head(self, branch: str) -> Head:

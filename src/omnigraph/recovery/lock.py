@@ -2,7 +2,7 @@
 
 On a local disk an OS file lock, which the kernel releases when the process ends. On an object store a lease: an object
 with an owner and an expiry, renewed while it is held, taken over when it has expired. An owner that stood still does
-not know that it was taken over, so every holder has an epoch, one above that of the holder before: nobody publishes
+not know that it was taken over, so every holder has an epoch, one above that of the holder before: no writer publishes
 under an epoch that a successor has passed (`manifest.fencing`).
 """
 
@@ -258,7 +258,7 @@ class LeaseCommitLock:
         except RetryableCommitConflictError:
             raise
         except BaseException:
-            # A request whose answer nobody got may have taken it all the same.
+            # A request whose answer got lost may have taken it all the same.
             self._gone.add(lease.owner)
             raise
         self._gone.clear()
@@ -353,7 +353,7 @@ class Lease:
             raise LeaseLostError
 
     def try_take(self, gone: Collection[str] = ()) -> bool:
-        """Take the lease, if nobody has it; owners in `gone` are known to be through with it."""
+        """Take the lease, if it is free; owners in `gone` are known to be through with it."""
         current = self._objects.read(self._name)
         before = _LeaseBody() if current is None else _LeaseBody.parse(current.data)
         if before.expires_at > self._wall() and before.owner not in gone:

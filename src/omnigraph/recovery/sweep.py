@@ -83,7 +83,7 @@ def settle_all(environment: GraphEnvironment) -> list[RecoveryRecord]:
     settled = []
     names = list_sidecars(environment.objects)
     if names:
-        # Whoever left them may have asked for a publish whose answer it did not wait for.
+        # Their writer may have asked for a publish whose answer it did not wait for.
         environment.raise_fence()
     for name in names:
         sidecar = read_sidecar(environment.objects, name)
@@ -129,7 +129,7 @@ def _end_schema_change(
 
 
 def _recover_until_current(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
-    """Recover; again when the branch is not where it was seen, because somebody else published meanwhile."""
+    """Recover; again when the branch is not where it was seen, because another writer published meanwhile."""
     for _ in range(_LOOKS):
         try:
             return _recover(environment, sidecar)

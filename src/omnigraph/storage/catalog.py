@@ -189,7 +189,7 @@ class CatalogTable:
     ) -> CatalogView:
         """Add rows to what `view` shows, in one strict commit; the view behind it.
 
-        With `fold`, all fragments are written anew as one, without the rows whose ids `fold` gives. `metadata` is
+        With `fold`, all fragments are written again as one, without the rows whose ids `fold` gives. `metadata` is
         added to that of the catalog.
 
         Raises:
@@ -240,7 +240,7 @@ class CatalogTable:
         rows: pa.Table | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> CatalogView:
-        """Write all rows anew as one fragment, without some and with others, in one strict commit; the view behind it.
+        """Write all rows again as one fragment, without some and with others, in one strict commit; the view behind it.
 
         Raises:
             PublishContention: somebody committed since `view` was opened.

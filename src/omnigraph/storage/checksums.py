@@ -5,7 +5,7 @@ versions of its line, `_checksums/<version>.json`, with the size and the CRC-32 
 data, deletion marks, blobs, indexes, the manifest and the transaction. Names are relative to the line, so that a copy
 or a move of the graph keeps them valid. Files of earlier releases have no record, and a record that cannot be written
 fails nothing: it only leaves less to compare. Records are therefore not flushed to disk; after a power cut the newest
-may be missing or empty, and `verify --record` makes them anew.
+may be missing or empty, and `verify --record` makes them again.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sum_bytes(data: bytes) -> FileSum:
 def sum_file(
     location: GraphLocation, name: str, on_bytes: Callable[[int], None] | None = None
 ) -> FileSum:
-    """Read one file as a stream. `on_bytes` is told how many bytes came.
+    """Read one file as a stream. `on_bytes` gets how many bytes came.
 
     Raises:
         StorageError: `NOT_FOUND` when there is no such file.

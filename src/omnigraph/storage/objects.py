@@ -96,7 +96,7 @@ def put_owned(objects: ControlObjects, name: str, data: bytes, tag: str | None) 
     what names this owner is this owner's.
 
     Raises:
-        StorageError: the storage does not answer, so that nobody knows who has the object.
+        StorageError: the storage does not answer, so that its owner is not known.
     """
     owner = owner_of(data)
     failure: StorageError | None = None
@@ -127,7 +127,7 @@ def put_owned(objects: ControlObjects, name: str, data: bytes, tag: str | None) 
 def replace_content(objects: ControlObjects, name: str, data: bytes, tag: str | None) -> bool:
     """Replace the state with `tag`, or create the object without one; whether it has this content now.
 
-    As with `put_owned`, an answer that got lost is no reason to believe in a failure: the content tells.
+    As with `put_owned`, a lost answer does not prove a failure: the content decides.
 
     Raises:
         StorageError: the storage does not answer.
