@@ -133,7 +133,7 @@ def _hashes_of(nodes: Table, part: int, parts: int) -> np.ndarray[tuple[int], np
 
 
 def _hashes(ids: pa.Array[pa.StringScalar]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    # Python's own hash of texts: 64 bits that nothing outside of this process can aim at. An id whose hash is missing is
+    # Python's own hash of texts: 64 bits that nothing outside of this process can aim at. An id without its hash is
     # missing; that a missing one is taken for another happens once in 10^12 looks at a million nodes.
     return np.fromiter(map(hash, ids.to_pylist()), np.int64, len(ids))
 

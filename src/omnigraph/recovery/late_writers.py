@@ -38,7 +38,7 @@ def undo_late_writers(
 ) -> GraphCommit | None:
     """Restore the tables of a branch that late writers moved; the commit that publishes it, None when there was none.
 
-    Runs inside the window after everything was settled: what no sidecar explains belongs to no writer that is still at work.
+    Runs inside the window after everything was settled: what no sidecar explains has no living writer.
     """
     head = environment.manifest.state().heads.get(branch)
     if head is None:
