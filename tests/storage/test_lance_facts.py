@@ -11,7 +11,7 @@ from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
 
-from omnigraph.errors import DriftError
+from omnigraph.errors import DriftError, LeaseLostError
 from omnigraph.storage import (
     GraphLocation,
     OneOf,
@@ -233,6 +233,17 @@ def test_an_unused_fork_is_taken_again_and_a_stale_one_is_replaced(
     commit_staged(stage_append(again, rows("y")))
     fresh = create_fork(location, moved, "b")
     assert (fresh.version, fresh.count_rows()) == (moved.version, 5)
+
+
+def test_a_writer_without_the_lock_removes_no_fork(location: GraphLocation, table: Table) -> None:
+    def lose() -> None:
+        raise LeaseLostError
+
+    used = commit_staged(stage_append(create_fork(location, table, "b"), rows("y")))
+    with pytest.raises(LeaseLostError):
+        create_fork(location, table, "b", check_lock=lose)
+    found = TableStore(location).open("t", "b")
+    assert (found.version, found.count_rows()) == (used.version, 5)
 
 
 def test_creating_an_existing_branch_fails_in_lance(table: Table) -> None:

@@ -69,7 +69,12 @@ def _remove(
             table = open_pin(environment.tables, pin)
             if pin.branch != head.fork_name:
                 assert head.fork_name is not None, "main owns its tables"
-                table = create_fork(environment.location, table, head.fork_name)
+                table = create_fork(
+                    environment.location,
+                    table,
+                    head.fork_name,
+                    check_lock=environment.tenure.check,
+                )
             write = stage_delete(table, item.addresses.tolist())
             assert write is not None, "there are rows to remove"
             staged.append(

@@ -21,6 +21,7 @@ from omnigraph.manifest import Expectations, open_pin, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
 from omnigraph.storage import create_fork
+from omnigraph.storage.staged import refuse_forks
 from omnigraph.wire import MutationResult
 from omnigraph.writes import ExternalIntake, prepare_mutation, stage_mutation
 
@@ -280,6 +281,8 @@ class GraphWriter:
         """The table where the branch writes: its own fork, made at the first write to the type."""
         fork_name = snapshot.fork_name if new is None else new.fork_name
         if pin.branch == fork_name:
+            if fork_name is not None:
+                refuse_forks(environment.location)
             return self._open(pin)
         assert fork_name is not None, "main owns its tables"
         with environment.window() as held:
@@ -289,8 +292,8 @@ class GraphWriter:
                 _check_pin(heads, snapshot, pin)
             elif new.name in heads:
                 raise ReadSetConflictError(f"branch {new.name}", None, "it exists already")
-            held.tenure.check()
-            return create_fork(held.location, self._open(pin), fork_name)
+            base = self._open(pin)
+            return create_fork(held.location, base, fork_name, check_lock=held.tenure.check)
 
 
 def _check_pin(heads: Mapping[str, Head], snapshot: Snapshot, pin: TablePin) -> None:

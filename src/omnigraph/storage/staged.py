@@ -48,7 +48,7 @@ from omnigraph.storage.tables import Table, branch_uri, dataset_exists
 from omnigraph.storage.transactions import OWN_MARK, is_own_movement, landed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from omnigraph.storage.location import GraphLocation
 
@@ -370,27 +370,46 @@ def encoded_schema(schema: pa.Schema, blobs: frozenset[str]) -> pa.Schema:
     )
 
 
-def create_fork(location: GraphLocation, base: Table, branch: str) -> Table:
+def refuse_forks(location: GraphLocation) -> None:
+    """Make sure that a graph lies where Lance can have forks.
+
+    Raises:
+        StorageError: Lance would put them elsewhere.
+    """
+    if _QUERY_MARK in location.uri:
+        # Lance reads it as the beginning of a query.
+        raise StorageError(
+            f"a graph at an address with `{_QUERY_MARK}` cannot have branches: rename its folder",
+            StorageFailure.CONFIGURATION,
+        )
+
+
+def create_fork(
+    location: GraphLocation,
+    base: Table,
+    branch: str,
+    *,
+    check_lock: Callable[[], None] = lambda: None,
+) -> Table:
     """A Lance branch of a dataset at the version of `base`; unreferenced until it is published.
 
     Must run under the commit lock: creating a branch is not safe against a second creator of the same name. An unused
     fork of the same base is taken as it is; what another attempt left under this name is removed first.
 
+    `check_lock` raises when the lock is lost. It is asked after the look at what is there: a fork that a successor made
+    and published must not be taken for what another attempt left.
+
     Raises:
         DriftError: the branch does not begin at the version of `base`.
     """
     uri = branch_uri(location.child(base.path), branch)
-    if _QUERY_MARK in location.uri:
-        # Lance reads it as the beginning of a query, and would put the fork elsewhere.
-        raise StorageError(
-            f"a graph at an address with `{_QUERY_MARK}` cannot have branches: rename its folder",
-            StorageFailure.CONFIGURATION,
-        )
+    refuse_forks(location)
     with translated(f"forking {base.path} as {branch}"):
         refuse_links(location, branch_uri(base.path, branch))
         refuse_links(location, f"{base.path}/_refs")
         root = open_dataset(location.child(base.path))
         if not _is_fork_of(root, branch, base):
+            check_lock()
             _remove_fork(root, location, base.path, branch)
             origin = base.version if base.branch is None else (base.branch, base.version)
             root.create_branch(branch, origin)
