@@ -284,3 +284,13 @@ def test_a_place_where_lance_would_put_forks_elsewhere_has_no_branches(tmp_path)
         with pytest.raises(StorageError, match="cannot have branches"):
             graph.mutate('query add() { insert A { name: "x" } }', branch="draft")
     assert [path.name for path in tmp_path.iterdir()] == ["what?.omni"]
+
+
+def test_a_copy_in_such_a_place_is_read_and_says_why_a_branch_is_not_written(
+    source, expected, tmp_path
+):
+    moved = source.rename(tmp_path / "what?.omni")
+    with Graph.open(moved) as graph:
+        assert everything(graph) == expected
+        with pytest.raises(StorageError, match="cannot have branches: rename its folder"):
+            add(graph, "more", "draft")
