@@ -20,6 +20,7 @@ EXACT = [
     WriterKind.LOAD,
     WriterKind.EMBED,
     WriterKind.SCHEMA_APPLY,
+    WriterKind.REPAIR,
 ]
 LOOSE = [WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE]
 MERGE = [WriterKind.BRANCH_MERGE]

@@ -14,7 +14,7 @@ def _sessions_that_are_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_caches_of_lance_are_bounded() -> None:
-    assert session.__wrapped__() == {METADATA: 128 * 2**20, INDEXES: 2**30}
+    assert session.__wrapped__() == {METADATA: 32 * 2**20, INDEXES: 2**30}
 
 
 def test_the_caches_of_lance_can_be_given_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
