@@ -251,9 +251,10 @@ def replace_records(uri: str, sums: FileSums) -> None:
 
 
 def tidy_records(uri: str) -> None:
-    """Put the records of a line into one, without files that are gone. Must run while nothing is being committed.
+    """Put the records of a line into one, without files that are gone.
 
-    The new record is complete before an old one goes, so a process that dies on the way leaves at most too many.
+    Needs no lock: what is committed meanwhile has records of its own, and they stay. The new record is complete before
+    an old one goes, so a process that dies on the way leaves at most too many.
     """
     location = parse_location(uri)
     objects = ObstoreObjects(location, durable=False)
