@@ -8,6 +8,7 @@ from typing import Any
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph import reading_aside
 from omnigraph.storage import parse_location
+from omnigraph.storage.failures import without_advice
 
 
 class InThisProcess:
@@ -26,4 +27,4 @@ class InThisProcess:
         try:
             return json.loads(json.dumps(self._operations[operation](**arguments)))
         except OmniError as error:
-            raise StorageError(error.message) from error
+            raise StorageError(without_advice(error)) from error

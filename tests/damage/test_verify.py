@@ -10,9 +10,11 @@ import pytest
 
 from damage.inside import InThisProcess
 from omnigraph import Graph
+from omnigraph.cli.commands.doctor import report_lines as doctor_lines
 from omnigraph.cli.main import main
 from omnigraph.errors import BranchNotFoundError, DamageError, StorageError, is_panic
 from omnigraph.graph import FileStatus
+from omnigraph.graph.diagnosis import DoctorReport, Finding, Health
 from omnigraph.storage.failures import translated
 
 if TYPE_CHECKING:
@@ -73,7 +75,46 @@ def test_a_changed_bit_is_found_and_named(root: Path) -> None:
     (problem,) = report.problems
     assert problem.name == str(data_file(root).relative_to(root))
     assert (problem.status, problem.type_key) == (FileStatus.MISMATCH, "node:A")
-    assert next(item.check for item in Graph.examine(root, deep=True).findings) == "files"
+    assert str(problem) == (
+        f"{problem.name} (node:A): mismatch: its bytes are not those that were written"
+    )
+
+
+def test_damage_comes_before_every_other_advice(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.graph.doctor._INDEXED_ROWS", 1)
+    with Graph.open(root) as graph:
+        graph.mutate('query q() { insert A { k: "later" } }')
+    assert Graph.examine(root).actions == (f"omnigraph optimize {root}",)
+    damaged = min(root.glob("nodes/*/data/*.lance"), key=lambda path: path.stat().st_mtime_ns)
+    flip(damaged)
+    report = Graph.examine(root, deep=True)
+    assert report.is_damaged
+    assert report.findings[0].check == "files"
+    assert report.actions == (f"omnigraph verify {root}",)
+    lines = list(doctor_lines(report))
+    assert lines[-1] == (
+        f"restore the files that the errors name from a copy, then run: omnigraph verify {root}"
+    )
+    assert all("every type of every branch can be read" not in line for line in lines)
+
+
+def test_what_cannot_be_decoded_is_told_without_the_advice_to_verify(root: Path) -> None:
+    for record in root.rglob("_checksums/*.json"):
+        record.unlink()
+    data_file(root).write_bytes(b"")
+    problems = Graph.verify_at(root).problems
+    assert problems
+    assert not any("omnigraph verify" in str(item) for item in problems)
+
+
+def test_an_error_is_shown_whole() -> None:
+    words = [f"nodes/{number:032}/data.lance" for number in range(40)]
+    finding = Finding(check="files", severity=Health.ERROR, message=" ".join(words))
+    lines = list(doctor_lines(DoctorReport(uri="g.omni", findings=(finding,))))
+    shown = " ".join(lines).split()
+    assert [word for word in shown if word.startswith("nodes/")] == words
 
 
 def test_a_missing_file_is_found_and_named(root: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import textwrap
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
@@ -127,6 +128,13 @@ def fit(text: str, width: int = MAX_COLUMN_WIDTH) -> str:
             break
         shown.append(character)
     return f"{''.join(shown)}…"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A visible text as lines of about so many characters; words stay whole, so that paths can be copied."""
+    return textwrap.wrap(one_line(text), width, break_long_words=False, break_on_hyphens=False) or [
+        ""
+    ]
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -125,6 +125,8 @@ class DamageError(StorageError):
     def __init__(self, what: str, reason: str) -> None:
         #: What was being done; names the table or the file.
         self.what = what
+        #: Why it failed, without what to do about it.
+        self.reason = reason
         super().__init__(
             f"{what} failed: {reason}; a stored file is damaged: "
             "`omnigraph verify` tells which, then restore it from a copy",

@@ -28,6 +28,8 @@ class Finding:
     message: str
     #: The command that helps; None when none does, or none is needed.
     action: str | None = None
+    #: Whether stored files have to be restored before anything else is done.
+    is_damage: bool = False
 
     def to_json(self) -> dict[str, object]:
         """The finding as a JSON object."""
@@ -76,12 +78,23 @@ class DoctorReport:
         return not any(item.severity in (Health.WARNING, Health.ERROR) for item in self.findings)
 
     @property
+    def is_damaged(self) -> bool:
+        """Whether stored files have to be restored."""
+        return any(item.is_damage for item in self.findings)
+
+    @property
     def actions(self) -> tuple[str, ...]:
-        """The commands to run for what needs somebody to act, in the order of the findings."""
+        """The commands to run for what needs somebody to act, in the order of the findings.
+
+        While files are damaged only those for the damage: other commands would work on what cannot be read.
+        """
+        is_damaged = self.is_damaged
         wanted = (
             item.action
             for item in self.findings
-            if item.severity in (Health.WARNING, Health.ERROR) and item.action is not None
+            if (item.is_damage or not is_damaged)
+            and item.severity in (Health.WARNING, Health.ERROR)
+            and item.action is not None
         )
         return tuple(dict.fromkeys(wanted))
 

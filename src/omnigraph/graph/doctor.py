@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
+    DamageError,
     HistoricalVersionReclaimedError,
     OmniError,
     RecoveryRequiredError,
@@ -32,6 +33,7 @@ from omnigraph.manifest import (
 from omnigraph.recovery import find_orphan_forks, list_sidecars, read_sidecar
 from omnigraph.recovery.lock import lock_holder
 from omnigraph.recovery.retention import plan_cleanup, published_heads, type_keys
+from omnigraph.storage.failures import without_advice
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.leftovers import find_leftovers
 from omnigraph.storage.listing import list_files
@@ -77,7 +79,7 @@ def examine(
         try:
             found = list(check(look))
         except OmniError as error:
-            found = [Finding(check=name, severity=Health.ERROR, message=error.message)]
+            found = [_failed(look, name, error)]
         except BaseException as error:
             # A damaged graph may fail anywhere: the other checks still tell.
             if not isinstance(error, Exception) and not is_panic(error):
@@ -139,6 +141,19 @@ class _Look:
         return " ".join(word for word in words if word)
 
 
+def _failed(look: _Look, check: str, error: OmniError) -> Finding:
+    """A check that could not look."""
+    if isinstance(error, DamageError):
+        return Finding(
+            check=check,
+            severity=Health.ERROR,
+            message=without_advice(error),
+            action=look.run("verify"),
+            is_damage=True,
+        )
+    return Finding(check=check, severity=Health.ERROR, message=error.message)
+
+
 def _check_files(look: _Look, progress: Progress | None) -> Iterator[Finding]:
     from omnigraph.graph.verifying import verify_graph
     from omnigraph.pipeline.progress import Silent
@@ -149,6 +164,8 @@ def _check_files(look: _Look, progress: Progress | None) -> Iterator[Finding]:
             check="files",
             severity=Health.ERROR,
             message=f"{item}; restore it from a backup",
+            action=look.run("verify"),
+            is_damage=True,
         )
     if report.is_sound:
         files = _count(len(report.files), "file")
@@ -214,9 +231,11 @@ def _check_heads(look: _Look) -> Iterator[Finding]:
                 check="heads",
                 severity=Health.ERROR,
                 message=f"{key} of branch {name} cannot be read: {problem}; restore it from a backup",
+                action=look.run("verify"),
+                is_damage=True,
             )
     if not broken:
-        yield _fine("heads", "every type of every branch can be read")
+        yield _fine("heads", "one row of every type of every branch was read")
 
 
 def _problem_of(look: _Look, pin: TablePin) -> str | None:
@@ -233,7 +252,7 @@ def _problem_of(look: _Look, pin: TablePin) -> str | None:
     except HistoricalVersionReclaimedError:
         return f"version {pin.version} is gone"
     except OmniError as error:
-        return error.message
+        return without_advice(error)
     if rows != pin.row_count:
         return f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
     return None
@@ -269,7 +288,15 @@ def _check_drift(look: _Look) -> Iterator[Finding]:
         if (known := before.get((path, fork))) is not None and head < known:
             what = f"{name} is at version {head}, and the catalog knows version {known}"
             message = f"{what}: published data is missing; restore it from a backup"
-            found.append(Finding(check="drift", severity=Health.ERROR, message=message))
+            found.append(
+                Finding(
+                    check="drift",
+                    severity=Health.ERROR,
+                    message=message,
+                    action=look.run("verify"),
+                    is_damage=True,
+                )
+            )
         if (known := after.get((path, fork))) is not None and head > known:
             what = f"{name} is at version {head}, and the catalog knows version {known}"
             is_late = not has_sidecars and _is_late(look, path, fork, known)

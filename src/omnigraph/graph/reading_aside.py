@@ -133,6 +133,7 @@ def _operations(location: GraphLocation) -> dict[str, Callable[..., object]]:
 
 def _serve(uri: str) -> None:
     from omnigraph.storage import parse_location
+    from omnigraph.storage.failures import without_advice
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft > _ADDRESS_SPACE:
@@ -144,7 +145,7 @@ def _serve(uri: str) -> None:
         try:
             answer = {"value": operations[request["operation"]](**request["arguments"])}
         except OmniError as error:
-            answer = {"error": error.message}
+            answer = {"error": without_advice(error)}
         except BaseException as error:
             # The edge of the process: whatever a read raises is its answer.
             if not isinstance(error, Exception) and not is_panic(error):

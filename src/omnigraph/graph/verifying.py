@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BranchNotFoundError, OmniError, StorageError
+from omnigraph.errors import BranchNotFoundError, DamageError, OmniError, StorageError
 from omnigraph.graph.reading_aside import AsideReader
 from omnigraph.graph.schemas import find_schema
 from omnigraph.graph.verification import FileStatus, VerifiedFile, VerifyReport
@@ -28,6 +28,7 @@ from omnigraph.storage.checksums import (
     sum_file,
 )
 from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP, DerivedArrays
+from omnigraph.storage.failures import without_advice
 from omnigraph.storage.file_names import (
     attached_version,
     fork_of,
@@ -154,7 +155,7 @@ class _Run:
         try:
             self._aside.ask("catalog")
         except StorageError as error:
-            self._tell(MANIFEST, FileStatus.UNREADABLE, error.message)
+            self._tell(MANIFEST, FileStatus.UNREADABLE, without_advice(error))
             return False
         return True
 
@@ -264,7 +265,9 @@ class _Run:
         try:
             contents = self._aside.ask("version", **place)
         except StorageError as error:
-            self._tell(f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, error.message, dataset)
+            self._tell(
+                f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, without_advice(error), dataset
+            )
             return
         if wanted.rows is not None and contents["row_count"] != wanted.rows:
             message = (
@@ -298,7 +301,9 @@ class _Run:
             self._aside.ask("fragment", **place)
         except StorageError as error:
             file = dataset.places.get(names[0], names[0])
-            self._tell(f"{dataset.path}/{file}", FileStatus.UNREADABLE, error.message, dataset)
+            self._tell(
+                f"{dataset.path}/{file}", FileStatus.UNREADABLE, without_advice(error), dataset
+            )
 
     def _verify_index(self, dataset: _Dataset, index: str) -> None:
         key = (dataset.path, (index,))
@@ -315,7 +320,7 @@ class _Run:
                 try:
                     self._aside.ask("file", name=file)
                 except StorageError as error:
-                    self._tell(file, FileStatus.UNREADABLE, error.message, dataset)
+                    self._tell(file, FileStatus.UNREADABLE, without_advice(error), dataset)
 
     # ---- one file
 
@@ -354,8 +359,11 @@ class _Run:
                 self._unrecorded[self._location.child(line)][name] = found
             else:
                 check_sum(file, expected, found)
+        except DamageError as error:
+            # The name of the file stands before it.
+            status, message = FileStatus.MISMATCH, error.reason
         except StorageError as error:
-            status, message = FileStatus.MISMATCH, error.message
+            status, message = FileStatus.MISMATCH, without_advice(error)
         self._tell(file, status, message, dataset)
         return not status.is_damage
 
@@ -407,10 +415,10 @@ class _Run:
             except OmniError as error:
                 for name in SCHEMA_FILES:
                     if name in error.message:
-                        self._tell(name, FileStatus.UNREADABLE, error.message)
+                        self._tell(name, FileStatus.UNREADABLE, without_advice(error))
                         break
                 else:
-                    self._tell(SCHEMA_FILES[0], FileStatus.UNREADABLE, error.message)
+                    self._tell(SCHEMA_FILES[0], FileStatus.UNREADABLE, without_advice(error))
         for name in SCHEMA_FILES:
             self._tell(name, FileStatus.OK)
         if environment.objects.read(RECORDED_ROOT) is not None:
@@ -422,7 +430,7 @@ class _Run:
             try:
                 read_sidecar(environment.objects, name)
             except OmniError as error:
-                self._tell(name, FileStatus.UNREADABLE, error.message)
+                self._tell(name, FileStatus.UNREADABLE, without_advice(error))
 
     def _verify_derived(self) -> None:
         """State that is rebuilt when it is damaged; told all the same, because a disk that does this does more."""

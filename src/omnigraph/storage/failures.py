@@ -128,6 +128,13 @@ def translated(what: str) -> Iterator[None]:
         raise DamageError(what, readable(error)) from error
 
 
+def without_advice(error: OmniError) -> str:
+    """What failed and why, for a report that ends with advice of its own."""
+    if isinstance(error, DamageError):
+        return f"{error.what} failed: {error.reason}"
+    return error.message.removesuffix(f"; {_PERHAPS_DAMAGED}")
+
+
 def readable(error: BaseException) -> str:
     """What a foreign failure means and what to do, where that is known; else the first line of its message.
 

@@ -12,12 +12,13 @@ from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sizes import size_text
-from omnigraph.cli.tables import fit, text_table
+from omnigraph.cli.tables import text_table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.graph import DoctorReport
+    from omnigraph.graph.diagnosis import Finding
 
 _LARGEST_TYPES = 10
 _MESSAGE_WIDTH = 160
@@ -47,10 +48,7 @@ def doctor(
 
 def report_lines(report: DoctorReport) -> Iterator[str]:
     """The report as a person reads it, the worst first; the last line says what to run."""
-    rows = [
-        [str(item.severity), item.check, fit(item.message, _MESSAGE_WIDTH)]
-        for item in report.findings
-    ]
+    rows = [row for item in report.findings for row in _finding_rows(item)]
     yield from text_table(["state", "check", "finding"], rows)
     if report.disk:
         yield ""
@@ -65,7 +63,17 @@ def report_lines(report: DoctorReport) -> Iterator[str]:
     yield ""
     if report.is_healthy:
         yield "healthy: nothing has to be done"
+    elif report.is_damaged:
+        commands = "; ".join(report.actions)
+        yield f"restore the files that the errors name from a copy, then run: {commands}"
     elif report.actions:
         yield f"run: {'; '.join(report.actions)}"
     else:
         yield "no command helps: read the errors above"
+
+
+def _finding_rows(item: Finding) -> Iterator[list[str]]:
+    """A finding as the lines of the table that it takes: nothing of it is cut."""
+    first, *more = wrapped(item.message, _MESSAGE_WIDTH)
+    yield [str(item.severity), item.check, first]
+    yield from (["", "", line] for line in more)
