@@ -482,6 +482,13 @@ def test_a_read_must_say_which_graph(og: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "no.omni").exists()
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_a_time_limit_lies_above_zero(og: Run, tmp_path: Path, seconds: str) -> None:
+    refused = og("query", "--store", str(tmp_path), "-e", SOME, "--timeout", seconds)
+    assert refused.code == 2
+    assert "--timeout takes seconds above zero" in " ".join(refused.err.split())
+
+
 def test_a_mutation_is_sent_to_mutate_and_changes_nothing(og: Run, past: History) -> None:
     text = 'query add() { insert Item { k: "x" } }'
     outcome = og("query", "--store", past.uri, "-e", text)

@@ -80,11 +80,21 @@ OptionalSchemaFile = Annotated[
     Path | None,
     typer.Option("--schema", metavar="FILE", help="schema file (.pg), instead of a graph"),
 ]
+
+
+def _above_zero(seconds: float | None) -> float | None:
+    """Refuse a time in which nothing can be done, not-a-number included."""
+    if seconds is not None and not seconds > 0:
+        raise typer.BadParameter("--timeout takes seconds above zero")
+    return seconds
+
+
 Timeout = Annotated[
     float | None,
     typer.Option(
         "--timeout",
         metavar="SECONDS",
+        callback=_above_zero,
         help="stop it after so long; a server has a default of its own",
         show_default=False,
     ),
