@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from damage.inside import InThisProcess
 from omnigraph import Graph
 from omnigraph.cli.commands.doctor import report_lines as doctor_lines
 from omnigraph.cli.main import main
-from omnigraph.errors import BranchNotFoundError, DamageError, StorageError, is_panic
+from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, StorageError, is_panic
 from omnigraph.graph import FileStatus
 from omnigraph.graph.diagnosis import DoctorReport, Finding, Health
 from omnigraph.storage.failures import translated
@@ -123,6 +124,35 @@ def test_a_missing_file_is_found_and_named(root: Path) -> None:
     assert [(item.name, item.status) for item in Graph.verify_at(root).problems] == [
         (name, FileStatus.MISSING)
     ]
+
+
+@pytest.mark.parametrize("place", ["none", "empty", "foreign"])
+def test_a_place_without_a_graph_is_not_called_damaged(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / place
+    if place != "none":
+        folder.mkdir()
+    if place == "foreign":
+        (folder / "nodes").mkdir()
+        (folder / "nodes" / "list.txt").write_text("a", encoding="utf-8")
+    with pytest.raises(NotFoundError, match=r"there is no graph at .*: create one with"):
+        Graph.verify_at(folder)
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", str(folder)])
+    assert ended.value.code == 1
+    assert "there is no graph at" in capsys.readouterr().err
+    assert [item.check for item in Graph.examine(folder, deep=True).findings] == ["format"]
+    assert folder.exists() == (place != "none")
+
+
+@pytest.mark.parametrize("kept", ["nodes", "_schema.pg"])
+def test_a_graph_without_its_catalog_is_damaged(root: Path, kept: str) -> None:
+    for path in root.iterdir():
+        if path.name != kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (problem,) = Graph.verify_at(root).problems
+    assert (problem.name, problem.status) == ("__manifest", FileStatus.MISSING)
 
 
 def test_only_the_files_of_a_branch_are_read(root: Path) -> None:

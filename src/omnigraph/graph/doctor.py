@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import (
     DamageError,
     HistoricalVersionReclaimedError,
+    NotFoundError,
     OmniError,
     RecoveryRequiredError,
     is_panic,
@@ -158,7 +159,11 @@ def _check_files(look: _Look, progress: Progress | None) -> Iterator[Finding]:
     from omnigraph.graph.verifying import verify_graph
     from omnigraph.pipeline.progress import Silent
 
-    report = verify_graph(look.environment, branches=None, progress=progress or Silent())
+    try:
+        report = verify_graph(look.environment, branches=None, progress=progress or Silent())
+    except NotFoundError:
+        # The check of the format tells that there is no graph.
+        return
     for item in report.problems:
         yield Finding(
             check="files",

@@ -86,6 +86,7 @@ class RetentionMethods(OpenGraph):
 
         Raises:
             BranchNotFoundError: there is no such branch.
+            NotFoundError: there is no graph, and no part of one.
         """
         from omnigraph.graph.verifying import verify_graph
         from omnigraph.pipeline.progress import Silent

@@ -11,7 +11,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BranchNotFoundError, DamageError, OmniError, StorageError
+from omnigraph.errors import (
+    BranchNotFoundError,
+    DamageError,
+    NotFoundError,
+    OmniError,
+    StorageError,
+)
 from omnigraph.graph.reading_aside import AsideReader
 from omnigraph.graph.schemas import find_schema
 from omnigraph.graph.verification import FileStatus, VerifiedFile, VerifyReport
@@ -66,6 +72,7 @@ def verify_graph(
 
     Raises:
         BranchNotFoundError: there is no such branch.
+        NotFoundError: there is no graph, and no part of one.
     """
     with environment.reading.held(), AsideReader(environment.location.uri) as aside:
         run = _Run(environment, aside, branches)
@@ -149,6 +156,10 @@ class _Run:
         """Whether the catalog tells what there is to verify."""
         newest = newest_version(self._location, MANIFEST)
         if newest is None:
+            if not self._holds_parts():
+                raise NotFoundError(
+                    f"there is no graph at {self._location}: create one with `omnigraph init`"
+                )
             self._tell(MANIFEST, FileStatus.MISSING, "there is no catalog, or no version of it")
             return False
         self._verify_dataset(MANIFEST, None, {_Wanted(None, newest)})
@@ -158,6 +169,17 @@ class _Run:
             self._tell(MANIFEST, FileStatus.UNREADABLE, without_advice(error))
             return False
         return True
+
+    def _holds_parts(self) -> bool:
+        """Whether something lies here that only a graph leaves."""
+        objects, location = self._environment.objects, self._location
+        if any(objects.read(name) is not None for name in (*SCHEMA_FILES, RECORDED_ROOT)):
+            return True
+        return any(
+            file.name.endswith((".manifest", ".lance"))
+            for folder in (MANIFEST, "nodes", "edges")
+            for file in list_files(location, folder)
+        )
 
     def _wanted(self) -> dict[str, set[_Wanted]]:
         """The versions that have to be readable, per dataset. Beside them, whatever versions there are."""
