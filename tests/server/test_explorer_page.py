@@ -428,6 +428,21 @@ def test_a_server_that_goes_away_is_told_and_comes_back(visit: Callable[..., Pag
     expect(page.locator("#banner")).to_be_hidden()
 
 
+def test_a_query_that_takes_too_long_is_told_with_what_helps(visit: Callable[..., Page]) -> None:
+    page = visit("query")
+    stopped = {
+        "error": "look at the plan with `explain`, or use --timeout",
+        "kind": "query_timeout",
+        "query_timeout": {"timeout_s": 60, "operator": "Expand"},
+    }
+    page.route("**/graphs/*/query", lambda route: route.fulfill(status=504, json=stopped))
+    _run(page, "query q() { match { $p: Person } return { $p.name } }")
+    shown = page.locator("#view-query .state.error")
+    expect(shown).to_contain_text("The query took too long")
+    expect(shown).to_contain_text("stopped it after 60 s. Add a filter or a limit")
+    expect(shown).not_to_contain_text("--timeout")
+
+
 def test_another_branch_is_shown_everywhere(visit: Callable[..., Page]) -> None:
     page = visit("query")
     _run(page, QUERY, age="98")

@@ -29,7 +29,7 @@ export function failure(error, retry = null) {
     "div",
     { class: "state error", role: "alert" },
     el("p", { class: "state-title", text: title(error) }),
-    el("p", { class: "state-detail", text: error.message }),
+    el("p", { class: "state-detail", text: detail(error) }),
     el("div", { class: "row center" }, actions),
   );
 }
@@ -48,7 +48,17 @@ function title(error) {
       return "This part of the history was cleaned up";
     case 429:
       return "Too many requests at once: wait a moment";
+    case 504:
+      return "The query took too long";
     default:
       return error.status >= 500 ? "The server failed" : "The request was refused";
   }
+}
+
+/** The message of the server; for a query that was stopped what helps on this page, which has no flags and no settings. */
+function detail(error) {
+  if (error.status !== 504) return error.message;
+  const seconds = error.body.query_timeout?.timeout_s;
+  const when = seconds === undefined ? "It was stopped." : `The server stopped it after ${seconds} s.`;
+  return `${when} Add a filter or a limit, and run it again.`;
 }
