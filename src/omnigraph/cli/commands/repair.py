@@ -63,6 +63,7 @@ def _drift_lines(report: RepairReport) -> Iterator[str]:
     drifted = [table for table in report.tables if table.classification != "no_drift"]
     if not drifted:
         yield "no drift: every dataset is where the catalog says"
+        yield "for damaged files run `omnigraph verify`"
         return
     yield from text_table(
         ("dataset", "branch", "published", "head", "classification", "action"),
