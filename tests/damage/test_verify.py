@@ -15,7 +15,9 @@ from omnigraph.cli.commands.doctor import report_lines as doctor_lines
 from omnigraph.cli.main import main
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, StorageError, is_panic
 from omnigraph.graph import FileStatus
+from omnigraph.graph.dangling import UncheckedEdges
 from omnigraph.graph.diagnosis import DoctorReport, Finding, Health
+from omnigraph.ids import TableKey
 from omnigraph.storage.failures import translated
 
 if TYPE_CHECKING:
@@ -99,6 +101,20 @@ def test_damage_comes_before_every_other_advice(
         f"restore the files that the errors name from a copy, then run: omnigraph verify {root}"
     )
     assert all("every type of every branch can be read" not in line for line in lines)
+
+
+def test_damage_that_only_the_check_of_edges_meets_comes_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unchecked = UncheckedEdges(
+        branch="main", type_key=TableKey("edge:E"), error=DamageError("scanning edges/e", "odd")
+    )
+    monkeypatch.setattr(
+        "omnigraph.graph.meaning_checks.dangling_edges", lambda *_: ((), (unchecked,))
+    )
+    report = Graph.examine(root)
+    assert report.is_damaged
+    assert report.actions == (f"omnigraph verify {root}",)
 
 
 def test_what_cannot_be_decoded_is_told_without_the_advice_to_verify(root: Path) -> None:

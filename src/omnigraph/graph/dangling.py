@@ -55,7 +55,7 @@ class UncheckedEdges:
 
     branch: str
     type_key: TableKey
-    reason: str
+    error: StorageError
 
 
 def find_dangling(
@@ -81,9 +81,7 @@ def find_dangling(
                 edge, head.branch, open_pin(pin), open_pin(sources), open_pin(targets)
             )
         except StorageError as error:
-            yield UncheckedEdges(
-                branch=head.branch, type_key=TableKey(edge.table_key), reason=error.message
-            )
+            yield UncheckedEdges(branch=head.branch, type_key=TableKey(edge.table_key), error=error)
             continue
         if found is None:
             passed.add(key)

@@ -144,15 +144,14 @@ class _Look:
 
 def _failed(look: _Look, check: str, error: OmniError) -> Finding:
     """A check that could not look."""
-    if isinstance(error, DamageError):
-        return Finding(
-            check=check,
-            severity=Health.ERROR,
-            message=without_advice(error),
-            action=look.run("verify"),
-            is_damage=True,
-        )
-    return Finding(check=check, severity=Health.ERROR, message=error.message)
+    is_damage = isinstance(error, DamageError)
+    return Finding(
+        check=check,
+        severity=Health.ERROR,
+        message=error.message,
+        action=look.run("verify") if is_damage else None,
+        is_damage=is_damage,
+    )
 
 
 def _check_files(look: _Look, progress: Progress | None) -> Iterator[Finding]:
@@ -268,7 +267,7 @@ def _check_history(look: _Look) -> Iterator[Finding]:
 
 
 def _check_edges(look: _Look) -> Iterator[Finding]:
-    return check_edges(look.environment, look.run("repair", "--confirm"))
+    return check_edges(look.environment, look.run("repair", "--confirm"), look.run("verify"))
 
 
 def _check_place(look: _Look) -> Iterator[Finding]:

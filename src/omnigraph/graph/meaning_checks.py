@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.errors import DamageError
 from omnigraph.graph.diagnosis import Finding, Health
 from omnigraph.graph.healing import dangling_edges
 from omnigraph.graph.schemas import find_schema
@@ -47,7 +48,7 @@ def check_history(
         )
 
 
-def check_edges(environment: GraphEnvironment, repair: str) -> Iterator[Finding]:
+def check_edges(environment: GraphEnvironment, repair: str, verify: str) -> Iterator[Finding]:
     """Edges without one of their ends. Reads the ids of all nodes and the ends of all edges."""
 
     def schema_of(schema_hash: str) -> GraphSchema:
@@ -55,10 +56,13 @@ def check_edges(environment: GraphEnvironment, repair: str) -> Iterator[Finding]
 
     found, unchecked = dangling_edges(environment, schema_of)
     for failed in unchecked:
+        is_damage = isinstance(failed.error, DamageError)
         yield Finding(
             check="edges",
             severity=Health.ERROR,
-            message=f"{failed.type_key} of branch {failed.branch} cannot be checked: {failed.reason}",
+            message=f"{failed.type_key} of branch {failed.branch} cannot be checked: {failed.error.message}",
+            action=verify if is_damage else None,
+            is_damage=is_damage,
         )
     for item in found:
         edges = "1 edge" if item.count == 1 else f"{item.count:,} edges"
