@@ -234,7 +234,7 @@ def test_the_demo_tells_the_whole_story(tmp_path) -> None:
     for words in (
         "385 records in commit",
         "dst 'nowhere' not found in Topic",
-        "built 34 indexes",
+        "built 28 indexes",
         "8 rows from branch main via background_reading",
         "2 rows from branch main via hybrid",
         "1 node, 0 edges in commit",

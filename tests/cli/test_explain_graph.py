@@ -173,8 +173,8 @@ def test_indexes_appear_in_the_plan_when_they_exist(og: Run, people: str, indexe
     assert "by a scan with a filter" in lines(people, ADULTS)
     assert "with age_btree" in lines(indexed, ADULTS)
     assert "exact scan" in lines(people, NEAREST)
-    assert "temporary text index" in lines(people, LONELY)
-    assert "stored text index" in lines(indexed, LONELY)
+    assert "bm25 bio: its text index" in lines(people, LONELY)
+    assert "bm25 bio: its text index, ready" in lines(indexed, LONELY)
 
 
 def test_the_plan_is_of_the_branch(og: Run, past: History) -> None:

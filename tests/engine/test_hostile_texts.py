@@ -137,7 +137,7 @@ def test_no_text_hurts_the_process(tmp_path: Path) -> None:
 
 
 def test_what_is_beyond_the_filter_of_storage_stays_with_the_engine() -> None:
-    conditions = " ".join(f"$p.n != {i}" for i in range(2_000))
+    conditions = " ".join(f"$p.n != {i}" for i in range(5_000))
     text = f"query q() {{ match {{ $p: P {conditions} }} return {{ $p.slug }} }}"
     scan = compile_query(text, compile_schema(SCHEMA).catalog).ir.pipeline[0]  # type: ignore[union-attr]  # a read
 

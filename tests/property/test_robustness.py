@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import CompilerError, InputFileError
+from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, InputFileError
 from omnigraph.query import compile_file, explain_ir, lint_queries, read_queries
 from omnigraph.schema import (
     AcceptedSchema,
@@ -18,7 +18,7 @@ from omnigraph.schema import (
     fresh_identities,
     plan_migration,
 )
-from omnigraph.syntax import MAX_SOURCE_BYTES, SourceText
+from omnigraph.syntax import MAX_PATTERNS, MAX_SOURCE_BYTES, SourceText
 from property.strategies import DOMAIN, attempt
 
 pytestmark = pytest.mark.timeout(20, func_only=True)
@@ -194,9 +194,8 @@ def test_a_huge_name_is_an_ordinary_name(language) -> None:
     if language == "schema":
         assert list(compile_schema(f"node A{name} {{}}").catalog.nodes) == [f"A{name}"]
     else:
-        assert f"{name}" in str(
-            _refusal(_read(f"$p.{name} = 1"), language="query").diagnostics[0].message
-        )
+        found = _refusal(_read(f"$p.{name} = 1"), language="query").diagnostics[0]
+        assert name[:100] in found.message
 
 
 def test_an_unknown_huge_name_beside_another_huge_name_is_refused() -> None:
@@ -368,20 +367,22 @@ def test_thousands_of_queries_are_compiled() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["forward", "backward"])
-def test_a_thousand_traversals_in_a_chain_are_compiled(order) -> None:
-    chain = [f"$a{i} cites $a{i + 1}" for i in range(1000)][::order]
+def test_a_long_chain_of_traversals_is_compiled(order) -> None:
+    chain = [f"$a{i} cites $a{i + 1}" for i in range(MAX_PATTERNS - 2)][::order]
     compiled = compile_file(_read("$p cites $a0 " + "\n".join(chain)), READING)
-    assert len(compiled[0].ir.pipeline) == 1002
+    assert len(compiled[0].ir.pipeline) == MAX_PATTERNS
 
 
-def test_a_thousand_traversals_from_one_node_are_compiled() -> None:
-    star = "\n".join(f"$p cites $a{i}" for i in range(1000))
-    assert len(compile_file(_read(star), READING)[0].ir.pipeline) == 1001
+def test_many_traversals_from_one_node_are_compiled() -> None:
+    star = "\n".join(f"$p cites $a{i}" for i in range(MAX_PATTERNS - 1))
+    assert len(compile_file(_read(star), READING)[0].ir.pipeline) == MAX_PATTERNS
 
 
-def test_a_thousand_bindings_are_compiled() -> None:
-    text = _read("\n".join(f"$a{i}: Paper {{ year: {i} }}" for i in range(1000)))
-    assert len(compile_file(text, READING)[0].ir.pipeline) == 1001
+def test_many_bindings_are_compiled_and_one_more_is_refused() -> None:
+    bindings = [f"$a{i}: Paper {{ year: {i} }}" for i in range(MAX_PATTERNS)]
+    compiled = compile_file(_read("\n".join(bindings[1:])), READING)
+    assert len(compiled[0].ir.pipeline) == MAX_PATTERNS
+    assert _refusal(_read("\n".join(bindings)), language="query").codes == ("Q118",)
 
 
 def test_a_thousand_filters_are_compiled() -> None:
@@ -389,15 +390,15 @@ def test_a_thousand_filters_are_compiled() -> None:
     assert len(compiled[0].ir.pipeline[0].filters) == 1000
 
 
-def test_a_thousand_joined_filters_are_compiled() -> None:
-    bound = "\n".join(f"$a{i}: Paper" for i in range(1001))
-    joins = "\n".join(f"$a{i}.year < $a{i + 1}.year" for i in range(1000))
-    assert len(compile_file(_read(f"{bound}\n{joins}"), READING)[0].ir.pipeline) == 2002
+def test_many_joined_filters_are_compiled() -> None:
+    bound = "\n".join(f"$a{i}: Paper" for i in range(201))
+    joins = "\n".join(f"$a{i}.year < $a{i + 1}.year" for i in range(200))
+    assert len(compile_file(_read(f"{bound}\n{joins}"), READING)[0].ir.pipeline) == 402
 
 
-def test_a_thousand_negations_are_compiled() -> None:
-    text = _read("\n".join(f"not {{ $p cites $a{i} }}" for i in range(1000)))
-    assert len(compile_file(text, READING)[0].ir.pipeline) == 1001
+def test_many_negations_are_compiled() -> None:
+    text = _read("\n".join(f"not {{ $p cites $a{i} }}" for i in range(100)))
+    assert len(compile_file(text, READING)[0].ir.pipeline) == 101
 
 
 def test_a_thousand_columns_and_order_keys_are_compiled() -> None:
@@ -513,54 +514,54 @@ def test_a_lone_surrogate_outside_of_strings_is_a_typed_error(language) -> None:
 # ---- thousands of errors
 
 
-def test_thousands_of_syntax_errors_in_a_schema_are_all_found() -> None:
+def test_of_thousands_of_syntax_errors_in_a_schema_the_first_are_found() -> None:
     text = "\n".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(1000))
     failure = _refusal(text, language="schema")
-    assert [found.line for found in failure.diagnostics] == list(range(1, 1001))
+    assert [found.line for found in failure.diagnostics] == list(range(1, MAX_DIAGNOSTICS + 1))
     assert len(failure.message) < 100_000
 
 
-def test_thousands_of_syntax_errors_in_one_line_are_all_found() -> None:
+def test_of_thousands_of_syntax_errors_in_one_line_the_first_are_found() -> None:
     text = " ".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(1000))
-    assert len(_refusal(text, language="schema").diagnostics) == 1000
+    assert len(_refusal(text, language="schema").diagnostics) == MAX_DIAGNOSTICS
 
 
-def test_thousands_of_syntax_errors_in_queries_are_all_found() -> None:
+def test_of_thousands_of_syntax_errors_in_queries_the_first_are_found() -> None:
     text = "\n".join(
         f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} order $p }}" for i in range(2000)
     )
-    assert len(_refusal(text, language="query").diagnostics) == 2000
+    assert len(_refusal(text, language="query").diagnostics) == MAX_DIAGNOSTICS
 
 
-def test_thousands_of_unknown_types_are_all_found() -> None:
+def test_thousands_of_unknown_types_are_all_counted() -> None:
     text = "node A { " + "\n".join(f"p{i}: Strin" for i in range(1000)) + "}"
-    assert len(_refusal(text, language="schema").diagnostics) == 1000
+    assert _refusal(text, language="schema").total == 1000
 
 
-def test_thousands_of_unknown_endpoints_are_all_found() -> None:
+def test_thousands_of_unknown_endpoints_are_all_counted() -> None:
     text = "".join(f"node Node{i} {{}}\nedge E{i}: Nodee{i} -> Node{i}\n" for i in range(1000))
-    assert len(_refusal(text, language="schema").diagnostics) == 1000
+    assert _refusal(text, language="schema").total == 1000
 
 
-def test_thousands_of_unknown_members_are_all_found() -> None:
+def test_thousands_of_unknown_members_are_all_counted() -> None:
     body = "\n".join(f"prop{i}: String?\n@index(propp{i})" for i in range(1000))
-    assert len(_refusal(f"node A {{ {body} }}", language="schema").diagnostics) == 1000
+    assert _refusal(f"node A {{ {body} }}", language="schema").total == 1000
 
 
-def test_thousands_of_unbound_variables_are_all_found() -> None:
-    bound = "\n".join(f"$a{i}: Paper" for i in range(1000))
+def test_thousands_of_unbound_variables_are_all_counted() -> None:
+    bound = "\n".join(f"$a{i}: Paper" for i in range(200))
     wrong = "\n".join(f"$ab{i}.year = 1" for i in range(1000))
-    assert len(_refusal(_read(f"{bound}\n{wrong}"), language="query").diagnostics) == 1000
+    assert _refusal(_read(f"{bound}\n{wrong}"), language="query").total == 1000
 
 
-def test_thousands_of_unknown_parameters_are_all_found() -> None:
+def test_thousands_of_unknown_parameters_are_all_counted() -> None:
     params = ", ".join(f"$x{i}: String" for i in range(1000))
     inserts = "\n".join(f"insert Author {{ full_name: $y{i} }}" for i in range(1000))
     text = f"query q({params}) {{ {inserts} }}"
-    assert len(_refusal(text, language="query").diagnostics) == 1000
+    assert _refusal(text, language="query").total == 1000
 
 
-def test_thousands_of_wrong_rename_hints_are_all_found() -> None:
+def test_thousands_of_wrong_rename_hints_are_all_counted() -> None:
     old = compile_schema("".join(f"node Node{i} {{}}\n" for i in range(1000)))
     new = compile_schema(
         "".join(f'node Mode{i} @rename_from("Nodd{i}") {{}}\n' for i in range(1000))
@@ -569,7 +570,7 @@ def test_thousands_of_wrong_rename_hints_are_all_found() -> None:
     accepted = AcceptedSchema(catalog=old.catalog, identities=identities)
     with pytest.raises(CompilerError) as failure:
         plan_migration(accepted, new.catalog, new.source)
-    assert len(failure.value.diagnostics) == 1000
+    assert failure.value.total == 1000
 
 
 def test_thousands_of_wrong_queries_are_all_judged() -> None:

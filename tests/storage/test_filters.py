@@ -147,7 +147,7 @@ S, I32 = ScalarType(Scalar.STRING), ScalarType(Scalar.I32)
         (AnyOf(()), "false"),
         (AllOf(()), "true"),
         (IsNull("a"), "`a` IS NULL"),
-        (AllOf((IsNull("a"), AnyOf((IsNull("b"),)))), "(`a` IS NULL AND (`b` IS NULL))"),
+        (AllOf((IsNull("a"), AnyOf((IsNull("b"),)))), "(`a` IS NULL AND `b` IS NULL)"),
     ],
 )
 def test_a_filter_is_spelled_for_lance(filter_: Filter, sql: str) -> None:

@@ -29,6 +29,7 @@ from omnigraph.errors import (
 from omnigraph.failpoints import Failpoint
 from omnigraph.graph import Graph
 from omnigraph.recovery import attempt, schema_change
+from omnigraph.recovery.lock import LocalTenure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -243,13 +244,13 @@ def test_a_reader_with_a_cached_schema_sees_the_new_one_at_once_and_the_old_one_
 
 
 class _LostLock:
-    """A lease that ended while its holder was stuck: it keeps nobody out."""
+    """A lock that keeps no other writer out."""
 
     can_be_lost = True
 
     @contextmanager
-    def held(self, _timeout_s: float) -> Iterator[None]:
-        yield
+    def held(self, _timeout_s: float) -> Iterator[LocalTenure]:
+        yield LocalTenure()
 
 
 @pytest.mark.parametrize("place", [Failpoint.BEFORE_NEW_TABLE, Failpoint.BEFORE_PUBLISH])
