@@ -20,7 +20,7 @@ from branches.worlds import (
 from graph.worlds import everything, run
 from omnigraph.errors import ConflictKind, HistoricalVersionReclaimedError
 from omnigraph.recovery.forks import reclaim_forks
-from omnigraph.storage.staged import list_forks
+from omnigraph.storage.forks import list_forks
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph

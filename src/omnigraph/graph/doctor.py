@@ -6,8 +6,7 @@ Nothing is written, nothing is settled, and no lock is held. A check that cannot
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
@@ -20,6 +19,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health, worst_first
 from omnigraph.graph.indexing import missing_indexes
+from omnigraph.graph.inspection import Inspection
 from omnigraph.graph.meaning_checks import check_edges, check_history
 from omnigraph.graph.place_checks import check_place
 from omnigraph.graph.schemas import read_schema_files
@@ -28,12 +28,11 @@ from omnigraph.manifest import (
     FOLD_THRESHOLD,
     INTERNAL_SCHEMA_VERSION,
     RetentionPolicy,
-    open_pin,
     snapshot_of,
 )
 from omnigraph.recovery import find_orphan_forks, list_sidecars, read_sidecar
 from omnigraph.recovery.lock import lock_holder
-from omnigraph.recovery.retention import plan_cleanup, published_heads, type_keys
+from omnigraph.recovery.retention import plan_cleanup, published_heads
 from omnigraph.storage.failures import without_advice
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.leftovers import find_leftovers
@@ -46,11 +45,9 @@ from omnigraph.storage.transactions import is_own_movement
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from omnigraph.manifest import History, ManifestState, TablePin
+    from omnigraph.manifest import TablePin
     from omnigraph.pipeline.progress import Progress
     from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
-    from omnigraph.storage.retention import DatasetListing
 
 #: Commits per branch by which old versions are counted; what `cleanup` is advised with.
 _ADVISED_KEEP = 10
@@ -70,7 +67,7 @@ def examine(
     environment: GraphEnvironment, *, deep: bool = False, progress: Progress | None = None
 ) -> DoctorReport:
     """Look at everything; with `deep` every file is read, too."""
-    look = _Look(environment)
+    look = Inspection(environment)
     findings: list[Finding] = []
     checks = dict(_CHECKS)
     if deep:
@@ -99,50 +96,7 @@ def examine(
     )
 
 
-@dataclass
-class _Look:
-    """What several checks need, read once; what fails fails for each of them."""
-
-    environment: GraphEnvironment
-
-    def __post_init__(self) -> None:
-        self.disk: list[DiskUse] = []
-        self.size_bytes = 0
-
-    @cached_property
-    def state(self) -> ManifestState:
-        return self.environment.manifest.state()
-
-    @cached_property
-    def history(self) -> History:
-        return self.environment.manifest.history()
-
-    @cached_property
-    def names(self) -> Mapping[str, str]:
-        return type_keys(self.history)
-
-    @cached_property
-    def listings(self) -> Mapping[str, DatasetListing]:
-        """The datasets that live branches read; those that cannot be listed are told by the check of heads."""
-        paths = {pin.location for head in self.state.heads.values() for pin in head.pins.values()}
-        found = {}
-        for path in sorted(paths):
-            try:
-                found[path] = list_versions(self.environment.location, path)
-            except OmniError:
-                continue
-        return found
-
-    def open(self, pin: TablePin) -> Table:
-        return open_pin(self.environment.tables, pin)
-
-    def run(self, command: str, options: str = "") -> str:
-        """A command for this graph, to be copied."""
-        words = ["omnigraph", command, self.environment.location.uri, options]
-        return " ".join(word for word in words if word)
-
-
-def _failed(look: _Look, check: str, error: OmniError) -> Finding:
+def _failed(look: Inspection, check: str, error: OmniError) -> Finding:
     """A check that could not look."""
     is_damage = isinstance(error, DamageError)
     return Finding(
@@ -154,7 +108,7 @@ def _failed(look: _Look, check: str, error: OmniError) -> Finding:
     )
 
 
-def _check_files(look: _Look, progress: Progress | None) -> Iterator[Finding]:
+def _check_files(look: Inspection, progress: Progress | None) -> Iterator[Finding]:
     from omnigraph.graph.verifying import verify_graph
     from omnigraph.pipeline.progress import Silent
 
@@ -178,12 +132,12 @@ def _check_files(look: _Look, progress: Progress | None) -> Iterator[Finding]:
         yield _fine("files", f"{files} read{note}, {report.read_bytes:,} bytes")
 
 
-def _check_format(look: _Look) -> Iterator[Finding]:
+def _check_format(look: Inspection) -> Iterator[Finding]:
     branches = len(look.state.heads)
     yield _fine("format", f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}")
 
 
-def _check_catalog(look: _Look) -> Iterator[Finding]:
+def _check_catalog(look: Inspection) -> Iterator[Finding]:
     commits = len(look.history.commits)
     listing = list_versions(look.environment.location, MANIFEST)
     versions = sum(len(line.versions) for line in listing.lines)
@@ -203,7 +157,7 @@ def _check_catalog(look: _Look) -> Iterator[Finding]:
         yield _fine("catalog", text)
 
 
-def _check_schema(look: _Look) -> Iterator[Finding]:
+def _check_schema(look: Inspection) -> Iterator[Finding]:
     objects, head = look.environment.objects, look.state.head("main")
     staged = [name for name in SCHEMA_FILES if objects.read(f"{name}.staging") is not None]
     if staged:
@@ -219,7 +173,7 @@ def _check_schema(look: _Look) -> Iterator[Finding]:
     yield _fine("schema", f"the schema files are those of the catalog, {_count(types, 'type')}")
 
 
-def _check_heads(look: _Look) -> Iterator[Finding]:
+def _check_heads(look: Inspection) -> Iterator[Finding]:
     broken = False
     for name, head in sorted(look.state.heads.items()):
         for key, pin in sorted(head.pins.items()):
@@ -242,7 +196,7 @@ def _check_heads(look: _Look) -> Iterator[Finding]:
         yield _fine("heads", "one row of every type of every branch was read")
 
 
-def _problem_of(look: _Look, pin: TablePin) -> str | None:
+def _problem_of(look: Inspection, pin: TablePin) -> str | None:
     """What is wrong with the published version of a type; looks at all of its files, and reads one row."""
     try:
         table = look.open(pin)
@@ -262,19 +216,19 @@ def _problem_of(look: _Look, pin: TablePin) -> str | None:
     return None
 
 
-def _check_history(look: _Look) -> Iterator[Finding]:
+def _check_history(look: Inspection) -> Iterator[Finding]:
     return check_history(look.environment, look.history, look.run("repair", "--confirm"))
 
 
-def _check_edges(look: _Look) -> Iterator[Finding]:
+def _check_edges(look: Inspection) -> Iterator[Finding]:
     return check_edges(look.environment, look.run("repair", "--confirm"), look.run("verify"))
 
 
-def _check_place(look: _Look) -> Iterator[Finding]:
+def _check_place(look: Inspection) -> Iterator[Finding]:
     return check_place(look.environment)
 
 
-def _check_drift(look: _Look) -> Iterator[Finding]:
+def _check_drift(look: Inspection) -> Iterator[Finding]:
     manifest = look.environment.manifest
     # Before and after the look at the datasets: a write that ends meanwhile is neither ahead nor behind. In between
     # the sidecars, which are there from before a dataset moves until after the publish.
@@ -308,12 +262,12 @@ def _check_drift(look: _Look) -> Iterator[Finding]:
     yield from found or [_fine("drift", "no dataset moved without a commit")]
 
 
-def _is_late(look: _Look, path: str, fork: str | None, known: int) -> bool:
+def _is_late(look: Inspection, path: str, fork: str | None, known: int) -> bool:
     table = look.environment.tables.open(path, fork)
     return is_own_movement(table, known, table.version)
 
 
-def _ahead(look: _Look, what: str, *, is_explained: bool, is_late: bool) -> Finding:
+def _ahead(look: Inspection, what: str, *, is_explained: bool, is_late: bool) -> Finding:
     if is_late:
         return Finding(
             check="drift",
@@ -332,7 +286,7 @@ def _ahead(look: _Look, what: str, *, is_explained: bool, is_late: bool) -> Find
     )
 
 
-def _check_recovery(look: _Look) -> Iterator[Finding]:
+def _check_recovery(look: Inspection) -> Iterator[Finding]:
     names = list_sidecars(look.environment.objects)
     for name in names:
         try:
@@ -354,7 +308,7 @@ def _check_recovery(look: _Look) -> Iterator[Finding]:
         yield _fine("recovery", "no interrupted write")
 
 
-def _check_lock(look: _Look) -> Iterator[Finding]:
+def _check_lock(look: Inspection) -> Iterator[Finding]:
     holder = lock_holder(look.environment.location, look.environment.objects)
     if holder is None:
         yield _fine("lock", "nobody holds the commit lock")
@@ -362,7 +316,7 @@ def _check_lock(look: _Look) -> Iterator[Finding]:
         yield Finding(check="lock", severity=Health.INFO, message=holder)
 
 
-def _check_indexes(look: _Look) -> Iterator[Finding]:
+def _check_indexes(look: Inspection) -> Iterator[Finding]:
     head = look.state.head("main")
     schema = read_schema_files(look.environment.objects, head.schema_hash)
     lacking = defaultdict[str, list[str]](list)
@@ -384,7 +338,7 @@ def _check_indexes(look: _Look) -> Iterator[Finding]:
         yield _fine("indexes", "every declared index covers its type")
 
 
-def _check_fragments(look: _Look) -> Iterator[Finding]:
+def _check_fragments(look: Inspection) -> Iterator[Finding]:
     is_worn = False
     for key, pin in sorted(look.state.head("main").pins.items()):
         fragments = fragment_facts(look.open(pin))
@@ -410,7 +364,7 @@ def _check_fragments(look: _Look) -> Iterator[Finding]:
         yield _fine("fragments", "the fragments of main are as they should be")
 
 
-def _check_leftovers(look: _Look) -> Iterator[Finding]:
+def _check_leftovers(look: Inspection) -> Iterator[Finding]:
     environment = look.environment
     forks = find_orphan_forks(environment, _LEFTOVER_AGE_S)
     files = [
@@ -438,7 +392,7 @@ def _check_leftovers(look: _Look) -> Iterator[Finding]:
     )
 
 
-def _check_disk(look: _Look) -> Iterator[Finding]:
+def _check_disk(look: Inspection) -> Iterator[Finding]:
     location = look.environment.location
     for path, listing in look.listings.items():
         look.disk.append(
@@ -455,7 +409,7 @@ def _check_disk(look: _Look) -> Iterator[Finding]:
     yield _fine("disk", f"{look.size_bytes:,} bytes in {_count(len(look.disk), 'type')}")
 
 
-def _check_versions(look: _Look) -> Iterator[Finding]:
+def _check_versions(look: Inspection) -> Iterator[Finding]:
     plan = plan_cleanup(look.environment, RetentionPolicy(keep=_ADVISED_KEEP))
     removals = [item.removal for item in plan.datasets if item.removal is not None]
     old = sum(removal.version_count for removal in removals)
@@ -475,7 +429,7 @@ def _check_versions(look: _Look) -> Iterator[Finding]:
 
 
 #: In the order in which they are told.
-_CHECKS: Mapping[str, Callable[[_Look], Iterator[Finding]]] = {
+_CHECKS: Mapping[str, Callable[[Inspection], Iterator[Finding]]] = {
     "format": _check_format,
     "catalog": _check_catalog,
     "schema": _check_schema,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from omnigraph.graph.dangling import DanglingEdges, UncheckedEdges, find_dangling
 from omnigraph.manifest import Expectations, GraphCommit, doubled, open_pin
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
-from omnigraph.storage.staged import create_fork, stage_delete
+from omnigraph.storage.forks import create_fork
+from omnigraph.storage.staged import stage_delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable

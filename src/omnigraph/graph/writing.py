@@ -21,7 +21,7 @@ from omnigraph.manifest import Expectations, open_pin, snapshot_of
 from omnigraph.query import bind_params, ir
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
 from omnigraph.storage import create_fork
-from omnigraph.storage.staged import refuse_forks
+from omnigraph.storage.forks import refuse_forks
 from omnigraph.wire import MutationResult
 from omnigraph.writes import ExternalIntake, prepare_mutation, stage_mutation
 

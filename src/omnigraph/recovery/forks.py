@@ -10,8 +10,8 @@ from omnigraph.failpoints import Failpoint, reach
 from omnigraph.manifest import branch_of, lasting_bases, snapshot_at
 from omnigraph.recovery.reclaim import staged_max_age_s
 from omnigraph.recovery.sweep import settle_all
+from omnigraph.storage.forks import list_forks, remove_fork
 from omnigraph.storage.listing import list_files
-from omnigraph.storage.staged import list_forks, remove_fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,6 +24,7 @@ from omnigraph.storage.filters import (
     IsNull,
     OneOf,
 )
+from omnigraph.storage.forks import create_fork, remove_fork
 from omnigraph.storage.indexes import (
     IndexCoverage,
     IndexSpec,
@@ -55,10 +56,8 @@ from omnigraph.storage.staged import (
     StagedWrite,
     StageKind,
     commit_staged,
-    create_fork,
     create_table,
     new_files,
-    remove_fork,
     stage_append,
     stage_delete,
     stage_fragments,

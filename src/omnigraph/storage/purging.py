@@ -8,9 +8,9 @@ from omnigraph.storage.boundary import refuse_links
 from omnigraph.storage.derived import remove_texts
 from omnigraph.storage.failures import translated
 from omnigraph.storage.file_names import is_deletable
+from omnigraph.storage.forks import list_forks, remove_fork
 from omnigraph.storage.listing import delete_files, list_files, remove_empty_folders
 from omnigraph.storage.opening import open_dataset
-from omnigraph.storage.staged import list_forks, remove_fork
 
 if TYPE_CHECKING:
     from omnigraph.storage.location import GraphLocation
