@@ -84,7 +84,7 @@ class DoctorReport:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The commands to run for what needs somebody to act, in the order of the findings.
+        """The commands to run for what needs action, in the order of the findings.
 
         While files are damaged only those for the damage: other commands would work on what cannot be read.
         """
