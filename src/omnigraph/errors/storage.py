@@ -134,8 +134,8 @@ class DamageError(StorageError):
         )
 
     def details(self) -> dict[str, object]:
-        """`damage` with what could not be done."""
-        return super().details() | {"damage": {"what": self.what}}
+        """`damage` with what could not be done, and why."""
+        return super().details() | {"damage": {"what": self.what, "reason": self.reason}}
 
 
 class OutsideRootError(StorageError):

@@ -106,7 +106,7 @@ def _drift(body: Body) -> dict[str, object]:
 
 
 def _damage(body: Body) -> dict[str, object]:
-    return _failure(body) | _inside("damage", "what")(body)
+    return _failure(body) | _inside("damage", "what", "reason")(body)
 
 
 def _diagnostics(body: Body) -> dict[str, object]:
