@@ -17,6 +17,7 @@ from omnigraph.storage.location import (
     RECOVERIES,
     RECOVERY_FOLDER,
     SCHEMA_FILES,
+    STAGING_FOLDER,
     STAGING_SUFFIX,
 )
 
@@ -54,6 +55,8 @@ _CONTROL = "|".join(
     )
 )
 _UNFINISHED = re.compile(rf"(?:{_CONTROL}|{RECOVERY_FOLDER}/[0-9A-Z]{{26}}\.json)#[0-9]+")
+#: Answers of tasks; a name that begins with a dot belongs to one that is being written.
+_ANSWER = re.compile(rf"{STAGING_FOLDER}/[0-9A-Z]{{26}}/\.?[0-9a-z-]+\.arrow")
 #: Files of datasets and of forks of them.
 _DELETABLE = re.compile(
     rf"(?:(?:(?:nodes|edges)/[^/]+|{MANIFEST}|{re.escape(RECOVERIES)})/)?(?:tree/.+?/)?(?:{_OWN.pattern})"
@@ -88,7 +91,11 @@ def is_deletable(name: str) -> bool:
     >>> is_deletable("nodes/da89d00e1b71df59/data/01af.lance"), is_deletable("nodes/da89d00e1b71df59/notes.txt")
     (True, False)
     """
-    return _DELETABLE.fullmatch(name) is not None or is_unfinished(name)
+    return (
+        _DELETABLE.fullmatch(name) is not None
+        or _ANSWER.fullmatch(name) is not None
+        or is_unfinished(name)
+    )
 
 
 def is_unfinished(name: str) -> bool:

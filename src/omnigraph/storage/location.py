@@ -22,6 +22,8 @@ SCHEMA_FILES = (SCHEMA_SOURCE, SCHEMA_CONTRACT, SCHEMA_STATE)
 STAGING_SUFFIX = ".staging"
 COMMIT_LOCK = "__lock"
 STAGING_LOCK = "__staging.lock"
+#: Holds a folder for each bulk operation that runs: what its tasks tell each other and the driver.
+STAGING_FOLDER = "__staging"
 READING_LOCK = "__reading.lock"
 BRANCH_CLAIM = "__claim-"
 INIT_CLAIM = "__init_claim.json"

@@ -1,0 +1,183 @@
+"""Answers of tasks that are too large for messages: Arrow files in a folder of one bulk operation.
+
+A task writes its rows under a name of its own attempt and answers with that name and the number of rows; other tasks
+and the driver stream the file. So no process holds what all tasks answered together. The folder lies below
+`__staging` in the root that holds it, is removed when the operation ends, and `cleanup` removes what a dead one left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import obstore
+import pyarrow as _arrow
+
+from omnigraph.ids import new_ulid
+from omnigraph.storage.boundary import inside
+from omnigraph.storage.failures import translated
+from omnigraph.storage.listing import delete_files, list_files, list_folders, remove_empty_folders
+from omnigraph.storage.location import STAGING_FOLDER, GraphLocation
+from omnigraph.storage.remote import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from omnigraph.storage.listing import StoredFile
+
+#: The published stubs of pyarrow describe older functions.
+_pa: Any = _arrow
+
+_NAME = re.compile(r"[0-9a-z-]+")
+_ULID = re.compile(r"[0-9A-Z]{26}")
+_ENDING = ".arrow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerFolder:
+    """The folder of one bulk operation, as any process can reach it. Picklable."""
+
+    root: GraphLocation
+    #: Below the root.
+    name: str
+
+    def file(self, answer: str) -> str:
+        """The name of an answer below the root."""
+        assert _NAME.fullmatch(answer), "answers have plain names"
+        return f"{self.name}/{answer}{_ENDING}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A file that a task wrote."""
+
+    name: str
+    rows: int
+    size_bytes: int
+
+
+def new_answer_folder(root: GraphLocation) -> AnswerFolder:
+    """A folder for one bulk operation; it exists from the first answer on."""
+    return AnswerFolder(root=root, name=f"{STAGING_FOLDER}/{new_ulid()}")
+
+
+@contextmanager
+def answer_folder(root: GraphLocation) -> Iterator[AnswerFolder]:
+    """As `new_answer_folder`, for a block; the folder goes with it."""
+    folder = new_answer_folder(root)
+    try:
+        yield folder
+    finally:
+        remove_answers(folder)
+
+
+def attempt_name(stage: str, part: int) -> str:
+    """A name for the answer of one attempt of a task: two attempts at one part never share a file.
+
+    >>> attempt_name("delta", 7)[:9]
+    'delta-7-0'
+    """
+    return f"{stage}-{part}-{new_ulid().lower()}"
+
+
+def write_answer(
+    folder: AnswerFolder, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Answer:
+    """Write the rows of an answer. The file appears whole; when it fails there is none."""
+    rows = 0
+    what = f"writing {folder.file(name)}"
+    with _writing(folder, name) as sink:
+        with _pa.ipc.new_file(sink, schema) as writer:
+            for batch in batches:
+                rows += batch.num_rows
+                # Only this: what the producer of the batches raises is not about the file.
+                with translated(what):
+                    writer.write_batch(batch)
+        size = sink.tell()
+    return Answer(name=name, rows=rows, size_bytes=size)
+
+
+@contextmanager
+def _writing(folder: AnswerFolder, name: str) -> Iterator[Any]:
+    file = folder.file(name)
+    if not folder.root.is_local:
+        # An object appears when its writer is closed; one that is given up is never seen.
+        with obstore.open_writer(open_store(folder.root), file) as writer:
+            yield _pa.PythonFile(_Counting(writer), mode="w")
+        return
+    place = inside(folder.root, file)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_name(f".{place.name}")
+    try:
+        with _pa.OSFile(str(unfinished), "wb") as sink:
+            yield sink
+        unfinished.replace(place)
+    except BaseException:
+        # Also when the task is cancelled: nothing else knows the name.
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+
+
+class _Counting:
+    """Gives a writer of an object store the position that Arrow asks for."""
+
+    closed = False
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self._position = 0
+
+    def write(self, data: bytes) -> int:
+        self._writer.write(bytes(data))
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Nothing to do: the parts of an object are sent as they fill up."""
+
+
+def read_answer(folder: AnswerFolder, name: str) -> Iterator[pa.RecordBatch]:
+    """The rows of an answer, batch by batch. On a disk they are mapped and take no memory of their own."""
+    with translated(f"reading {folder.file(name)}"), _reading(folder, name) as source:
+        reader = _pa.ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+@contextmanager
+def _reading(folder: AnswerFolder, name: str) -> Iterator[Any]:
+    file = folder.file(name)
+    if folder.root.is_local:
+        with _pa.memory_map(str(inside(folder.root, file))) as source:
+            yield source
+    else:
+        yield _pa.PythonFile(obstore.open_reader(open_store(folder.root), file), mode="r")
+
+
+def remove_answers(folder: AnswerFolder) -> None:
+    """Remove the folder of an operation with everything in it."""
+    delete_files(folder.root, [file.name for file in list_files(folder.root, folder.name)])
+    remove_empty_folders(folder.root, folder.name)
+    if folder.root.is_local:
+        with suppress(OSError):
+            os.rmdir(inside(folder.root, STAGING_FOLDER))
+
+
+def abandoned_answers(root: GraphLocation, written_before_s: float | None) -> list[StoredFile]:
+    """Answers that were written before a moment, in seconds since the epoch; without one all of them."""
+    return [
+        file
+        for name in list_folders(root, STAGING_FOLDER)
+        if _ULID.fullmatch(name)
+        for file in list_files(root, f"{STAGING_FOLDER}/{name}")
+        if written_before_s is None or file.modified_s < written_before_s
+    ]
