@@ -69,7 +69,7 @@ def test_rows_count_as_progress(location: GraphLocation) -> None:
     seen: list[tuple[int, int]] = []
 
     class Watcher:
-        def update(self, tasks: int, rows: int) -> None:
+        def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
             seen.append((tasks, rows))
 
     class Watched:

@@ -514,7 +514,7 @@ def test_progress_counts_types_and_rows(graph: Graph, tmp_path: Path) -> None:
             seen.append((name, tasks))
 
             class Stage:
-                def update(self, tasks: int, rows: int) -> None:
+                def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
                     seen.append((tasks, rows))
 
             yield Stage()

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 class Cluster:
     """A session as far as its master matters."""
 
+    def __init__(self) -> None:
+        self.conf = {"spark.master": "spark://host:7077"}
+
     class sparkContext:  # the name of pyspark
-        master = "spark://host:7077"
         defaultParallelism = 100
 
 

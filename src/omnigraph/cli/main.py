@@ -50,6 +50,9 @@ from omnigraph.errors import OmniError, is_panic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: What a process that Ctrl-C ended is expected to exit with.
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="omnigraph",
     help="A typed property graph on Lance datasets, with branches, merges, history and time travel.",
@@ -128,6 +131,10 @@ def _run(words: list[str]) -> None:
         # Standing alone, it prints wrong command lines itself, for people.
         code = app(args=words, prog_name="omnigraph", standalone_mode=not as_json)
         sys.exit(code or 0)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            _print_interrupt(end, as_json=as_json)
+        raise
     except TyperException as error:
         message = error.format_message().removeprefix("Invalid value: ")
         print_json({"error": message, "kind": "usage", "code": "bad_request"})
@@ -147,3 +154,17 @@ def _run(words: list[str]) -> None:
         else:
             print_warning(f"internal error: {error!r} (set OMNIGRAPH_DEBUG=1 for the stack trace)")
         sys.exit(1)
+
+
+def _print_interrupt(end: BaseException, *, as_json: bool) -> None:
+    """One sentence about work that Ctrl-C stopped, with what it says about itself."""
+    cause: BaseException | None = end
+    notes: list[str] = []
+    while cause is not None:
+        notes += getattr(cause, "__notes__", [])
+        cause = cause.__cause__ or cause.__context__
+    sentence = "; ".join(["interrupted", *dict.fromkeys(notes)])
+    if as_json:
+        print_json({"error": sentence, "kind": "interrupted", "code": "cancelled"})
+    else:
+        print_warning(sentence)

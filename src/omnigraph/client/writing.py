@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
+    from omnigraph.budget import CancelSignal
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.schema import Catalog
@@ -104,11 +105,14 @@ class RemoteWriting(OpenRemoteGraph):
         dry_run: bool = False,
         grammar: str = "strict",
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> LoadResult:
         """Load files of graph records; all of it becomes visible at once, or nothing does.
 
         The files are read here, unpacked, and sent as one body, of which a server takes 32 MiB unless it is told
-        otherwise. Mappings and frames are loaded beside the storage.
+        otherwise. Mappings and frames are loaded beside the storage, and so are loads with a time limit: a server ends
+        a load by itself.
 
         Raises:
             LoadRejectedError: records are wrong; `report` names them with exact totals. Nothing was written.
@@ -121,6 +125,8 @@ class RemoteWriting(OpenRemoteGraph):
 
         refuse_actor(actor)
         refuse_session(spark)
+        if timeout_s is not None or cancel is not None:
+            raise DirectOnlyError("a time limit or a cancel signal for load")
         check_one_input(source, mapping, frames)
         if source is None:
             raise DirectOnlyError("load with a mapping" if frames is None else "load of frames")

@@ -141,7 +141,10 @@ class LoadKeyConflictError(KeyConflictError):
 
 
 class SparkError(OmniError):
-    """Spark cannot be started, or a job of it failed for a reason outside the data. Nothing was written."""
+    """Spark cannot be started, or a job of it failed for a reason outside the data.
+
+    The message says what to change, and that nothing was written where that is so.
+    """
 
     kind = "spark"
     http_status = 500

@@ -378,6 +378,8 @@ class Graph(
         dry_run: bool = False,
         grammar: str = "strict",
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> LoadResult:
         """Load files, mapped tables or frames of any size; all of it becomes visible at once, or nothing does.
 
@@ -385,7 +387,8 @@ class Graph(
         tables feed which types; `frames` maps type names to Spark, Arrow or pandas frames. `append` inserts and
         refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type that is present.
         With `base` a missing branch is created in the same commit. `dry_run` does everything but the commit.
-        `engine="local"` runs the same stages in this process, for small inputs.
+        `engine="local"` runs the same stages in this process, for small inputs. `timeout_s` and `cancel` stop it before
+        its commit begins, as Ctrl-C does: jobs end, and what they wrote is removed.
 
         >>> import tempfile
         >>> folder = tempfile.mkdtemp()
@@ -400,7 +403,9 @@ class Graph(
             LoadKeyConflictError: an append met ids that exist. Nothing was written.
             InputFileError: a file cannot be read. Nothing was written.
             ConflictError: writers kept changing the tables; nothing was written.
-            SparkError: Spark cannot run; nothing was written.
+            SparkError: Spark cannot run; the message says whether something was written.
+            QueryTimeoutError: it took longer than `timeout_s`. Nothing was written.
+            QueryCancelledError: `cancel` was set. Nothing was written.
         """
         from omnigraph.graph.loading import GraphLoader, load_call
         from omnigraph.pipeline.progress import Silent
@@ -426,6 +431,7 @@ class Graph(
             progress=progress or Silent(),
             authorize_fork=authorize_fork,
             external_blobs=self._settings.external_blobs,
+            limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
         )
         self._authorize(Action.CHANGE, actor, branch=call.branch)
         if call.base is not None and call.branch not in self._state().heads:

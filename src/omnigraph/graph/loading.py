@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
@@ -13,16 +13,21 @@ from omnigraph.errors import (
     ConflictError,
     ExpectedVersionMismatchError,
     ReadSetConflictError,
+    SparkError,
 )
+from omnigraph.errors.reads import LOAD
+from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.settings import REPREPARATION_BUDGET, local_load_max_bytes
-from omnigraph.graph.tidying import may_leave_files, tidy_up
+from omnigraph.graph.tidying import may_leave_files, tidy_up, unharmed
 from omnigraph.graph.writing import NewBranch
 from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, open_pin, snapshot_of
 from omnigraph.pipeline.external import external_rule
 from omnigraph.pipeline.ids import new_id_prefix
+from omnigraph.pipeline.job_names import operation
 from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.plan import Grammar, LoadMode, LoadPlan, shapes_of
+from omnigraph.pipeline.progress import BoundedProgress
 from omnigraph.pipeline.sources import check_local, look_at_input
 from omnigraph.recovery import (
     Attempt,
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
+    from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
     from omnigraph.manifest import Head, Snapshot, TablePin
@@ -69,6 +75,8 @@ class LoadCall:
     #: Raises when the actor may not create the branch.
     authorize_fork: Callable[[], None]
     external_blobs: ExternalPolicy = DENY_ALL
+    #: Before the commit; what has begun to become visible is finished.
+    limits: ReadLimits = NO_LIMITS
 
 
 def load_call(mode: str, grammar: str, **rest: Any) -> LoadCall:
@@ -99,11 +107,21 @@ class GraphLoader:
     def load(self, call: LoadCall) -> LoadResult:
         """Run one load; everything becomes visible at once, or nothing does."""
         environment = self._environment
+        budget = call.limits.budget()
+        budget.enter(LOAD)
+        call = replace(call, progress=BoundedProgress(call.progress, budget.check))
         run = _Run(environment, self._schema_of, self._open_for_writing, call)
-        with environment.claim_branch(call.branch) if run.creates_branch else nullcontext():
+        with (
+            operation("load", environment.location.uri),
+            environment.claim_branch(call.branch) if run.creates_branch else nullcontext(),
+        ):
             try:
                 with environment.staging.shared():
                     return run.execute()
+            except (SparkError, KeyboardInterrupt) as error:
+                if run.has_effect:
+                    raise
+                raise unharmed(error, "nothing was written") from error.__cause__
             finally:
                 run.clean_up()
 
@@ -133,6 +151,11 @@ class _Run:
     def creates_branch(self) -> bool:
         """Whether the load makes its branch."""
         return self._origin is not None
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the load may have become visible."""
+        return self._has_effect
 
     def _find_origin(self) -> tuple[Head | None, NewBranch | None]:
         state, call = self._environment.manifest.state(), self._call

@@ -22,6 +22,14 @@ def may_leave_files(error: BaseException) -> bool:
     return isinstance(error, SparkError | StorageError) or not isinstance(error, OmniError)
 
 
+def unharmed(error: SparkError | KeyboardInterrupt, promise: str) -> BaseException:
+    """The failure of work that had no effect, which says so; only the operation knows whether that is true."""
+    if isinstance(error, SparkError):
+        return SparkError(f"{error.message}; {promise}")
+    error.add_note(promise)
+    return error
+
+
 def tidy_up(
     environment: GraphEnvironment, forks: Collection[Table], *, has_unknown_files: bool
 ) -> None:

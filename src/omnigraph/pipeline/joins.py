@@ -16,7 +16,7 @@ from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.pipeline.keys import find_keys, first_members, scan_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from omnigraph.pipeline.keys import KeyScan
 
@@ -88,7 +88,11 @@ class LocalJoins:
         ):
             rows_of[key].append(address)
         return Found(
-            total, [Example(key, tuple(found), len(found)) for key, found in rows_of.items()]
+            total,
+            [
+                Example(key, tuple(found[:MAX_EXAMPLES]), len(found))
+                for key, found in rows_of.items()
+            ],
         )
 
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
@@ -159,6 +163,17 @@ class LocalJoins:
             for row in bad.slice(0, MAX_EXAMPLES).to_pylist()
         ]
         return Found(bad.num_rows, examples)
+
+
+def row_examples(
+    rows_of: Mapping[str, Sequence[int]], other_of: Mapping[str, int] | None = None
+) -> list[Example]:
+    """Rows that have one of some keys, as examples: the first rows, or by key where each has a counterpart."""
+    rows = [(address, key) for key, some in rows_of.items() for address in some]
+    if other_of is None:
+        return [Example(key, (address,)) for address, key in sorted(rows)[:MAX_EXAMPLES]]
+    rows.sort(key=lambda row: (row[1], row[0]))
+    return [Example(key, (address, other_of[key])) for address, key in rows[:MAX_EXAMPLES]]
 
 
 def _keys(scans: Sequence[KeyScan]) -> Any:

@@ -36,6 +36,8 @@ pc: Any = _compute
 _TEXT = ScalarType(Scalar.STRING)
 #: Rows that one task looks at.
 _SCAN_ROWS = 2_000_000
+#: Fewer rows are not worth a task of their own.
+_LEAST_TASK_ROWS = 65_536
 #: Large batches: looking keys up costs a table of the other side per batch.
 _BATCH_ROWS = 524_288
 #: Keys are looked up one by one when they are so few, and so many times fewer than the rows. Without an index a
@@ -54,6 +56,8 @@ class KeyScan:
     members: tuple[tuple[str, BaseType], ...]
     #: Further columns that go along.
     extra: tuple[str, ...] = ()
+    #: Of these rows only some: how many are passed over, and how many are read then.
+    window: tuple[int, int] | None = None
 
 
 def key_scans(
@@ -92,6 +96,22 @@ def key_scans(
     return scans
 
 
+def cut_scans(scans: Sequence[KeyScan], tasks: int) -> list[KeyScan]:
+    """The same rows in scans of about equal size, so many that all tasks of a session have something to do."""
+    share = max(-(-total_rows(scans) // max(1, tasks)), _LEAST_TASK_ROWS)
+    cut: list[KeyScan] = []
+    for scan in scans:
+        pieces = -(-scan.rows // share)
+        if pieces <= 1 or scan.window is not None:
+            cut.append(scan)
+            continue
+        size = -(-scan.rows // pieces)
+        for begin in range(0, scan.rows, size):
+            rows = min(size, scan.rows - begin)
+            cut.append(replace(scan, rows=rows, window=(begin, rows)))
+    return cut
+
+
 def text_key(column: str) -> list[tuple[str, BaseType]]:
     """The members of a key that is one text column."""
     return [(column, _TEXT)]
@@ -102,7 +122,12 @@ def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Any]:
     names = [name for name, _ in scan.members]
     columns = list(dict.fromkeys([*names, *scan.extra, ROW_ADDRESS]))
     for batch in scan_fragments(
-        scan.address, scan.fragments, columns, where, batch_rows=_BATCH_ROWS
+        scan.address,
+        scan.fragments,
+        columns,
+        where,
+        batch_rows=_BATCH_ROWS,
+        window=scan.window,
     ):
         spellings = [spelled(base, batch.column(name)) for name, base in scan.members]
         key = spellings[0] if len(spellings) == 1 else _joined(spellings)
@@ -126,17 +151,23 @@ def find_keys(scans: Sequence[KeyScan], keys: Any, firsts: Any) -> Iterator[Any]
     if not scans:
         return
     assert len({scan.address for scan in scans}) == 1, "an index belongs to one table"
-    name, base = scans[0].members[0]
-    is_text = base == _TEXT or isinstance(base, EnumType)
-    is_few = len(firsts) * _PROBE_SHARE < total_rows(scans)
-    limit = _MAX_PROBED if has_index(open_address(scans[0].address), name) else PROBE_CHUNK
-    if is_text and is_few and len(firsts) <= limit:
+    if can_probe(scans, len(firsts)):
+        name = scans[0].members[0][0]
         texts = firsts.to_pylist()
         for begin in range(0, len(texts), PROBE_CHUNK):
             where = to_sql(OneOf(name, texts[begin : begin + PROBE_CHUNK]))
             yield from (_only(t, keys) for scan in _widened(scans) for t in scan_keys(scan, where))
         return
     yield from _sifted((table for scan in scans for table in scan_keys(scan)), keys)
+
+
+def can_probe(scans: Sequence[KeyScan], keys: int) -> bool:
+    """Whether so many keys are found in a table by looking each one up, without reading all rows."""
+    name, base = scans[0].members[0]
+    is_text = base == _TEXT or isinstance(base, EnumType)
+    if not is_text or keys > _MAX_PROBED or keys * _PROBE_SHARE >= total_rows(scans):
+        return False
+    return keys <= PROBE_CHUNK or has_index(open_address(scans[0].address), name)
 
 
 def _sifted(tables: Iterator[Any], keys: Any) -> Iterator[Any]:

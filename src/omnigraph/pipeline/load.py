@@ -21,10 +21,11 @@ from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.frames import frame_source
 from omnigraph.pipeline.ids import new_id_prefix
+from omnigraph.pipeline.job_names import detail
 from omnigraph.pipeline.parts import by_source
 from omnigraph.pipeline.plan import LoadMode
 from omnigraph.pipeline.problems import Problems, in_file
-from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.progress import InnerProgress, Silent
 from omnigraph.pipeline.provenance import Origin, Provenance
 from omnigraph.pipeline.relations import KEY_CONFLICT, Image, RelationChecker
 from omnigraph.pipeline.shaping import alias_conflicts
@@ -66,6 +67,8 @@ class LoadEngine:
     joins: Joins
     matcher: Matcher
     progress: Progress
+    #: Shows the jobs of `joins` and `matcher` in the stage that they belong to.
+    inner: InnerProgress = field(default_factory=InnerProgress)
     #: The Spark session, where there is one.
     spark: Any = None
 
@@ -263,7 +266,8 @@ class LoadJob:
         read: set[TableKey] = set()
         try:
             is_merge = self._mode is LoadMode.MERGE
-            with (self._engine.progress if is_merge else Silent()).stage("identify", 1) as stage:
+            shown = self._engine.progress if is_merge else Silent()
+            with shown.stage("identify", 1) as stage, self._engine.inner.inside(stage):
                 self._identify(touched, tables, merged, writes)
                 stage.update(1, sum(self._types[key].rows for key in merged))
             reach(Failpoint.LOAD_IDENTIFIED)
@@ -279,7 +283,10 @@ class LoadJob:
                 return Image(table=open_pinned(key))
 
             problems = Problems()
-            with self._engine.progress.stage("check relations", 1) as stage:
+            with (
+                self._engine.progress.stage("check relations", 1) as stage,
+                self._engine.inner.inside(stage),
+            ):
                 RelationChecker(
                     mode=self._mode,
                     images=images,
@@ -288,6 +295,7 @@ class LoadJob:
                     untouched=untouched,
                     locate=lambda key, address: self._locate(images[key], key, address),
                     problems=problems,
+                    tell=self._engine.inner.tell,
                 ).check_all()
                 stage.update(1, sum(staged.rows for staged in touched.values()))
             _raise_if_violated(problems)
@@ -315,8 +323,11 @@ class LoadJob:
     ) -> None:
         """Fill in what happens to every touched table; what a merge wrote is in `merged` also when it fails."""
         for key, staged in touched.items():
+            name = key.partition(":")[2]
+            self._engine.inner.tell(name)
             if self._mode is LoadMode.MERGE and staged.has_given_ids:
-                merged[key] = self._merge(key, tables[key], staged)
+                with detail(name):
+                    merged[key] = self._merge(key, tables[key], staged)
                 writes[key] = _merge_write(tables[key], merged[key])
             else:
                 is_overwrite = self._mode is LoadMode.OVERWRITE
@@ -345,6 +356,7 @@ class LoadJob:
             untouched=lambda _: Image(table=appended.table),
             locate=lambda _, address: self._place(appended.new_fragments, key, address),
             problems=problems,
+            tell=self._engine.inner.tell,
         ).check_ids()
         _raise_if_violated(problems)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.pipeline.joins import LocalJoins
 from omnigraph.pipeline.load import LoadEngine
 from omnigraph.pipeline.merging import LocalMatcher
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.worker_choice import choose_workers
+from omnigraph.pipeline.progress import InnerProgress, Silent
+from omnigraph.pipeline.worker_choice import choose_workers, session_facts
 from omnigraph.pipeline.workers import LocalWorkers
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
     if name == "spark":
         with progress.stage("start Spark", 1) as stage:
             workers = choose_workers(name, spark, progress, input_bytes)
+            for fact in session_facts(workers):
+                stage.note(fact)
             stage.update(1, 0)
     else:
         workers = choose_workers(name, spark, progress, input_bytes)
@@ -40,12 +42,14 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
 
     assert isinstance(workers, SparkWorkers), "there are two engines"
     # Their jobs belong to stages of the load, which show progress as a whole.
-    silent = SparkWorkers(workers.spark, Silent())
-    joins = SparkJoins(silent)
+    inner = InnerProgress()
+    quiet_workers = SparkWorkers(workers.spark, inner)
+    joins = SparkJoins(quiet_workers)
     return LoadEngine(
         workers=workers,
         joins=joins,
-        matcher=SparkMatcher(silent, joins, small_rows=SMALL_ROWS),
+        matcher=SparkMatcher(quiet_workers, joins, small_rows=SMALL_ROWS),
         progress=progress,
+        inner=inner,
         spark=workers.spark,
     )

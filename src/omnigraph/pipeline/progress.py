@@ -13,8 +13,16 @@ if TYPE_CHECKING:
 class StageProgress(Protocol):
     """One running stage. Called from any thread; the numbers only grow."""
 
-    def update(self, tasks: int, rows: int) -> None:
-        """So many tasks and rows are done. What it raises stops the work."""
+    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
+        """So many tasks and rows are done, of so many tasks if that is known. What it raises stops the work."""
+        ...
+
+    def tell(self, detail: str) -> None:
+        """The stage works on this now."""
+        ...
+
+    def note(self, fact: str) -> None:
+        """Something that is worth knowing about the stage when it is over."""
         ...
 
 
@@ -27,8 +35,14 @@ class Progress(Protocol):
 
 
 class _Nothing:
-    def update(self, tasks: int, rows: int) -> None:
-        del tasks, rows
+    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
+        del tasks, rows, total
+
+    def tell(self, detail: str) -> None:
+        del detail
+
+    def note(self, fact: str) -> None:
+        del fact
 
 
 class Silent:
@@ -39,6 +53,55 @@ class Silent:
         """A stage that nobody watches."""
         del name, tasks
         yield _Nothing()
+
+
+class InnerProgress:
+    """Shows jobs inside of a stage as what the stage works on; nothing while there is no such stage.
+
+    What the stage raises, because its work is not wanted any more, stops the job that it shows.
+    """
+
+    def __init__(self) -> None:
+        self._outer: StageProgress = _Nothing()
+        self._what = ""
+
+    @contextmanager
+    def inside(self, outer: StageProgress) -> Iterator[None]:
+        """Show jobs of the block in a stage."""
+        before, self._outer = self._outer, outer
+        try:
+            yield
+        finally:
+            self._outer, self._what = before, ""
+
+    def tell(self, what: str) -> None:
+        """The stage works on this from now on."""
+        self._what = what
+        self._outer.tell(what)
+
+    @contextmanager
+    def stage(self, name: str, tasks: int) -> Iterator[StageProgress]:
+        """A job, shown with the tasks that are done."""
+        yield _Inner(self._outer, self._what or name, tasks)
+
+
+class _Inner:
+    def __init__(self, outer: StageProgress, name: str, tasks: int) -> None:
+        self._outer = outer
+        self._name = name
+        self._total = tasks
+
+    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
+        del rows
+        self._total = total or self._total
+        figures = f", {tasks} of {self._total} tasks" if self._total else ""
+        self._outer.tell(f"{self._name}{figures}")
+
+    def tell(self, detail: str) -> None:
+        self._outer.tell(f"{self._name}: {detail}")
+
+    def note(self, fact: str) -> None:
+        self._outer.note(fact)
 
 
 class BoundedProgress:
@@ -61,6 +124,13 @@ class _Checked:
         self._shown = shown
         self._check = check
 
-    def update(self, tasks: int, rows: int) -> None:
-        self._shown.update(tasks, rows)
+    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
+        self._shown.update(tasks, rows, total=total)
         self._check()
+
+    def tell(self, detail: str) -> None:
+        self._shown.tell(detail)
+        self._check()
+
+    def note(self, fact: str) -> None:
+        self._shown.note(fact)

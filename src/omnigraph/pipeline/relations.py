@@ -5,16 +5,18 @@ Written once over `Joins`; which side of a comparison is large is the business o
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRecord
+from omnigraph.pipeline.job_names import detail
 from omnigraph.pipeline.keys import joined_text, key_scans, text_key
 from omnigraph.pipeline.plan import LoadMode
 from omnigraph.pipeline.problems import Problems, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from omnigraph.ids import TableKey
     from omnigraph.pipeline.joins import Example, Found, Joins
@@ -63,25 +65,39 @@ class RelationChecker:
     #: Where a new row came from: source and line.
     locate: Callable[[TableKey, int], tuple[str, int | None]]
     problems: Problems
+    #: Hears what is checked next.
+    tell: Callable[[str], None]
 
     def check_all(self) -> None:
         """Check every rule; violations are counted in `problems`."""
         self.check_ids()
         for key, image in self.images.items():
             for unique in self.rules[key].uniques:
-                self._check_unique(unique, key, image)
+                with self._step(f"{unique} is unique"):
+                    self._check_unique(unique, key, image)
         for key, rules in self.rules.items():
+            name = key.partition(":")[2]
             if rules.endpoints is not None:
-                self._check_ends(rules.endpoints, key)
+                with self._step(f"ends of {name}"):
+                    self._check_ends(rules.endpoints, key)
             if rules.per_source is not None and key in self.images:
-                self._check_cardinality(rules.per_source, key, self.images[key])
+                with self._step(f"edges per source of {name}"):
+                    self._check_cardinality(rules.per_source, key, self.images[key])
+
+    @contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        """Name a check where people follow the load, and its jobs in Spark."""
+        self.tell(what)
+        with detail(what):
+            yield
 
     # ---- ids
 
     def check_ids(self) -> None:
         """Check that ids are distinct, and in an append that they are new."""
         for key, image in self.images.items():
-            self._check_ids(key, image)
+            with self._step(f"ids of {key.partition(':')[2]}"):
+                self._check_ids(key, image)
 
     def _check_ids(self, key: TableKey, image: Image) -> None:
         if not image.new or not image.has_given_ids:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as _arrow
 
 from omnigraph.pipeline.differences import DELTA, join_sides, scan_side, sides_of
-from omnigraph.pipeline.spark_workers import SparkWorkers, spark_errors
+from omnigraph.pipeline.spark_failures import spark_errors
+from omnigraph.pipeline.spark_workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,11 +1,18 @@
 """Questions about keys, answered by Spark: the same answers as `joins` for any number of rows.
 
-What a load brings may be small although the tables are large: then the answers are computed in this process, which
-is faster than a shuffle. References into a small set of ids are looked up by tasks, each against the whole set.
+Spark knows nothing of the size of a frame that Python makes and believes it to be tiny, so every join here says how it
+is to be done, from our own counts of both sides: rows are shuffled and merged, unless one side is known to be small.
+Keys are counted before they are joined. So a key that a million rows share, a hub or a constant, crosses the network
+once per task and never makes one task slow. Spark moves semi and anti joins in front of the counting, which undoes
+that: they are written as other joins here, unless the right side is broadcast.
+
+Little work is done in this process, which is faster than a shuffle. References into a small set of ids are looked up by
+tasks, each against the whole set.
 """
 
 from __future__ import annotations
 
+import heapq
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +22,11 @@ from pyspark.sql import functions as sql
 
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.ids import new_ulid
-from omnigraph.pipeline.joins import Example, Found, LocalJoins
-from omnigraph.pipeline.keys import scan_keys, total_rows
-from omnigraph.pipeline.spark_workers import collect, spark_errors
+from omnigraph.pipeline.joins import Example, Found, LocalJoins, row_examples
+from omnigraph.pipeline.keys import can_probe, cut_scans, scan_keys, total_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -32,75 +38,112 @@ if TYPE_CHECKING:
 pa: Any = _arrow
 pc: Any = _compute
 
-#: Rows of a load up to which this process answers.
+#: Rows of a load up to which this process answers, and rows of tables that it is compared with.
 SMALL_ROWS = 2_000_000
+SMALL_OTHERS = 16_000_000
 #: Ids up to which every task holds all of them.
 SMALL_IDS = 4_000_000
+#: Keys up to which Spark sends them to every executor: about 50 MB in a JVM.
+BROADCAST_KEYS = 250_000
+_STAGE = "check relations"
 _KEYS = "key string, address long"
+_FIRST = "total long, key string, count long, other long"
 
 
 class SparkJoins:
     """Answers on executors."""
 
     def __init__(
-        self, workers: SparkWorkers, *, small_rows: int = SMALL_ROWS, small_ids: int = SMALL_IDS
+        self,
+        workers: SparkWorkers,
+        *,
+        small_rows: int = SMALL_ROWS,
+        small_ids: int = SMALL_IDS,
+        broadcast_keys: int = BROADCAST_KEYS,
     ) -> None:
         self._workers = workers
         self._local = LocalJoins()
         #: Ids that workers keep belong to one load: the next one may find other rows at the same address.
         self._token = new_ulid()
         self._small_rows = small_rows
+        self._small_others = SMALL_OTHERS if small_rows else 0
         self._small_ids = small_ids
+        self._broadcast_keys = broadcast_keys
 
     def duplicated(self, rows: Sequence[KeyScan]) -> Found:
         """As `Joins.duplicated`."""
         if total_rows(rows) <= self._small_rows:
             return self._local.duplicated(rows)
-        keys = self.keys(rows)
-        # Hashes first: they are small, equal keys have equal ones, and usually no two are equal.
-        suspects = keys.groupBy(_hash().alias("hash")).count().where("count > 1")
-        if _is_empty(suspects):
+        if self._is_empty(lambda: self.repeated_hashes(rows)):
             return Found()
-        several = (
-            keys.withColumn("hash", _hash())
-            .join(suspects.select("hash"), "hash", "left_semi")
-            .groupBy("key")
-            .agg(
-                sql.count("address").alias("count"),
-                sql.slice(sql.sort_array(sql.collect_list("address")), 1, MAX_EXAMPLES).alias(
-                    "addresses"
-                ),
-            )
-            .where("count > 1")
-        )
-        total, shown = _total_and_first(several, sql.col("count") - 1)
+        total, shown = self._first(lambda: self.repeated_keys(rows))
+        addresses = self._addresses(rows, [row["key"] for row in shown])
         return Found(
-            total, [Example(row["key"], tuple(row["addresses"]), row["count"]) for row in shown]
+            total, [Example(row["key"], addresses[row["key"]], row["count"]) for row in shown]
         )
+
+    def repeated_hashes(self, rows: Sequence[KeyScan]) -> DataFrame:
+        """Hashes that several rows share: they are small, equal keys have equal ones, and usually no two are equal."""
+        return self.keys(rows).groupBy(_hash().alias("hash")).count().where("count > 1")
+
+    def repeated_keys(self, rows: Sequence[KeyScan]) -> DataFrame:
+        """Keys that several rows have; each row beyond the first weighs."""
+        counted = self.keys(rows).groupBy("key").count().where("count > 1")
+        return counted.select("key", "count", (sql.col("count") - 1).alias("weight"), _no_other())
 
     def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
         """As `Joins.shared`."""
-        if total_rows(rows) <= self._small_rows:
+        if self._is_small(rows, others):
             return self._local.shared(rows, others)
-        mine, theirs = self.keys(rows), self.keys(others)
-        hashes = theirs.select(_hash().alias("hash"))
         # As above: rows without a common hash have no common key.
-        if _is_empty(mine.select(_hash().alias("hash")).join(hashes, "hash", "left_semi")):
+        if self._is_empty(lambda: self.common_hashes(rows, others)):
             return Found()
+        total, shown = self._first(lambda: self.common_keys(rows, others))
+        addresses = self._addresses(rows, [row["key"] for row in shown])
+        other_of = {row["key"]: row["other"] for row in shown}
+        return Found(total, row_examples(addresses, other_of))
+
+    def common_hashes(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> DataFrame:
+        """Hashes that both sides have."""
+        mine = self.keys(rows).select(_hash().alias("hash")).distinct()
+        theirs = self.keys(others).select(_hash().alias("hash"))
+        if total_rows(rows) <= self._broadcast_keys:
+            return theirs.join(sql.broadcast(mine), "hash", "left_semi")
+        return mine.hint("merge").join(theirs.hint("merge"), "hash")
+
+    def common_keys(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> DataFrame:
+        """Keys that both sides have, with the address of one of the other rows; each row of the first side weighs."""
+        mine = _counted(self.keys(rows))
+        theirs = self.keys(others)
+        if total_rows(rows) <= self._broadcast_keys:
+            theirs = theirs.join(sql.broadcast(mine.select("key")), "key", "left_semi")
         first = theirs.groupBy("key").agg(sql.min("address").alias("other"))
-        total, shown = _total_and_first(mine.join(first, "key"), sql.lit(1))
-        return Found(total, [Example(row["key"], (row["address"], row["other"])) for row in shown])
+        joined = mine.hint("merge").join(first.hint("merge"), "key")
+        return joined.select("key", "count", sql.col("count").alias("weight"), "other")
 
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
         """As `Joins.missing`."""
-        if total_rows(references) <= self._small_rows:
+        if self._is_small(references, ids):
             return self._local.missing(references, ids)
         if total_rows(ids) <= self._small_ids:
-            items = [(scan, tuple(ids), self._token) for scan in references]
-            return _merged(self._workers.run("check relations", _missing_task, items))
-        absent = self.keys(references).join(self.keys(ids).select("key"), "key", "left_anti")
-        total, shown = _total_and_first(absent, sql.lit(1))
-        return Found(total, [Example(row["key"], (row["address"],)) for row in shown])
+            pieces = cut_scans(references, self._workers.parallelism)
+            items = [(scan, tuple(ids), self._token) for scan in pieces]
+            return _merged(self._workers.run(_STAGE, _missing_task, items))
+        total, shown = self._first(lambda: self.absent_keys(references, ids), order="other")
+        return Found(
+            total, row_examples(self._addresses(references, [row["key"] for row in shown]))
+        )
+
+    def absent_keys(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> DataFrame:
+        """Keys that are none of the ids, with the address of the first row of each; each row that has one weighs."""
+        mine, theirs = _counted(self.keys(references)), self.keys(ids).select("key")
+        mine = mine.withColumnRenamed("address", "other")
+        if total_rows(references) <= self._broadcast_keys:
+            # Few references: only the ids that they name are worth a shuffle.
+            theirs = theirs.join(sql.broadcast(mine.select("key")), "key", "left_semi")
+        found = theirs.withColumn("is_found", sql.lit(True)).hint("merge")
+        absent = mine.hint("merge").join(found, "key", "left").where("is_found is null")
+        return absent.select("key", "count", sql.col("count").alias("weight"), "other")
 
     def outside(
         self,
@@ -111,12 +154,24 @@ class SparkJoins:
         more: Sequence[str] = (),
     ) -> Found:
         """As `Joins.outside`."""
-        if total_rows(touched) <= self._small_rows:
+        if self._is_small(touched, counted):
             return self._local.outside(counted, touched, low, high, more)
+        total, shown = self._first(lambda: self.keys_outside(counted, touched, low, high, more))
+        return Found(total, [Example(row["key"], (row["other"],), row["count"]) for row in shown])
+
+    def keys_outside(
+        self,
+        counted: Sequence[KeyScan],
+        touched: Sequence[KeyScan],
+        low: int,
+        high: int | None,
+        more: Sequence[str],
+    ) -> DataFrame:
+        """Touched keys whose number of rows is not between the bounds, with the address of their last row."""
         counts = (
             self.keys(counted)
             .groupBy("key")
-            .agg(sql.count("address").alias("count"), sql.max("address").alias("address"))
+            .agg(sql.count("address").alias("count"), sql.max("address").alias("other"))
         )
         is_bad = sql.col("count") < low
         if high is not None:
@@ -126,26 +181,71 @@ class SparkJoins:
             keys = keys.union(
                 self._workers.spark.createDataFrame([(key,) for key in more], "key string")
             )
-        bad = counts.where(is_bad).join(keys.distinct(), "key", "left_semi")
-        total, shown = _total_and_first(bad, sql.lit(1))
-        return Found(total, [Example(row["key"], (row["address"],), row["count"]) for row in shown])
+        bad = counts.where(is_bad).hint("merge")
+        found = bad.join(keys.distinct().hint("merge"), "key")
+        return found.select("key", "count", sql.lit(1).cast("long").alias("weight"), "other")
 
     def keys(self, scans: Sequence[KeyScan], columns: str = _KEYS) -> DataFrame:
-        """The keys of some scans as a frame; one partition per scan."""
+        """The keys of some scans as a frame, in as many partitions as the session has work for."""
         spark = self._workers.spark
         if not scans:
             return spark.createDataFrame([], columns)
-        numbers = spark.range(0, len(scans), 1, len(scans))
-        return numbers.mapInArrow(_scan_function(list(scans)), columns)
+        cut = cut_scans(scans, 2 * self._workers.parallelism)
+        numbers = spark.range(0, len(cut), 1, len(cut))
+        return numbers.mapInArrow(_scan_function(cut), columns)
 
+    # ---- jobs
 
-def _is_empty(frame: DataFrame) -> bool:
-    with spark_errors():
-        return frame.isEmpty()
+    def _is_small(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> bool:
+        """Whether this process answers: what the load brings is held here, the other side streams by."""
+        brought = total_rows(rows)
+        if brought > self._small_rows:
+            return False
+        is_streamed = not others or total_rows(others) <= self._small_others
+        return is_streamed or can_probe(others, brought)
+
+    def _is_empty(self, make: Callable[[], DataFrame]) -> bool:
+        return self._workers.act(_STAGE, lambda: make().isEmpty())
+
+    def _first(
+        self, make: Callable[[], DataFrame], order: str = "key"
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """How much all rows of a frame weigh together, and the first of them by a column.
+
+        Every partition adds up its rows and keeps its first ones, so one job answers both, whatever it finds.
+        """
+        function = _first_function(order)
+        pieces = self._workers.collect(_STAGE, lambda: make().mapInArrow(function, _FIRST))
+        total = sum(row["total"] for row in pieces if row["key"] is None)
+        rows = (row.asDict() for row in pieces if row["key"] is not None)
+        return total, heapq.nsmallest(MAX_EXAMPLES, rows, key=lambda row: row[order])
+
+    def _addresses(self, scans: Sequence[KeyScan], keys: list[str]) -> dict[str, tuple[int, ...]]:
+        """The first rows that have one of some keys, by key and in order."""
+        if not keys:
+            return {}
+        pieces = cut_scans(scans, self._workers.parallelism)
+        items = [(scan, tuple(keys)) for scan in pieces]
+        found: dict[str, list[int]] = {key: [] for key in keys}
+        for message in self._workers.run(_STAGE, _address_task, items):
+            for key, addresses in message["addresses"].items():
+                found[key] += addresses
+        return {key: tuple(heapq.nsmallest(MAX_EXAMPLES, some)) for key, some in found.items()}
 
 
 def _hash() -> Any:
     return sql.xxhash64("key")
+
+
+def _no_other() -> Any:
+    return sql.lit(None).cast("long").alias("other")
+
+
+def _counted(keys: DataFrame) -> DataFrame:
+    """Every key once, with the number of its rows and the first; tasks count before anything is shuffled."""
+    return keys.groupBy("key").agg(
+        sql.count("address").alias("count"), sql.min("address").alias("address")
+    )
 
 
 def _scan_function(scans: list[KeyScan]) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -158,20 +258,53 @@ def _scan_function(scans: list[KeyScan]) -> Callable[[Iterator[Any]], Iterator[A
     return function
 
 
+def _first_function(order: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def first_rows(batches: Iterable[Any]) -> Iterator[Any]:
+        """The weight of a partition, in a row without a key, and its first rows."""
+        total, first = 0, None
+        for batch in batches:
+            total += pc.sum(batch.column("weight")).as_py() or 0
+            some = pa.Table.from_batches([batch]).select(["key", "count", "other"])
+            every = some if first is None else pa.concat_tables([first, some])
+            first = every.take(pc.select_k_unstable(every, MAX_EXAMPLES, [(order, "ascending")]))
+        rows = [] if first is None else first.to_pylist()
+        yield pa.RecordBatch.from_pydict(
+            {
+                "total": pa.array([total] + [0] * len(rows), pa.int64()),
+                "key": pa.array([None] + [row["key"] for row in rows], pa.utf8()),
+                "count": pa.array([None] + [row["count"] for row in rows], pa.int64()),
+                "other": pa.array([None] + [row["other"] for row in rows], pa.int64()),
+            }
+        )
+
+    return first_rows
+
+
+def _address_task(item: tuple[KeyScan, tuple[str, ...]]) -> Message:
+    scan, keys = item
+    wanted = pa.array(keys, pa.utf8())
+    found: dict[str, list[int]] = {}
+    for table in scan_keys(scan):
+        hits = table.filter(pc.is_in(table["key"], wanted))
+        for key in hits["key"].unique().to_pylist():
+            some = hits.filter(pc.equal(hits["key"], key))["address"].to_pylist()
+            found[key] = heapq.nsmallest(MAX_EXAMPLES, [*found.get(key, ()), *some])
+    return {"addresses": found, "rows": scan.rows}
+
+
 def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...], str]) -> Message:
     scan, ids, token = item
     known = _ids(ids, token)
     total = 0
-    examples: list[tuple[str, int]] = []
+    examples: list[tuple[int, str]] = []
     for table in scan_keys(scan):
         mask = pc.invert(pc.is_in(table["key"], known))
         bad = pc.sum(mask).as_py() or 0
         if bad:
             total += bad
-            shown = table.filter(mask).slice(0, MAX_EXAMPLES - len(examples))
-            examples += list(
-                zip(shown["key"].to_pylist(), shown["address"].to_pylist(), strict=True)
-            )
+            shown = table.filter(mask)
+            pairs = zip(shown["address"].to_pylist(), shown["key"].to_pylist(), strict=True)
+            examples = heapq.nsmallest(MAX_EXAMPLES, [*examples, *pairs])
     return {"total": total, "examples": examples, "rows": scan.rows}
 
 
@@ -185,21 +318,9 @@ def _ids(scans: tuple[KeyScan, ...], token: str) -> Any:
 
 
 def _merged(messages: list[Message]) -> Found:
-    found = Found()
-    for message in messages:
-        found.total += message["total"]
-        room = MAX_EXAMPLES - len(found.examples)
-        found.examples += [Example(key, (address,)) for key, address in message["examples"][:room]]
-    return found
-
-
-def _total_and_first(frame: DataFrame, weight: Any) -> tuple[int, list[Any]]:
-    """How much all rows weigh together, and the first of them by key."""
-    # Cut here: both answers come from one evaluation of the join.
-    frame = frame.withColumn("weight", weight).persist()
-    try:
-        total = collect(frame.agg(sql.sum("weight").alias("total")))[0]["total"] or 0
-        shown = collect(frame.orderBy("key").limit(MAX_EXAMPLES)) if total else []
-    finally:
-        frame.unpersist()
-    return int(total), shown
+    pairs = (tuple(pair) for message in messages for pair in message["examples"])
+    first = heapq.nsmallest(MAX_EXAMPLES, pairs)
+    return Found(
+        sum(message["total"] for message in messages),
+        [Example(key, (address,)) for address, key in first],
+    )

@@ -17,7 +17,8 @@ from omnigraph.pipeline.merging import (
     rewrite_fragment,
     shrink_fragment,
 )
-from omnigraph.pipeline.spark_workers import collect, spark_errors
+from omnigraph.pipeline.spark_failures import spark_errors
+from omnigraph.pipeline.spark_workers import collect
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.partitions import table_address
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import re
+import tempfile
 from contextlib import contextmanager
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark import cloudpickle
 
-from omnigraph.errors import BadRequestError, OmniError, SparkError
+from omnigraph.engine.spark.kinds import is_connect, parallelism_of
+from omnigraph.errors import OmniError, SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.sealing import seal
+from omnigraph.pipeline.spark_jobs import SparkJobs, showing
 from omnigraph.pipeline.workers import failure_message, raise_failure
 
 if TYPE_CHECKING:
@@ -22,31 +28,33 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.pipeline.progress import Progress, StageProgress
+    from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.sealing import Sealed
+    from omnigraph.pipeline.spark_jobs import Figures
     from omnigraph.pipeline.workers import Item, Message
 
+_Result = TypeVar("_Result")
 _MESSAGES = "message string"
-_POLL_S = 0.2
+#: Bytes of items that travel inside the plan of a Spark Connect job; more go as a file.
+_INLINE_BYTES = 1024 * 1024
+#: By default Spark's UI and event log leave out the values of settings whose names match this.
+_REDACTED = "spark.redaction.regex"
+_DEFAULT_REDACTED = "(?i)secret|password|token|access[.]?key"
 
 
 class SparkWorkers:
-    """Runs tasks on the executors of a session."""
+    """Runs tasks on the executors of a session, classic or of Spark Connect."""
 
     def __init__(self, spark: SparkSession, progress: Progress) -> None:
         self.spark = spark
         self._progress = progress
-        try:
-            self._context = spark.sparkContext
-        except PySparkException as error:
-            raise BadRequestError(
-                "the session is one of Spark Connect: give a classic one, or leave it out"
-            ) from error
+        self._is_connect = is_connect(spark)
+        self.jobs = SparkJobs(spark)
 
     @property
     def parallelism(self) -> int:
         """How many tasks run at once; executors of a cluster arrive after the session."""
-        return max(2, self._context.defaultParallelism)
+        return max(2, parallelism_of(self.spark))
 
     def run(
         self,
@@ -59,11 +67,20 @@ class SparkWorkers:
         """As `Workers.run`."""
         if not items:
             return []
-        with self._watched(stage, len(items)) as count, self.shared(list(items)) as shared:
-            function = _item_function(task, shared, count, task_instruction())
-            numbers = self.spark.range(0, len(items), 1, len(items))
-            answers = collect(numbers.mapInArrow(function, f"number long, {_MESSAGES}"))
-        found = {int(row["number"]): json.loads(row["message"]) for row in answers}
+        counter = self._counter()
+        with self._progress.stage(stage, len(items)) as progress, self.shared(list(items)) as some:
+            function = _item_function(task, some, counter.add, task_instruction())
+
+            def action() -> list[Any]:
+                numbers = self.spark.range(0, len(items), 1, len(items))
+                return numbers.mapInArrow(function, f"number long, {_MESSAGES}").collect()
+
+            def watch(figures: Figures) -> None:
+                progress.update(counter.done(figures), counter.rows)
+
+            answers = self.jobs.run(stage, action, watch)
+            found = {int(row["number"]): json.loads(row["message"]) for row in answers}
+            progress.update(len(found), sum(int(one.get("rows", 0)) for one in found.values()))
         if not keep_failures:
             for answer in found.values():
                 raise_failure(answer)
@@ -77,18 +94,46 @@ class SparkWorkers:
     ) -> list[Message]:
         """As `Workers.run_batches`, for a Spark frame."""
         partitions: DataFrame = frame
-        with self._watched(stage, 0) as count:
-            function = _batches_function(task, count, task_instruction())
-            answers = collect(partitions.mapInArrow(function, _MESSAGES))
-        messages = [json.loads(row["message"]) for row in answers]
+        counter = self._counter()
+        with self._progress.stage(stage, 0) as progress:
+            function = _batches_function(task, counter.add, task_instruction())
+
+            def action() -> list[Any]:
+                return partitions.mapInArrow(function, _MESSAGES).collect()
+
+            answers = self.jobs.run(stage, action, showing(progress, lambda: counter.rows))
+            messages = [json.loads(row["message"]) for row in answers]
+            progress.update(len(messages), sum(int(one.get("rows", 0)) for one in messages))
         for message in messages:
             raise_failure(message)
         return messages
 
+    def collect(self, stage: str, make: Callable[[], DataFrame]) -> list[Any]:
+        """The rows of a small result. `make` builds the frame, in the thread of the job.
+
+        Raises:
+            SparkError: the job failed.
+        """
+        with self._progress.stage(stage, 0) as progress:
+            return self.jobs.run(stage, lambda: make().collect(), showing(progress, lambda: 0))
+
+    def act(self, stage: str, action: Callable[[], _Result]) -> _Result:
+        """The result of any other action.
+
+        Raises:
+            SparkError: the job failed.
+        """
+        with self._progress.stage(stage, 0) as progress:
+            return self.jobs.run(stage, action, showing(progress, lambda: 0))
+
     @contextmanager
     def shared(self, values: list[Any]) -> Iterator[Any]:
         """Values that tasks look up by number: each worker process gets them once, not each task."""
-        shared = self._context.broadcast(values)
+        if self._is_connect:
+            with _shipped(self.spark, values) as shipped:
+                yield shipped
+            return
+        shared = self.spark.sparkContext.broadcast(values)
         try:
             yield shared
         finally:
@@ -98,56 +143,121 @@ class SparkWorkers:
     def sealing(self, secret: str) -> Iterator[Sealed]:
         """As `Workers.sealing`: what travels with the items is useless without a property of the job.
 
-        Items are broadcast, and Spark writes broadcasts to disk. Properties travel in messages only; an event log
-        leaves out the values of those whose name says that they are secret.
+        Items are broadcast or sent as files, and Spark writes those to disk. Properties travel in messages only; an
+        event log leaves out the values of those whose name says that they are secret.
+
+        Raises:
+            SparkError: the session would show the property.
         """
-        name = f"omnigraph.secret.{new_ulid()}"
+        # A session of Spark Connect hands its settings on to tasks only when their names begin so.
+        name = f"spark.omnigraph.secret.{new_ulid()}"
+        pattern = self.spark.conf.get(_REDACTED, None) or _DEFAULT_REDACTED
+        if not re.search(pattern, name):
+            raise SparkError(
+                f"the session would write secrets of its jobs into its logs: {_REDACTED} is {pattern!r}, leave it "
+                f"out or let it match {name!r}"
+            )
         sealed, pad = seal(secret, name)
-        self._context.setLocalProperty(name, pad)
+        if self._is_connect:
+            self.spark.conf.set(name, pad)
+        else:
+            self.spark.sparkContext.setLocalProperty(name, pad)
         try:
             yield sealed
         finally:
-            # None takes the property away.
-            self._context.setLocalProperty(name, None)  # type: ignore[arg-type]  # the types of Spark do not know that
+            if self._is_connect:
+                self.spark.conf.unset(name)
+            else:
+                # None takes the property away.
+                self.spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]  # the types of Spark do not know that
 
-    @contextmanager
-    def _watched(self, stage: str, tasks: int) -> Iterator[Callable[[int, int], None]]:
-        """Show progress while the block runs a job; gives the function by which tasks report."""
-        context = self._context
-        done, rows = context.accumulator(0), context.accumulator(0)
+    def _counter(self) -> _Counter:
+        if self._is_connect:
+            return _Counter()
+        context = self.spark.sparkContext
+        return _Counter(context.accumulator(0), context.accumulator(0))
 
-        def count(more_tasks: int, more_rows: int) -> None:
-            done.add(more_tasks)
-            rows.add(more_rows)
 
-        stop, tag = Event(), f"omnigraph-{new_ulid()}"
-        refusals: list[OmniError] = []
+class _Counter:
+    """Counts finished tasks and rows of a running job, where the session can tell."""
 
-        def watch(progress: StageProgress) -> None:
-            while not stop.wait(_POLL_S):
-                try:
-                    progress.update(done.value, rows.value)
-                except OmniError as refusal:
-                    # The work is not wanted any more: its job fails, and the block raises the reason.
-                    refusals.append(refusal)
-                    context.cancelJobsWithTag(tag)
-                    return
+    def __init__(self, tasks: Any = None, rows: Any = None) -> None:
+        self._tasks = tasks
+        self._rows = rows
 
-        context.addJobTag(tag)
-        with self._progress.stage(stage, tasks) as progress:
-            watcher = Thread(target=watch, args=(progress,), daemon=True)
-            watcher.start()
-            try:
-                yield count
-            except OmniError as failure:
-                if refusals:
-                    raise refusals[0] from failure
-                raise
-            finally:
-                stop.set()
-                watcher.join()
-                context.removeJobTag(tag)
-            progress.update(done.value, rows.value)
+    @property
+    def add(self) -> Callable[[int, int], None]:
+        """The function by which tasks report; it travels to them."""
+        tasks, rows = self._tasks, self._rows
+
+        def add(more_tasks: int, more_rows: int) -> None:
+            if tasks is not None:
+                tasks.add(more_tasks)
+                rows.add(more_rows)
+
+        return add
+
+    def done(self, figures: Figures) -> int:
+        """How many tasks are done."""
+        return figures.done if self._tasks is None else int(self._tasks.value)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are done; 0 where only the answers tell."""
+        return 0 if self._rows is None else int(self._rows.value)
+
+
+@contextmanager
+def _shipped(spark: SparkSession, values: list[Any]) -> Iterator[_Inline | _Shipped]:
+    """Values for the tasks of a Spark Connect session: inside the plan when they are few, else as a file."""
+    dumps: Callable[[Any], bytes] = cloudpickle.dumps  # it has no types
+    packed = dumps(values)
+    if len(packed) <= _INLINE_BYTES:
+        yield _Inline(packed)
+        return
+    # The server keeps the file until the session ends; its name is never used again.
+    with tempfile.TemporaryDirectory(prefix="omnigraph-items-") as folder:
+        name = f"omnigraph-{new_ulid()}.items"
+        path = os.path.join(folder, name)
+        with open(path, "wb") as file:
+            file.write(packed)
+        spark.addArtifacts(path, file=True)
+        yield _Shipped(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inline:
+    """Values that travel with the function of a task."""
+
+    packed: bytes
+
+    @property
+    def value(self) -> Any:
+        return _unpacked(self.packed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """Values in a file that the session has sent to every executor."""
+
+    name: str
+
+    @property
+    def value(self) -> Any:
+        return _read_shipped(self.name)
+
+
+@lru_cache(maxsize=2)
+def _unpacked(packed: bytes) -> Any:
+    return pickle.loads(packed)
+
+
+@lru_cache(maxsize=2)
+def _read_shipped(name: str) -> Any:
+    from pyspark import SparkFiles
+
+    with open(SparkFiles.get(name), "rb") as file:
+        return pickle.load(file)
 
 
 def _item_function(
@@ -206,41 +316,10 @@ def _reach(instruction: str | None) -> None:
         )
 
 
-def collect(frame: DataFrame) -> list[Any]:
-    """The messages of a job.
+def collect(frame: DataFrame, stage: str = "answers") -> list[Any]:
+    """The rows of a small frame.
 
     Raises:
         SparkError: a task failed on every try, or the executors cannot run tasks.
     """
-    with spark_errors():
-        return frame.collect()
-
-
-@contextmanager
-def spark_errors() -> Iterator[None]:
-    """Failures of Spark become one that says what happened.
-
-    Raises:
-        SparkError: a job failed.
-    """
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise SparkError(f"a Spark job failed, nothing was written: {_cause(error)}") from error
-
-
-def _cause(error: BaseException) -> str:
-    """The line of a long trace that tells a person what happened."""
-    text = str(error)
-    if "No module named 'omnigraph'" in text or "No module named 'lance'" in text:
-        return (
-            "the executors lack the package `omnigraph` or `pylance`: install it into their Python environment, or "
-            "ship one with the job (see the guide on Spark clusters)"
-        )
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [
-        line
-        for line in lines
-        if "Error: " in line and not line.startswith(("at ", "org.apache.spark", "File "))
-    ]
-    return (telling or lines or [type(error).__name__])[-1 if telling else 0][:600]
+    return SparkJobs(frame.sparkSession).run(stage, frame.collect)

@@ -52,3 +52,15 @@ def choose_workers(
     workers = SparkWorkers(session, progress)
     check_executors(session)
     return workers
+
+
+def session_facts(workers: Workers) -> list[str]:
+    """Where a person finds the jobs of a session: its application, and the address of its UI where there is one."""
+    if isinstance(workers, LocalWorkers):
+        return []
+    from omnigraph.engine.spark.kinds import application_of, ui_of
+    from omnigraph.pipeline.spark_workers import SparkWorkers
+
+    assert isinstance(workers, SparkWorkers), "there are two kinds"
+    facts = (f"application {application_of(workers.spark)}", ui_of(workers.spark))
+    return [fact for fact in facts if fact]

@@ -126,6 +126,7 @@ def scan_fragments(
     where: str | None = None,
     *,
     batch_rows: int = BATCH_ROWS,
+    window: tuple[int, int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of some fragments that satisfy a condition, as a stream of batches; blobs come as cells.
 
@@ -137,10 +138,12 @@ def scan_fragments(
         columns: what the batches hold, in this order.
         where: a condition in the SQL of Lance.
         batch_rows: rows of a batch at most.
+        window: how many of these rows are passed over, and how many are read then; without one all of them.
 
     Raises:
         StorageError: the version is gone or cannot be read.
     """
+    options = {} if window is None else {"offset": window[0], "limit": window[1]}
     with translated(f"scanning version {address.version} of {address.uri}"):
         dataset = open_address(address)._dataset
         fragments = [_fragment(dataset, number) for number in fragment_ids]
@@ -151,6 +154,7 @@ def scan_fragments(
             fragments=fragments,
             batch_size=batch_rows,
             scan_in_order=True,
+            **options,
         )
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, Branch, Consent, Quiet
+from omnigraph.cli.options import AsJson, Branch, Consent, Quiet, Timeout
 from omnigraph.cli.output import print_json, print_text, print_warning
-from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.progress import print_stages, terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
@@ -79,6 +79,7 @@ def load(
     grammar: GrammarChoice = InputGrammar.STRICT,
     dry_run: DryRun = False,
     report: ReportFile = None,
+    timeout: Timeout = None,
     yes: Consent = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -96,6 +97,7 @@ def load(
         grammar=grammar,
         dry_run=dry_run,
         report=report,
+        timeout=timeout,
     )
     _load(address, flags, yes=yes, quiet=quiet, json=json)
 
@@ -143,6 +145,7 @@ class _LoadFlags:
     grammar: InputGrammar
     dry_run: bool
     report: Path | None
+    timeout: float | None = None
 
 
 def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: bool) -> None:
@@ -152,10 +155,13 @@ def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: 
         address.refuse_on_server("--engine")
     if flags.mapping is not None:
         address.refuse_on_server("--mapping")
+    if flags.timeout is not None:
+        address.refuse_on_server("--timeout")
     actor = address.actor
     if flags.mode is Mode.OVERWRITE:
         address.require_consent("replaces data in", yes=yes, json=json)
     address.echo("load into", quiet=quiet)
+    progress = terminal_progress(quiet=quiet)
     with address.open(read_only=False) as graph:
         try:
             result = graph.load(
@@ -168,12 +174,14 @@ def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: 
                 engine=flags.engine or Engine.SPARK,
                 grammar=flags.grammar,
                 dry_run=flags.dry_run,
-                progress=terminal_progress(quiet=quiet),
+                progress=progress,
+                timeout_s=flags.timeout,
             )
         except (LoadRejectedError, LoadKeyConflictError) as refused:
             if flags.report is not None:
                 _write_report(flags.report, refused.report)
             raise
+    print_stages(progress)
     if json:
         print_json(result.to_json())
     else:

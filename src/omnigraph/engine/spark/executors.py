@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from omnigraph.engine.spark.jvm import telling_line
+from omnigraph.engine.spark.kinds import is_local_master, master_of, parallelism_of
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
@@ -29,10 +30,9 @@ def check_executors(spark: SparkSession) -> None:
     Raises:
         SparkError: an executor lacks a package, or has another version of it or of Python.
     """
-    master = spark.sparkContext.master or ""
-    if master == "local" or master.startswith("local["):
+    if is_local_master(master_of(spark)):
         return
-    tasks = min(max(1, spark.sparkContext.defaultParallelism), _MAX_TASKS)
+    tasks = min(max(1, parallelism_of(spark)), _MAX_TASKS)
     if problem := find_mismatch(local_versions(), probe_executors(spark, tasks)):
         raise SparkError(f"{problem}; {_HELP}")
 

@@ -1,0 +1,215 @@
+"""The one door to Spark's actions: each runs in a thread of its own, named, watched, and stopped when it has to end.
+
+A thread, because a signal cannot interrupt a call into the JVM: the caller waits here, where Ctrl-C, a time limit and a
+client that went away are noticed at once. Whatever ends the waiting also ends the job: its tag is interrupted, and the
+caller goes on only when no task of it runs any more, so that what the tasks wrote can be removed.
+
+Works with classic sessions and with those of Spark Connect, which know neither a context nor its job groups.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.util import InheritableThread
+
+from omnigraph.engine.spark.kinds import is_connect
+from omnigraph.ids import new_ulid
+from omnigraph.pipeline.job_names import job_name
+from omnigraph.pipeline.spark_failures import spark_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from omnigraph.pipeline.progress import StageProgress
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+#: How often a running job is looked at.
+POLL_S = 0.2
+#: How long a job may take to end after it was interrupted; its Python workers are killed after two seconds.
+_END_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How far the tasks of a job are."""
+
+    done: int
+    total: int
+
+
+class SparkJobs:
+    """Runs actions on one session. Thread-safe: each call has a tag and a thread of its own."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._is_connect = is_connect(spark)
+
+    def run(
+        self,
+        stage: str,
+        action: Callable[[], _Result],
+        watch: Callable[[Figures], None] = lambda _: None,
+    ) -> _Result:
+        """The result of an action, which makes its frames and collects them.
+
+        Args:
+            stage: what the job does; Spark's UI and history show it behind the name of the operation.
+            action: runs in another thread.
+            watch: called a few times a second while the job runs; what it raises stops the job and is raised here.
+
+        Raises:
+            SparkError: the job failed.
+        """
+        job = _Job(self._spark, f"omnigraph-{new_ulid()}", job_name(stage), action)
+        with self._figures(job.tag) as figures:
+            job.start()
+            try:
+                while not job.wait(POLL_S):
+                    watch(figures())
+            except BaseException:
+                # Also an interrupt: a job that nothing waits for must not go on writing files.
+                self._stop(job)
+                raise
+        return job.result()
+
+    def _stop(self, job: _Job[Any]) -> None:
+        """Interrupt a job and wait until it has ended. Repeated: its next part may only just begin."""
+        deadline = time.monotonic() + _END_TIMEOUT_S
+        while not job.wait(POLL_S):
+            with suppress(PySparkException, Py4JError):
+                self._interrupt(job.tag)
+            if time.monotonic() > deadline:
+                _log.warning("a Spark job goes on although it was interrupted: %s", job.name)
+                return
+        while self._has_active_tasks(job.tag) and time.monotonic() < deadline:
+            job.wait_for_tasks(POLL_S)
+
+    def _interrupt(self, tag: str) -> None:
+        if self._is_connect:
+            self._spark.interruptTag(tag)
+        else:
+            self._spark.sparkContext.cancelJobsWithTag(tag)
+
+    def _has_active_tasks(self, tag: str) -> bool:
+        """Whether tasks of a job still run: the job ends before its tasks do. Spark Connect does not tell."""
+        if self._is_connect:
+            return False
+        try:
+            return any(stage.numActiveTasks > 0 for stage in self._stages(tag))
+        except Py4JError:
+            return False
+
+    @contextmanager
+    def _figures(self, tag: str) -> Iterator[Callable[[], Figures]]:
+        """A function that tells how far the job is."""
+        if not self._is_connect:
+            yield lambda: self._classic_figures(tag)
+            return
+        latest = [Figures(0, 0)]
+
+        def handle(stages: Any, **rest: Any) -> None:
+            del rest
+            done = sum(stage.num_completed_tasks for stage in stages)
+            latest[0] = Figures(done, sum(stage.num_tasks for stage in stages))
+
+        # The handler sees every operation of the session; usually this is the only one.
+        session: Any = self._spark
+        session.registerProgressHandler(handle)
+        try:
+            yield lambda: latest[0]
+        finally:
+            session.removeProgressHandler(handle)
+
+    def _classic_figures(self, tag: str) -> Figures:
+        try:
+            stages = self._stages(tag)
+        except Py4JError:
+            return Figures(0, 0)
+        done = sum(stage.numCompletedTasks for stage in stages)
+        return Figures(done, sum(stage.numTasks for stage in stages))
+
+    def _stages(self, group: str) -> list[Any]:
+        tracker = self._spark.sparkContext.statusTracker()
+        found = []
+        for number in tracker.getJobIdsForGroup(group):
+            job = tracker.getJobInfo(number)
+            ids = [] if job is None else list(job.stageIds)
+            found += [info for one in ids if (info := tracker.getStageInfo(one)) is not None]
+        return found
+
+
+class _Job(Generic[_Result]):
+    """One action in its thread."""
+
+    def __init__(
+        self, spark: SparkSession, tag: str, name: str, action: Callable[[], _Result]
+    ) -> None:
+        self.tag = tag
+        self.name = name
+        self._spark = spark
+        self._action = action
+        self._ended = Event()
+        self._results: list[_Result] = []
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        # Inherits the properties and tags of the caller's thread, such as its scheduler pool.
+        thread = InheritableThread(target=self._work, session=self._spark, daemon=True)
+        thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._describe()
+            with spark_errors():
+                self._results.append(self._action())
+        except BaseException as error:  # noqa: BLE001 - raised by `result`, in the thread of the caller
+            self._failure = error
+        finally:
+            self._ended.set()
+
+    def _describe(self) -> None:
+        if is_connect(self._spark):
+            self._spark.addTag(self.tag)
+            return
+        context = self._spark.sparkContext
+        context.addJobTag(self.tag)
+        context.setJobGroup(self.tag, self.name, interruptOnCancel=True)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of the action; whether it has ended."""
+        return self._ended.wait(seconds)
+
+    def wait_for_tasks(self, seconds: float) -> None:
+        """Give tasks that are being killed some time."""
+        Event().wait(seconds)
+
+    def result(self) -> _Result:
+        """What the action gave.
+
+        Raises:
+            BaseException: what it raised.
+        """
+        if self._failure is not None:
+            raise self._failure
+        return self._results[0]
+
+
+def showing(progress: StageProgress, rows: Callable[[], int]) -> Callable[[Figures], None]:
+    """A `watch` that shows the figures of a job as those of a stage."""
+
+    def watch(figures: Figures) -> None:
+        progress.update(figures.done, rows(), total=figures.total or None)
+
+    return watch

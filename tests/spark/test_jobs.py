@@ -1,0 +1,202 @@
+"""Jobs: named, watched, and ended together with whatever waits for them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omnigraph.errors import QueryTimeoutError, SparkError
+from omnigraph.pipeline.job_names import detail, job_name, operation
+from omnigraph.pipeline.progress import BoundedProgress, InnerProgress, Silent
+from omnigraph.pipeline.spark_failures import explain
+from omnigraph.pipeline.spark_jobs import SparkJobs
+from omnigraph.pipeline.spark_workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def wait_for_reader(path: str) -> dict[str, Any]:
+    """A task that runs until something opens the pipe: only its end by force ends it in these tests."""
+    with open(f"{path}.begun", "a", encoding="utf-8"):
+        pass
+    with open(path, encoding="utf-8") as pipe:
+        return {"read": pipe.read()}
+
+
+class Stage:
+    """Raises as soon as the task has begun."""
+
+    def __init__(self, begun: Path, error: BaseException) -> None:
+        self.begun = begun
+        self.error = error
+
+    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
+        if self.begun.exists():
+            raise self.error
+
+    def tell(self, detail: str) -> None: ...
+
+    def note(self, fact: str) -> None: ...
+
+
+class Watched:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    @contextmanager
+    def stage(self, name: str, tasks: int) -> Iterator[Stage]:
+        yield self._stage
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), QueryTimeoutError(1.0, "Load")], ids=["interrupt", "timeout"]
+)
+def test_whatever_ends_the_waiting_ends_the_job(
+    spark: SparkSession, tmp_path: Path, error: BaseException
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    stage = Stage(tmp_path / "pipe.begun", error)
+    workers = SparkWorkers(spark, Watched(stage))
+    with pytest.raises(type(error)):
+        workers.run("wait", wait_for_reader, [str(pipe)])
+    tracker = spark.sparkContext.statusTracker()
+    assert tracker.getActiveJobsIds() == []
+    assert tracker.getActiveStageIds() == []
+    # The session goes on.
+    assert spark.range(3).count() == 3
+
+
+def test_two_callers_do_not_end_each_others_jobs(spark: SparkSession, tmp_path: Path) -> None:
+    pipes = [tmp_path / "one", tmp_path / "two"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    answers: list[Any] = []
+    other = threading.Thread(
+        target=lambda: answers.extend(
+            SparkWorkers(spark, Silent()).run("wait", wait_for_reader, [str(pipes[0])])
+        )
+    )
+    other.start()
+    workers = SparkWorkers(spark, Watched(Stage(tmp_path / "two.begun", KeyboardInterrupt())))
+    with pytest.raises(KeyboardInterrupt):
+        workers.run("wait", wait_for_reader, [str(pipes[1])])
+    pipes[0].write_text("done", encoding="utf-8")
+    other.join()
+    assert answers == [{"read": "done"}]
+
+
+def test_spark_shows_what_a_job_is_for(spark: SparkSession) -> None:
+    groups: list[str] = []
+
+    def action() -> int:
+        groups.append(spark.sparkContext.getLocalProperty("spark.jobGroup.id") or "")
+        return spark.range(3).count()
+
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "mine")
+    try:
+        with operation("load", "/data/papers.omni"), detail("ends of Cites"):
+            assert SparkJobs(spark).run("check relations", action) == 3
+        # Properties of the caller's thread hold for its jobs, and stay as they were.
+        assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
+        assert spark.getTags() == set()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+    store = spark.sparkContext._jsc.sc().statusStore()
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(groups[0])
+    told = {store.job(number).description().get() for number in jobs}
+    assert told == {"omnigraph load papers.omni: check relations (ends of Cites)"}
+
+
+def test_names_outside_of_an_operation_are_plain() -> None:
+    assert job_name("export") == "omnigraph: export"
+
+
+def test_a_failing_task_is_told_by_its_own_words(spark: SparkSession) -> None:
+    with pytest.raises(SparkError, match="ValueError: 'x' is odd") as caught:
+        SparkWorkers(spark, Silent()).run("fail", fail, ["x"])
+    # Only the operation knows whether that is so.
+    assert "nothing was written" not in str(caught.value)
+
+
+def fail(item: str) -> dict[str, Any]:
+    raise ValueError(f"{item!r} is odd")
+
+
+def test_a_cast_that_fails_names_the_value_and_the_column(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("12",), ("x1",)], "age string").selectExpr("cast(age as int)")
+    with pytest.raises(SparkError) as caught:
+        SparkWorkers(spark, Silent()).collect("read", lambda: frame)
+    assert "The value 'x1' of the type" in str(caught.value)
+    assert "age" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("x\nCaused by: java.lang.OutOfMemoryError: Java heap space\n", "OMNIGRAPH_SPARK_DRIVER"),
+        (
+            "Total size of serialized results of 12 tasks (65.3 MiB) is bigger than spark.driver.maxResultSize",
+            "65.3 MiB",
+        ),
+        ("Not enough memory to build and broadcast the table", "autoBroadcastJoinThreshold"),
+        ("Could not execute broadcast in 300 secs.", "autoBroadcastJoinThreshold"),
+        (
+            "Lost task 0.3: ExecutorLostFailure (executor 7 exited caused by one of the running tasks) Reason: …",
+            "executor 7 was lost",
+        ),
+        ("ModuleNotFoundError: No module named 'lance'", "guide on Spark clusters"),
+        ("ModuleNotFoundError: No module named 'shapely'", "no module shapely"),
+        ("java.io.IOException: No space left on device", "a disk is full"),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "memory"),
+        ("[OPERATION_CANCELED] Operation has been canceled.", "cancelled from outside"),
+    ],
+)
+def test_known_causes_come_with_advice(text: str, advice: str) -> None:
+    assert advice in explain(RuntimeError(f"Job aborted due to stage failure.\n{text}"))
+
+
+def test_a_stage_shows_the_jobs_inside_of_it() -> None:
+    told: list[str] = []
+
+    class Outer(Stage):
+        def __init__(self) -> None: ...
+
+        def tell(self, detail: str) -> None:
+            told.append(detail)
+
+    inner = InnerProgress()
+    with inner.stage("unseen", 1) as stage:
+        stage.update(1, 1)
+    with inner.inside(Outer()):
+        inner.tell("ends of Cites")
+        with inner.stage("check relations", 0) as stage:
+            stage.update(1, 10)
+            stage.update(3, 30, total=8)
+    assert told == ["ends of Cites", "ends of Cites", "ends of Cites, 3 of 8 tasks"]
+
+
+def test_an_inner_job_hears_that_its_work_is_not_wanted() -> None:
+    def refuse() -> None:
+        raise QueryTimeoutError(1.0, "Load")
+
+    wanted = [True]
+    bounded = BoundedProgress(Silent(), lambda: None if wanted[0] else refuse())
+    inner = InnerProgress()
+    with (
+        bounded.stage("check relations", 1) as outer,
+        inner.inside(outer),
+        inner.stage("join", 2) as stage,
+    ):
+        stage.update(1, 1)
+        wanted[0] = False
+        with pytest.raises(QueryTimeoutError):
+            stage.update(2, 2)
