@@ -19,7 +19,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 #: The largest set first: what it settles on holds for the others, so that all of them fit into one environment.
 PURPOSES: dict[str, list[str]] = {
-    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"]],
+    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["spark-connect"]],
     "build": ["hatchling>=1.27", "editables>=0.5"],
     "runtime": PROJECT["dependencies"],
     "docs": [*PROJECT["dependencies"], *EXTRAS["docs"]],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -83,18 +84,34 @@ def available_memory() -> int:
 def cache_folder(name: str) -> Path | None:
     """A folder of the user alone for files that make later starts shorter; None when there is no place.
 
-    `OMNIGRAPH_CACHE_DIR` names another parent folder, or `off`.
+    What lies there is run: analysed grammars, class archives, a launcher of Java. So a folder in which another user
+    could have put something is not used. `OMNIGRAPH_CACHE_DIR` names another parent folder, or `off`.
     """
     chosen = os.environ.get(_CACHE)
     if chosen == _OFF:
         return None
     try:
-        folder = (Path(chosen) if chosen else _user_folder()) / name
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        parent = Path(chosen) if chosen else _user_folder()
+        folder = parent / name
+        for one in (parent, folder):
+            one.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if problem := _shared_with_others(one):
+                _log.warning("%s is not used as a cache: %s", one, problem)
+                return None
         usable = os.access(folder, os.W_OK | os.X_OK)
     except (OSError, RuntimeError):
         return None
     return folder.resolve() if usable else None
+
+
+def _shared_with_others(folder: Path) -> str | None:
+    """Why other users may have put files into a folder; None when they cannot."""
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "other users may write to it (chmod go-w)"
+    return None
 
 
 def _user_folder() -> Path:

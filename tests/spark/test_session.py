@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUIET = """
-import json, threading
+import json, os, signal, threading
 import lance  # a process that works with graphs has it
 from omnigraph.engine.spark import spark_session
 
@@ -32,6 +32,22 @@ report = {
 spark.stop()
 again = spark_session(0)
 report["again"] = again.range(3).count()
+report["interrupt"] = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def variables(batches):
+    import os
+    import pyarrow as pa
+
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"name": list(os.environ)})
+
+
+names = {row["name"] for row in again.range(1).mapInArrow(variables, "name string").collect()}
+jvm = again.sparkContext._jvm.System.getenv()
+report["seen"] = sorted(name for name in names | set(jvm) if "TOKEN" in name or name == "AWS_REGION")
+report["kept"] = os.environ["OMNIGRAPH_SERVER_BEARER_TOKEN"]
+report["authenticated"] = conf.get("spark.authenticate")
 print(json.dumps(report))
 """
 
@@ -107,13 +123,25 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_one_quiet_session_that_leaves_nothing_behind(tmp_path: Path) -> None:
     # With the Java of the package: no other one is on the path of this process.
-    done = run(QUIET, tmp_path, PATH=str(tools(tmp_path)), JAVA_HOME="")
+    tokens = {
+        "OMNIGRAPH_SERVER_BEARER_TOKEN": "hush",
+        "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": "{}",
+        "OMNIGRAPH_BEARER_TOKEN": "hush",
+        "OMNIGRAPH_TOKEN_LAB": "hush",
+        "AWS_REGION": "nowhere",
+    }
+    done = run(QUIET, tmp_path, PATH=str(tools(tmp_path)), JAVA_HOME="", **tokens)
     report = report_of(done)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1, "nothing but the report of the test itself"
     assert report["contexts"] == 1
     assert (report["rows"], report["again"], report["zone"]) == (10, 3, "UTC")
     assert report["scratch"].startswith(str(tmp_path))
+    # Credentials of the storage reach tasks, tokens of servers do not, and this process keeps both.
+    assert report["seen"] == ["AWS_REGION"]
+    assert report["kept"] == "hush"
+    assert report["authenticated"] == "true"
+    assert report["interrupt"], "Ctrl-C does what it did before"
     assert list((tmp_path / "tmp").glob("omnigraph-spark-*")) == []
 
 

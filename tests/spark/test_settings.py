@@ -44,6 +44,7 @@ def test_the_defaults_are_local_with_retries() -> None:
 def test_a_local_session_is_quiet_and_stays_on_this_machine() -> None:
     conf = conf_of(SparkSettings())
     assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert conf["spark.authenticate"] == "true"
     assert conf["spark.ui.enabled"] == conf["spark.ui.showConsoleProgress"] == "false"
     assert conf["spark.log.level"] == "ERROR"
     assert conf["spark.sql.session.timeZone"] == "UTC"

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 _LOG = "jvm.log"
 _END_TIMEOUT_S = 20
+#: Tokens by which servers and clients of this project know each other. No task needs them, and foreign code in a task,
+#: or anybody who may look at the processes of the cluster, would find them.
+_SECRETS = re.compile(
+    r"OMNIGRAPH_(?:SERVER_BEARER_TOKENS?(?:_JSON|_FILE|_AWS_SECRET)?|BEARER_TOKEN|TOKEN_.+)"
+)
 #: A JVM that records an archive writes it when it ends: about ten seconds on a small machine.
 _RECORD_TIMEOUT_S = 120
 _SHOWN_CHARACTERS = 400
@@ -78,7 +83,7 @@ def launch_jvm(
 
     launch: Callable[..., Any] = launch_gateway  # it has no types
     try:
-        with variables(environ), warnings.catch_warnings():
+        with variables(environ, without=_SECRETS), warnings.catch_warnings():
             # It warns at every fork; this one becomes another program at once.
             warnings.filterwarnings("ignore", message="lance is not fork-safe")
             if log_folder is None:
@@ -95,9 +100,17 @@ def launch_jvm(
 
 
 @contextmanager
-def variables(environ: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the time of a block: pyspark reads and hands on those of the process only."""
-    before = {name: os.environ.get(name) for name in environ}
+def variables(
+    environ: Mapping[str, str], *, without: re.Pattern[str] | None = None
+) -> Iterator[None]:
+    """Environment variables for the time of a block: pyspark reads and hands on those of the process only.
+
+    Variables whose names match `without` do not exist in the block.
+    """
+    hidden = [] if without is None else [name for name in os.environ if without.fullmatch(name)]
+    before = {name: os.environ.get(name) for name in (*environ, *hidden)}
+    for name in hidden:
+        del os.environ[name]
     os.environ.update(environ)
     try:
         yield

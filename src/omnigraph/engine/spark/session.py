@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -29,6 +31,8 @@ from omnigraph.environ import cache_folder
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -95,7 +99,7 @@ class _Owner:
 
         gateway = None if self._jvm is None else self._jvm.gateway
         try:
-            with variables(environ):
+            with variables(environ), _kept_interrupt():
                 return SparkContext(conf=conf, gateway=gateway)
         except (Py4JError, PySparkException, OSError) as error:
             said = self._reason(error)
@@ -222,6 +226,23 @@ def _worker_variables(settings: SparkSettings) -> dict[str, str]:
     if python := settings.conf.get("spark.pyspark.python"):
         found["PYSPARK_PYTHON"] = python
     return found
+
+
+@contextmanager
+def _kept_interrupt() -> Iterator[None]:
+    """Keep what Ctrl-C does: pyspark's handler calls into the JVM, which fails when the interrupted code just did so.
+
+    Jobs of this project run in threads of their own and end by their tags.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 # The three questions below have no public answer in pyspark 4.3: whether the process has a context (the public one

@@ -129,6 +129,8 @@ def session_conf(
     if settings.is_local:
         # On a cluster the number of partitions, the address and the disks are the cluster's business.
         conf |= {
+            # Other users of the machine reach the ports as well. A cluster has a secret of its own, or none.
+            "spark.authenticate": "true",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(scratch / "local"),
