@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -101,7 +103,7 @@ def check_cases(source: Path, folder: Path, cases: list[dict[str, Any]]) -> None
             ended.append(cases[number])
         elif result["changed"]:
             kind, problems = result["verify"]
-            if kind != "answer" or not problems:
+            if (kind != "answer" or not problems) and not is_harmless(source, cases[number]):
                 missed.append((cases[number], result["verify"]))
             untyped += [
                 (cases[number], name, value)
@@ -114,6 +116,28 @@ def check_cases(source: Path, folder: Path, cases: list[dict[str, Any]]) -> None
         # Whatever an ordinary read does: `verify` reads in a process of its own, and finds it.
         copy = folder / "ended" / "g.omni"
         run_case_alone(source, copy, case)
+
+
+def is_harmless(source: Path, case: dict[str, Any]) -> bool:
+    """Whether nothing depends on the bytes that a case changed."""
+    file = source / case["file"]
+    if case["kind"] == "gone" and file.parent == source / "__manifest" / "_versions":
+        # History is in the rows of the newest version; cleanup removes the others.
+        return file.name != min(path.name for path in file.parent.glob("*.manifest"))
+    if file.name != "__schema_state.json":
+        return False
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / file.name
+        shutil.copy(file, copy)
+        harm(copy, case["kind"], Random(case["seed"]), [])
+        try:
+            before, after = json.loads(file.read_bytes()), json.loads(copy.read_bytes())
+        except ValueError:
+            return False
+    # The hash of a source whose comments were edited is as good as any other.
+    plain = re.fullmatch(r"sha256:[0-9a-f]{64}", str(after.pop("source_hash", None)))
+    del before["source_hash"]
+    return plain is not None and after == before
 
 
 def run_case_alone(source: Path, copy: Path, case: dict[str, Any]) -> None:

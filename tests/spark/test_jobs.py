@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -200,3 +201,16 @@ def test_an_inner_job_hears_that_its_work_is_not_wanted() -> None:
         wanted[0] = False
         with pytest.raises(QueryTimeoutError):
             stage.update(2, 2)
+
+
+def test_a_session_that_would_show_secrets_gets_none(spark: SparkSession) -> None:
+    class Telling:
+        conf = SimpleNamespace(get=lambda name, default: "password")
+
+    workers = SparkWorkers(spark, Silent())
+    workers.spark = Telling()
+    with (
+        pytest.raises(SparkError, match=r"spark\.redaction\.regex is 'password'"),
+        workers.sealing("hush"),
+    ):
+        pytest.fail("the secret went out")

@@ -7,6 +7,7 @@ dropped and declared again makes another schema, although it reads the same.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from omnigraph.schema import Catalog, Identities
     from omnigraph.storage import ControlObjects
     from omnigraph.writes import TableRules
+
+#: How the hashes of the schema files are spelled.
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +111,8 @@ def read_schema_files(
     state = _read_json(objects, f"{SCHEMA_STATE}{suffix}")
     wanted = write_state(schema.accepted, source)
     # Comments and layout of the source may be edited: its meaning is what the hashes pin.
-    if any(state.get(name) != wanted[name] for name in ("schema_hash", "contract_hash")):
+    is_same = all(state.get(name) == wanted[name] for name in ("schema_hash", "contract_hash"))
+    if not is_same or not _HASH.fullmatch(str(state.get("source_hash"))):
         raise _damaged(SCHEMA_STATE, "its hashes are not those of the other schema files")
     if not schema.is_called(schema_hash):
         raise StorageError(

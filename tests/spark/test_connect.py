@@ -1,0 +1,110 @@
+"""Sessions of Spark Connect: the same story as with a classic session, in a process of its own.
+
+The same file is the program of that process: a process has sessions of one kind only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT_S = 280
+
+
+def test_a_session_of_spark_connect_does_what_a_classic_one_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from spark.bulk_story import PAPERS, bulk_story
+
+    for kind in ("classic", "connect"):
+        (tmp_path / kind).mkdir()
+    classic = bulk_story(spark, tmp_path / "classic")
+    connected = run_connected(tmp_path / "connect")
+    assert connected.pop("parallelism") == 2
+    secret = connected.pop("secret")
+    assert connected == json.loads(json.dumps(classic))
+    assert classic["appended"] == {"node:Paper": PAPERS, "edge:Cites": PAPERS - 1}
+    assert "to 'nowhere' not found in Paper" in classic["refused"].replace("dst", "to")
+    assert classic["same_lines"]
+    assert classic["left"] == []
+    assert classic["rubbish"] == []
+    assert classic["titles"] == {
+        "d0": "reviewed",
+        "d1": "reviewed",
+        "d5": "title 5",
+        "new": "new",
+    }
+    assert secret == {"opened": "hush", "gone": True}
+
+
+def run_connected(folder: Path) -> dict[str, object]:
+    from omnigraph.engine.spark.java import find_java, launcher_home
+
+    tests = Path(__file__).parents[1]
+    environ = dict(os.environ) | {
+        "JAVA_HOME": str(launcher_home(find_java(), folder / "java")),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(folder),
+    }
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)],
+        env=environ,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    report: dict[str, object] = json.loads((folder / "report.json").read_text("utf-8"))
+    return report
+
+
+def secrets(spark: SparkSession) -> dict[str, object]:
+    """A sealed secret reaches tasks through the settings of the session, and does not stay there."""
+    from omnigraph.pipeline.progress import Silent
+    from omnigraph.pipeline.spark_workers import SparkWorkers
+
+    workers = SparkWorkers(spark, Silent())
+    with workers.sealing("hush") as sealed:
+        (answer,) = workers.run("open", open_secret, [sealed])
+    return {"opened": answer["secret"], "gone": spark.conf.get(sealed._property, None) is None}
+
+
+def open_secret(sealed: object) -> dict[str, object]:
+    return {"secret": sealed.open()}  # type: ignore[attr-defined]
+
+
+def main(folder: Path) -> None:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.engine.spark.kinds import parallelism_of
+    from spark.bulk_story import bulk_story
+
+    spark = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    try:
+        report = bulk_story(spark, folder)
+        report |= {"parallelism": parallelism_of(spark), "secret": secrets(spark)}
+    finally:
+        spark.stop()
+    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
