@@ -83,6 +83,7 @@ class BranchMethods(OpenGraph):
             HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
         """
         from omnigraph.graph.merging import GraphMerger, MergeCall
+        from omnigraph.pipeline.job_names import operation
         from omnigraph.pipeline.progress import Silent
 
         self._require_writable()
@@ -106,6 +107,7 @@ class BranchMethods(OpenGraph):
             self._authorize_reading(name, actor)
         self._heal()
         merger = GraphMerger(self._environment, self._schema_of, self._writer.open_in)
-        result = merger.merge(call)
+        with operation("merge", self.uri):
+            result = merger.merge(call)
         self._writer.fold_after(result.commit)
         return result

@@ -66,6 +66,7 @@ class EmbeddingMethods(OpenGraph):
             QueryCancelledError: `cancel` was set; nothing was written to the graph.
         """
         from omnigraph.graph.embedding import EmbedCall, GraphEmbedder
+        from omnigraph.pipeline.job_names import operation
         from omnigraph.pipeline.progress import Silent
 
         self._require_writable()
@@ -85,5 +86,5 @@ class EmbeddingMethods(OpenGraph):
         self._authorize(Action.CHANGE, actor, branch=call.branch)
         self._heal()
         writing = self._writer.open_for_writing
-        with self._reading():
+        with self._reading(), operation("embed", self.uri):
             return GraphEmbedder(self._environment, self._schema_of, writing).embed(call)

@@ -12,6 +12,7 @@ from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.export_lines import refuse_long_line, shape_of
 from omnigraph.pipeline.export_target import local_target
+from omnigraph.pipeline.job_names import operation
 from omnigraph.pipeline.progress import BoundedProgress, Silent
 from omnigraph.pipeline.records import MAX_LINE_BYTES
 from omnigraph.pipeline.worker_choice import check_engine, choose_workers
@@ -61,7 +62,7 @@ def export_snapshot(
     format_ = _format(call)
     definitions = _chosen(catalog, call.types)
     pins = [snapshot.pins[definition.table_key] for definition in definitions]
-    with reading_pins(environment.tables, pins):
+    with reading_pins(environment.tables, pins), operation("export", environment.location.uri):
         return _export(environment, snapshot, definitions, call, format_)
 
 

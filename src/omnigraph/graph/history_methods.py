@@ -106,11 +106,12 @@ class HistoryMethods(OpenGraph):
         """
         from omnigraph.graph.history import Selection
         from omnigraph.pipeline.elastic import ElasticEngine
+        from omnigraph.pipeline.job_names import operation
         from omnigraph.pipeline.progress import Silent
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
         worker = ElasticEngine(engine, spark, progress or Silent())
-        with self._reading():
+        with self._reading(), operation("diff", self.uri):
             return self._history.diff(self._state(), one, other, selection, worker)
 
     def changes(

@@ -66,13 +66,15 @@ class MaintenanceMethods(OpenGraph):
             SparkError: Spark cannot run; nothing happened.
         """
         from omnigraph.graph.optimizing import OptimizeCall, optimize_graph
+        from omnigraph.pipeline.job_names import operation
         from omnigraph.pipeline.progress import Silent
 
         self._require_writable()
         self._authorize(Action.ADMIN, actor)
         self._heal()
         call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent())
-        report = optimize_graph(self._environment, self._schema_of, call)
+        with operation("optimize", self.uri):
+            report = optimize_graph(self._environment, self._schema_of, call)
         self._reader.prepare_indexes(MAIN)
         return report
 
