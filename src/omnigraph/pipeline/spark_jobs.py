@@ -13,7 +13,7 @@ import logging
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -47,6 +47,32 @@ class Figures:
 
     done: int
     total: int
+
+
+def shielded(call: Callable[[], _Result]) -> _Result:
+    """The result of a call into the JVM that a signal must not interrupt half-way.
+
+    Signals reach the main thread only. It waits here, and an interrupt leaves the call to end by itself.
+    """
+    if current_thread() is not main_thread():
+        return call()
+    results: list[_Result] = []
+    failures: list[BaseException] = []
+    ended = Event()
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised below, in the thread of the caller
+            failures.append(error)
+        finally:
+            ended.set()
+
+    Thread(target=work, daemon=True).start()
+    ended.wait()
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 class SparkJobs:
@@ -89,12 +115,12 @@ class SparkJobs:
         deadline = time.monotonic() + _END_TIMEOUT_S
         while not job.wait(POLL_S):
             with suppress(PySparkException, Py4JError):
-                self._interrupt(job.tag)
+                shielded(lambda: self._interrupt(job.tag))
             if time.monotonic() > deadline:
                 _log.warning("a Spark job goes on although it was interrupted: %s", job.name)
                 return
-        while self._has_active_tasks(job.tag) and time.monotonic() < deadline:
-            job.wait_for_tasks(POLL_S)
+        while time.monotonic() < deadline and shielded(lambda: self._has_active_tasks(job.tag)):
+            Event().wait(POLL_S)
 
     def _interrupt(self, tag: str) -> None:
         if self._is_connect:
@@ -114,10 +140,21 @@ class SparkJobs:
     @contextmanager
     def _figures(self, tag: str) -> Iterator[Callable[[], Figures]]:
         """A function that tells how far the job is."""
-        if not self._is_connect:
-            yield lambda: self._classic_figures(tag)
-            return
         latest = [Figures(0, 0)]
+        if not self._is_connect:
+            over = Event()
+
+            def look() -> None:
+                while not over.wait(POLL_S):
+                    latest[0] = self._classic_figures(tag)
+
+            # Not in the thread of the caller: an interrupt would meet it in the middle of a call.
+            Thread(target=look, daemon=True).start()
+            try:
+                yield lambda: latest[0]
+            finally:
+                over.set()
+            return
 
         def handle(stages: Any, **rest: Any) -> None:
             del rest
@@ -190,10 +227,6 @@ class _Job(Generic[_Result]):
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the action; whether it has ended."""
         return self._ended.wait(seconds)
-
-    def wait_for_tasks(self, seconds: float) -> None:
-        """Give tasks that are being killed some time."""
-        Event().wait(seconds)
 
     def result(self) -> _Result:
         """What the action gave.

@@ -20,7 +20,7 @@ from omnigraph.errors import OmniError, SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.sealing import seal
-from omnigraph.pipeline.spark_jobs import SparkJobs, showing
+from omnigraph.pipeline.spark_jobs import SparkJobs, shielded, showing
 from omnigraph.pipeline.workers import failure_message, raise_failure
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SparkWorkers:
     @property
     def parallelism(self) -> int:
         """How many tasks run at once; executors of a cluster arrive after the session."""
-        return max(2, parallelism_of(self.spark))
+        return max(2, shielded(lambda: parallelism_of(self.spark)))
 
     def run(
         self,
@@ -133,11 +133,11 @@ class SparkWorkers:
             with _shipped(self.spark, values) as shipped:
                 yield shipped
             return
-        shared = self.spark.sparkContext.broadcast(values)
+        shared = shielded(lambda: self.spark.sparkContext.broadcast(values))
         try:
             yield shared
         finally:
-            shared.destroy()
+            shielded(shared.destroy)
 
     @contextmanager
     def sealing(self, secret: str) -> Iterator[Sealed]:
@@ -175,7 +175,7 @@ class SparkWorkers:
         if self._is_connect:
             return _Counter()
         context = self.spark.sparkContext
-        return _Counter(context.accumulator(0), context.accumulator(0))
+        return shielded(lambda: _Counter(context.accumulator(0), context.accumulator(0)))
 
 
 class _Counter:

@@ -43,15 +43,32 @@ def choose_workers(
         return LocalWorkers(progress)
     # Late: whoever works in process needs no Spark.
     from omnigraph.engine.spark.executors import check_executors
+    from omnigraph.engine.spark.session import spark_session
+    from omnigraph.pipeline.spark_jobs import shielded
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
-    if session is None:
-        from omnigraph.engine.spark.session import spark_session
-
-        session = spark_session(input_bytes)
-    workers = SparkWorkers(session, progress)
-    check_executors(session)
+    _check_session(session)
+    used = shielded(lambda: spark_session(input_bytes)) if session is None else session
+    workers = SparkWorkers(used, progress)
+    shielded(lambda: check_executors(used))
     return workers
+
+
+def _check_session(session: object) -> None:
+    """Refuse what is not a session, before anything of it is used.
+
+    Raises:
+        BadRequestError: with what to give instead.
+    """
+    from pyspark.sql import SparkSession
+
+    # Sessions of Spark Connect are made by a class of their own.
+    known = session is None or isinstance(session, SparkSession)
+    if not known and not type(session).__module__.startswith("pyspark.sql.connect"):
+        raise BadRequestError(
+            f"spark is a {type(session).__name__}: give a SparkSession, classic or of Spark Connect, such as "
+            "SparkSession.builder.getOrCreate(), or leave it out"
+        )
 
 
 def session_facts(workers: Workers) -> list[str]:
@@ -59,8 +76,10 @@ def session_facts(workers: Workers) -> list[str]:
     if isinstance(workers, LocalWorkers):
         return []
     from omnigraph.engine.spark.kinds import application_of, ui_of
+    from omnigraph.pipeline.spark_jobs import shielded
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
     assert isinstance(workers, SparkWorkers), "there are two kinds"
-    facts = (f"application {application_of(workers.spark)}", ui_of(workers.spark))
+    found = workers.spark
+    facts = shielded(lambda: (f"application {application_of(found)}", ui_of(found)))
     return [fact for fact in facts if fact]

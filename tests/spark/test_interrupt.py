@@ -1,0 +1,74 @@
+"""Ctrl-C during a load, seen from outside: the process ends, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph import Graph
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = "node Paper { doi: String @key  title: String }"
+ROWS = 400_000
+
+
+@pytest.mark.slow  # a JVM of its own; jobs that an interrupt ends are in `test_jobs`
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_an_interrupted_load_ends_with_130_and_leaves_nothing(
+    tmp_path: Path, as_json: bool
+) -> None:
+    root = tmp_path / "papers.omni"
+    Graph.init(root, SCHEMA).close()
+    before = files(root)
+    lines = tmp_path / "papers.jsonl"
+    with lines.open("w", encoding="utf-8") as out:
+        for number in range(ROWS):
+            data = {"doi": f"10.1/{number}", "title": f"number {number}"}
+            out.write(json.dumps({"type": "Paper", "data": data}) + "\n")
+    command = [sys.executable, "-m", "omnigraph", "load", str(root), "--data", str(lines)]
+    command += ["--mode", "append", *(["--json"] if as_json else [])]
+    process = subprocess.Popen(
+        command,
+        env=os.environ | {"OMNIGRAPH_SPARK_ARCHIVE": "off", "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # As a shell does: the signal goes to the whole group, so to the JVM and its workers as well.
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("start Spark:"):
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    out, rest = process.communicate(timeout=120)
+    assert process.returncode == 130, "".join([*said, rest])
+    if as_json:
+        assert json.loads(out)["kind"] == "interrupted"
+    else:
+        assert rest.splitlines()[-1] == "interrupted; nothing was written"
+    assert "Traceback" not in rest
+    assert files(root) == before
+    assert (
+        Graph.open(root).query("query q() { match { $p: Paper } return { $p.doi } }").row_count == 0
+    )
+    assert list(tmp_path.glob("omnigraph-spark-*")) == []
+
+
+def files(root: Path) -> set[str]:
+    """Everything in the graph but its locks."""
+    return {
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if path.is_file() and not path.name.endswith("lock")
+    }
