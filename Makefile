@@ -61,6 +61,7 @@ bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/writes.py
 	@$(BIN)/python benchmarks/queries.py
 	@$(BIN)/python benchmarks/load.py
+	@$(BIN)/python benchmarks/large_changes.py
 	@$(BIN)/python benchmarks/history.py
 	@$(BIN)/python benchmarks/maintenance.py
 	@$(BIN)/python benchmarks/server.py
