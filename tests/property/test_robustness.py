@@ -518,6 +518,7 @@ def test_of_thousands_of_syntax_errors_in_a_schema_the_first_are_found() -> None
     text = "\n".join(f"node N{i} {{ a: String, b: I32 }}" for i in range(1000))
     failure = _refusal(text, language="schema")
     assert [found.line for found in failure.diagnostics] == list(range(1, MAX_DIAGNOSTICS + 1))
+    assert failure.total == 1000
     assert len(failure.message) < 100_000
 
 
@@ -530,7 +531,8 @@ def test_of_thousands_of_syntax_errors_in_queries_the_first_are_found() -> None:
     text = "\n".join(
         f"query q{i}() {{ match {{ $p: Paper }} return {{ $p }} order $p }}" for i in range(2000)
     )
-    assert len(_refusal(text, language="query").diagnostics) == MAX_DIAGNOSTICS
+    failure = _refusal(text, language="query")
+    assert (len(failure.diagnostics), failure.total) == (MAX_DIAGNOSTICS, 2000)
 
 
 def test_thousands_of_unknown_types_are_all_counted() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.errors import CompilerError, InputFileError
+from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, InputFileError
 from omnigraph.query import compile_query
 from omnigraph.schema import compile_schema
 from omnigraph.serving import BUILT_IN_TOOLS, QuerySource, StoredQueries, check_files
@@ -195,6 +195,18 @@ def test_one_report_holds_what_reading_and_checking_find(tmp_path: Path) -> None
     found = [(item.query, item.diagnostic.code) for item in report.breakages]
     assert found == [(None, "Q000"), ("b", "T1")]
     assert "queries.gq:2:25: T1: " in str(report.breakages[1])
+
+
+def test_breakages_beyond_those_that_are_listed_are_counted(tmp_path: Path) -> None:
+    wrong = " ".join(f"$p.nothing{number} = 1" for number in range(MAX_DIAGNOSTICS + 2))
+    _file(tmp_path, f"query wide() {{ match {{ $p: Paper {wrong} }} return {{ $p }} }}", "a.gq")
+    broken = _file(tmp_path, "query q() { match }\n" * (MAX_DIAGNOSTICS + 3), "b.gq")
+    report = check_files([tmp_path], CATALOG)
+    assert len(report.breakages) == 2 * MAX_DIAGNOSTICS
+    assert report.total == report.to_json()["breakage_total"] == 2 * MAX_DIAGNOSTICS + 5
+    with pytest.raises(CompilerError) as failure:
+        StoredQueries.read([broken])
+    assert failure.value.total == MAX_DIAGNOSTICS + 3
 
 
 def test_a_file_of_bytes_is_a_breakage(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from omnigraph.syntax import DeclarationGrammar, SourceText, Span, unescape
 if TYPE_CHECKING:
     from lark import Token
 
-    from omnigraph.errors import Diagnostic
+    from omnigraph.syntax import Findings
 
 SYNTAX_ERROR = "Q000"
 
@@ -92,10 +92,10 @@ def parse_queries(source: SourceText) -> ast.QueryFile:
     return ast.QueryFile(_grammar().parse(source))
 
 
-def parse_queries_all(source: SourceText) -> tuple[ast.QueryFile, list[Diagnostic]]:
+def parse_queries_all(source: SourceText) -> tuple[ast.QueryFile, Findings]:
     """The queries that parse, and one finding for each that does not."""
-    queries, failures = _grammar().parse_all(source)
-    return ast.QueryFile(queries), failures
+    queries, findings = _grammar().parse_all(source)
+    return ast.QueryFile(queries), findings
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.schema.build import build_catalog
 from omnigraph.schema.checks import check_schema
 from omnigraph.schema.parser import SYNTAX_ERROR, parse_schema_all
-from omnigraph.syntax import Findings, SourceText, read_source
+from omnigraph.syntax import SourceText, read_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,9 +40,8 @@ def compile_schema(source: SourceText | str, *, accepted: bool = False) -> Compi
     """
     if isinstance(source, str):
         source = SourceText(source, "<schema>")
-    tree, failures = parse_schema_all(source)
-    findings = Findings(source, list(failures), len(failures))
-    check_schema(tree, findings, complete=not failures, accepted=accepted)
+    tree, findings = parse_schema_all(source)
+    check_schema(tree, findings, complete=not findings.error_count, accepted=accepted)
     findings.items.sort(key=lambda item: (item.line, item.column))
     findings.raise_errors()
     return CompiledSchema(source=source, tree=tree, catalog=build_catalog(tree))

@@ -15,7 +15,7 @@ from omnigraph.syntax import DeclarationGrammar, SourceText, Span, unescape
 if TYPE_CHECKING:
     from lark import Token
 
-    from omnigraph.errors import Diagnostic
+    from omnigraph.syntax import Findings
 
 SYNTAX_ERROR = "S-01"
 ESCAPE_ERROR = "S-02"
@@ -82,10 +82,10 @@ def parse_schema(source: SourceText) -> ast.Schema:
     return ast.Schema(_grammar().parse(source))
 
 
-def parse_schema_all(source: SourceText) -> tuple[ast.Schema, list[Diagnostic]]:
+def parse_schema_all(source: SourceText) -> tuple[ast.Schema, Findings]:
     """The declarations that parse, and one finding for each that does not."""
-    declarations, failures = _grammar().parse_all(source)
-    return ast.Schema(declarations), failures
+    declarations, findings = _grammar().parse_all(source)
+    return ast.Schema(declarations), findings
 
 
 @cache

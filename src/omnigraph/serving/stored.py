@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import CompilerError, Diagnostic, Severity
+from omnigraph.errors import CompilerError, Severity
 from omnigraph.query import FieldDescriptor, ValueKind, ast, describe_field, read_queries
 from omnigraph.query.declarations import check_declaration
 from omnigraph.query.parser import parse_queries_all
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from omnigraph.errors import Diagnostic
     from omnigraph.schema import Catalog
 
 #: Tools that every graph offers to agents beside its stored queries; no stored query may have one of their names.
@@ -102,19 +103,27 @@ class CheckReport:
     warnings: tuple[RegistryFinding, ...]
     #: How many queries were judged.
     queries: int = 0
+    #: Breakages beyond those that are listed: a text that is wrong everywhere lists its first ones.
+    unlisted: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether the queries can be served."""
         return not self.breakages
 
+    @property
+    def total(self) -> int:
+        """All breakages, listed or not."""
+        return len(self.breakages) + self.unlisted
+
     def to_json(self) -> dict[str, object]:
-        """`{ok, breakages[], warnings[]}`."""
-        return {
+        """`{ok, breakages[], warnings[]}`, with `breakage_total` where not all are listed."""
+        body: dict[str, object] = {
             "ok": self.ok,
             "breakages": [item.to_json() for item in self.breakages],
             "warnings": [item.to_json() for item in self.warnings],
         }
+        return body | ({"breakage_total": self.total} if self.unlisted else {})
 
 
 class StoredQueries:
@@ -132,9 +141,9 @@ class StoredQueries:
             CompilerError: with everything that is wrong before a schema is known: files that do not parse, names that
                 are declared twice, parameters of unknown types.
         """
-        queries, findings = _gather(sources)
-        if findings:
-            raise CompilerError(tuple(item.diagnostic for item in findings))
+        queries, found = _gather(sources)
+        if found.items:
+            raise CompilerError(tuple(item.diagnostic for item in found.items), found.total)
         return cls(queries)
 
     def __iter__(self) -> Iterator[StoredQuery]:
@@ -149,7 +158,7 @@ class StoredQueries:
 
     def check(self, catalog: Catalog) -> CheckReport:
         """Judge every query against a schema, and their names as tools."""
-        breakages: list[RegistryFinding] = []
+        breakages = _Breakages()
         warnings: list[RegistryFinding] = []
         tools: dict[str, StoredQuery] = {}
         for query in self:
@@ -157,10 +166,13 @@ class StoredQueries:
             check_query(query._declared.tree, catalog, findings)
             _check_tool(query, tools, findings)
             tools.setdefault(query.tool_name, query)
-            for item in findings.items:
-                is_error = item.severity is Severity.ERROR
-                (breakages if is_error else warnings).append(RegistryFinding(query.name, item))
-        return CheckReport(tuple(breakages), tuple(warnings), len(self))
+            breakages.add(query.name, findings)
+            warnings += [
+                RegistryFinding(query.name, item)
+                for item in findings.items
+                if item.severity is Severity.WARNING
+            ]
+        return CheckReport(tuple(breakages.items), tuple(warnings), len(self), breakages.unlisted)
 
     def to_json(self) -> list[dict[str, object]]:
         """The catalog."""
@@ -173,9 +185,14 @@ def check_files(sources: Iterable[QuerySource | Path], catalog: Catalog) -> Chec
     Raises:
         InputFileError: a file cannot be read.
     """
-    queries, findings = _gather(sources)
+    queries, found = _gather(sources)
     report = StoredQueries(queries).check(catalog)
-    return CheckReport((*findings, *report.breakages), report.warnings, report.queries)
+    return CheckReport(
+        (*found.items, *report.breakages),
+        report.warnings,
+        report.queries,
+        found.unlisted + report.unlisted,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +203,34 @@ class _Declared:
     source: SourceText
 
 
-def _gather(
-    sources: Iterable[QuerySource | Path],
-) -> tuple[list[StoredQuery], list[RegistryFinding]]:
+@dataclass(slots=True)
+class _Breakages:
+    """What is wrong: what the findings of each text list, and how many more they counted."""
+
+    items: list[RegistryFinding] = field(default_factory=list)
+    unlisted: int = 0
+
+    @property
+    def total(self) -> int:
+        return len(self.items) + self.unlisted
+
+    def add(self, query: str | None, findings: Findings) -> None:
+        errors = findings.errors
+        self.items += [RegistryFinding(query, item) for item in errors]
+        self.unlisted += findings.error_count - len(errors)
+
+
+def _gather(sources: Iterable[QuerySource | Path]) -> tuple[list[StoredQuery], _Breakages]:
     """Every query that is declared well, and what is wrong with the others."""
     found: dict[str, StoredQuery] = {}
-    findings: list[RegistryFinding] = []
+    breakages = _Breakages()
     files: dict[Path, _File] = {}
     for source in _expanded(sources):
         file = files.get(source.path)
         if file is None:
             file = files[source.path] = _read(source.path)
-            findings += [RegistryFinding(None, item) for item in file.broken]
-        for tree in _selected(source, file, findings):
+            breakages.add(None, file.broken)
+        for tree in _selected(source, file, breakages):
             first = found.get(tree.name)
             if first is not None and first._declared.tree is tree:
                 continue
@@ -209,17 +241,17 @@ def _gather(
                     _NAME_TWICE, tree.name_span, f"query `{tree.name}` is declared twice", where
                 )
             stored = _stored(tree, file.text, source.tool_name, problems)
-            findings += [RegistryFinding(tree.name, item) for item in problems.errors]
+            breakages.add(tree.name, problems)
             if not problems.errors:
                 found[tree.name] = stored
-    return list(found.values()), findings
+    return list(found.values()), breakages
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     text: SourceText
     queries: tuple[ast.Query, ...]
-    broken: tuple[Diagnostic, ...]
+    broken: Findings
 
 
 def _expanded(sources: Iterable[QuerySource | Path]) -> Iterator[QuerySource]:
@@ -236,21 +268,20 @@ def _read(path: Path) -> _File:
         tree, broken = parse_queries_all(text)
     except CompilerError as error:
         # Not text at all: too large, or no UTF-8.
-        return _File(SourceText("", str(path)), (), error.diagnostics)
-    return _File(text, tree.queries, tuple(broken))
+        nothing = SourceText("", str(path))
+        return _File(nothing, (), Findings(nothing, list(error.diagnostics), error.total))
+    return _File(text, tree.queries, broken)
 
 
-def _selected(
-    source: QuerySource, file: _File, findings: list[RegistryFinding]
-) -> tuple[ast.Query, ...]:
+def _selected(source: QuerySource, file: _File, breakages: _Breakages) -> tuple[ast.Query, ...]:
     if source.name is None:
         return file.queries
     named = tuple(tree for tree in file.queries if tree.name == source.name)
-    if not named and not file.broken:
+    if not named and not file.broken.error_count:
         message = f"{file.text.name} holds no query `{source.name}`"
         hint = did_you_mean(source.name, [tree.name for tree in file.queries])
         finding = file.text.diagnostic(_NOT_IN_FILE, _BEGINNING, message, hint=hint)
-        findings.append(RegistryFinding(source.name, finding))
+        breakages.items.append(RegistryFinding(source.name, finding))
     return named
 
 

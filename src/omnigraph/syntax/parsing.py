@@ -7,16 +7,17 @@ parsed alone, so that one run shows the first syntax error of every declaration 
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from lark import Lark, TextSlice, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.lexer import LexerState, LexerThread, LineCounter
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 from lark.parsers.lalr_parser_state import ParserState
 
-from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
 from omnigraph.syntax.grammar_cache import grammar_cache
-from omnigraph.syntax.source import OPAQUE, SourceText, Span, check_readable
+from omnigraph.syntax.source import OPAQUE, Findings, SourceText, Span, check_readable
 from omnigraph.syntax.strings import EscapeFailure, unescape
 from omnigraph.syntax.suggest import one_of
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lark import Token, Transformer
+    from lark.lexer import Lexer
+
+    from omnigraph.errors import Diagnostic
 
 T = TypeVar("T")
 
@@ -70,6 +74,7 @@ class DeclarationGrammar(Generic[T]):
             transformer=transformer,
             lexer_callbacks={"STRING": _check_escapes},
             cache=grammar_cache(grammar) or False,
+            _plugins={"LexerThread": _OffsetLexer},
         )
         self._beginning = re.compile(rf"{OPAQUE}|(?P<declaration>{declaration})", re.DOTALL)
         self._phrases = phrases
@@ -84,30 +89,28 @@ class DeclarationGrammar(Generic[T]):
         Raises:
             CompilerError: with the first syntax error of every broken declaration.
         """
-        declarations, failures = self.parse_all(source)
-        if failures:
-            raise CompilerError(tuple(failures))
+        declarations, findings = self.parse_all(source)
+        findings.raise_errors()
         return declarations
 
-    def parse_all(self, source: SourceText) -> tuple[tuple[T, ...], list[Diagnostic]]:
+    def parse_all(self, source: SourceText) -> tuple[tuple[T, ...], Findings]:
         """The declarations that parse, and one finding for each that does not."""
         check_readable(source, self._code)
+        findings = Findings(source)
         try:
-            return tuple(self._parse_text(source.text)), []
+            return tuple(self._parse_text(source.text)), findings
         except (UnexpectedInput, EscapeFailure) as failure:
             first = failure
         parsed: list[T] = []
-        failures: list[Diagnostic] = []
         for piece in self._pieces(source.text):
             try:
                 parsed.extend(self._parse_text(TextSlice(source.text, piece.start, piece.end)))
             except (UnexpectedInput, EscapeFailure) as failure:
-                failures.append(self._explain(source, failure))
-                if len(failures) == MAX_DIAGNOSTICS:
-                    # What is wrong further on shows when these are right.
-                    break
-        # A text can fail as a whole although its pieces parse: what stands between them is then to blame.
-        return tuple(parsed), failures or [self._explain(source, first)]
+                findings.add(partial(self._explain, source, failure))
+        if not findings.error_count:
+            # A text can fail as a whole although its pieces parse: what stands between them is then to blame.
+            findings.add(partial(self._explain, source, first))
+        return tuple(parsed), findings
 
     def _parse_text(self, text: str | TextSlice[str]) -> Sequence[T]:
         return cast("Sequence[T]", self._lark.parse(text))
@@ -160,6 +163,20 @@ class DeclarationGrammar(Generic[T]):
         if len(phrases) > _LONGEST_ENUMERATION:
             phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]
         return one_of(phrases) or "something else"
+
+
+class _OffsetLexer(LexerThread):
+    """Reads a slice without counting the lines before it, which would take the square of a text of many pieces.
+
+    Lines and columns of lark are not used: offsets are, and `SourceText` turns them into places.
+    """
+
+    @classmethod
+    def from_text(cls, lexer: Lexer, text_or_slice: str | TextSlice[str]) -> _OffsetLexer:
+        text = TextSlice.cast_from(text_or_slice)
+        start = LineCounter("\n")  # type: ignore[no-untyped-call]  # lark leaves it untyped
+        start.char_pos = text.start
+        return cls(lexer, LexerState(text, start))
 
 
 def _accepted(failure: UnexpectedCharacters) -> set[str]:

@@ -22,6 +22,7 @@ from omnigraph.errors import (
     InputFileError,
     Severity,
 )
+from omnigraph.printable import one_line
 from omnigraph.syntax.limits import MAX_MESSAGE, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -89,12 +90,13 @@ class SourceText:
         line, column = self.position(span.start)
         return Diagnostic(
             code=code,
-            message=message,
+            # A name in it may be a string of several lines.
+            message=one_line(message),
             file=self.name,
             line=line,
             column=column,
             excerpt=self._excerpt(span, line, column),
-            hint=hint,
+            hint=hint and one_line(hint),
             severity=severity,
         )
 
@@ -131,6 +133,12 @@ class Findings:
         """Record an error and go on."""
         self.error_count += 1
         self._keep(code, span, message, hint, Severity.ERROR)
+
+    def add(self, error: Callable[[], Diagnostic]) -> None:
+        """Record an error that its finder words itself: asked for only when the finding is kept."""
+        self.error_count += 1
+        if len(self.items) < MAX_DIAGNOSTICS:
+            self.items.append(error())
 
     def warning(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
         """Record a warning and go on."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from lark import Transformer
 
-from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError
+from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
 from omnigraph.syntax import DeclarationGrammar, SourceText
 
 GRAMMAR = r"""
@@ -46,15 +46,19 @@ def grammar() -> DeclarationGrammar[str]:
     )
 
 
+def failures(grammar: DeclarationGrammar[str], source: SourceText) -> tuple[Diagnostic, ...]:
+    return grammar.parse_all(source)[1].errors
+
+
 def test_all_declarations_are_parsed(grammar: DeclarationGrammar[str]) -> None:
     assert grammar.parse(SourceText('thing a {} thing b { c "d" }')) == ("a", "b")
 
 
 def test_sound_declarations_are_kept_beside_broken_ones(grammar: DeclarationGrammar[str]) -> None:
-    parsed, failures = grammar.parse_all(SourceText("thing a {}\nthing b (\nthing c {}\nthing {"))
+    parsed, findings = grammar.parse_all(SourceText("thing a {}\nthing b (\nthing c {}\nthing {"))
 
     assert parsed == ("a", "c")
-    assert [(item.line, item.column) for item in failures] == [(2, 9), (4, 7)]
+    assert [(item.line, item.column) for item in findings.errors] == [(2, 9), (4, 7)]
 
 
 def test_a_broken_text_raises_all_failures(grammar: DeclarationGrammar[str]) -> None:
@@ -65,19 +69,19 @@ def test_a_broken_text_raises_all_failures(grammar: DeclarationGrammar[str]) -> 
 
 
 def test_expected_words_are_plain_english(grammar: DeclarationGrammar[str]) -> None:
-    _, (failure,) = grammar.parse_all(SourceText("thing a { b } }"))
+    (failure,) = failures(grammar, SourceText("thing a { b } }"))
 
     assert failure.message == "found `}`, expected the end of the text or `thing`"
 
 
 def test_terminals_of_a_group_are_named_together(grammar: DeclarationGrammar[str]) -> None:
-    _, (failure,) = grammar.parse_all(SourceText("thing a { ("))
+    (failure,) = failures(grammar, SourceText("thing a { ("))
 
     assert failure.message == "found `(`, expected a word or `}`"
 
 
 def test_advice_sees_the_word_and_what_stands_before(grammar: DeclarationGrammar[str]) -> None:
-    _, (failure,) = grammar.parse_all(SourceText("thing a { { }"))
+    (failure,) = failures(grammar, SourceText("thing a { { }"))
 
     assert failure.hint == "not {"
 
@@ -87,29 +91,29 @@ def test_the_word_of_a_declaration_inside_strings_and_comments_is_no_beginning(
 ) -> None:
     text = 'thing a { "thing b {" /* thing c { */ } // thing d {\nthing e {\n'
 
-    parsed, failures = grammar.parse_all(SourceText(text))
+    parsed, findings = grammar.parse_all(SourceText(text))
 
     assert parsed == ("a",)
-    assert [item.line for item in failures] == [2]
+    assert [item.line for item in findings.errors] == [2]
 
 
 def test_a_text_without_any_declaration_is_reported_once(grammar: DeclarationGrammar[str]) -> None:
-    _, failures = grammar.parse_all(SourceText("what is this"))
+    found = failures(grammar, SourceText("what is this"))
 
-    assert [(item.line, item.column) for item in failures] == [(1, 1)]
+    assert [(item.line, item.column) for item in found] == [(1, 1)]
 
 
 def test_what_stands_before_the_first_declaration_is_reported(
     grammar: DeclarationGrammar[str],
 ) -> None:
-    parsed, failures = grammar.parse_all(SourceText("junk\nthing a {}\nthing b {}"))
+    parsed, findings = grammar.parse_all(SourceText("junk\nthing a {}\nthing b {}"))
 
-    assert [(item.line, item.column) for item in failures] == [(1, 1)]
+    assert [(item.line, item.column) for item in findings.errors] == [(1, 1)]
     assert "b" in parsed
 
 
 def test_an_unknown_escape_has_its_own_code(grammar: DeclarationGrammar[str]) -> None:
-    _, (failure,) = grammar.parse_all(SourceText('thing a { "b\\c" }'))
+    (failure,) = failures(grammar, SourceText('thing a { "b\\c" }'))
 
     assert (failure.code, failure.column) == ("C-2", 13)
 
@@ -125,13 +129,13 @@ def test_an_unknown_escape_has_its_own_code(grammar: DeclarationGrammar[str]) ->
 def test_a_text_that_ends_too_early_says_what_is_open(
     grammar: DeclarationGrammar[str], text: str, message: str, column: int
 ) -> None:
-    _, (failure,) = grammar.parse_all(SourceText(text))
+    (failure,) = failures(grammar, SourceText(text))
 
     assert (failure.message, failure.column) == (message, column)
 
 
 def test_a_long_word_is_cut_in_the_message(grammar: DeclarationGrammar[str]) -> None:
-    _, (failure,) = grammar.parse_all(SourceText("thing " + "X" * 100))
+    (failure,) = failures(grammar, SourceText("thing " + "X" * 100))
 
     assert "`" + "X" * 40 + "…`" in failure.message
 
@@ -139,15 +143,16 @@ def test_a_long_word_is_cut_in_the_message(grammar: DeclarationGrammar[str]) -> 
 def test_a_character_that_does_not_print_is_named_by_its_number(
     grammar: DeclarationGrammar[str],
 ) -> None:
-    _, (failure,) = grammar.parse_all(SourceText("thing \x07"))
+    (failure,) = failures(grammar, SourceText("thing \x07"))
 
     assert failure.message.startswith("found the character U+0007")
 
 
 @pytest.mark.timeout(60)
-def test_of_very_many_broken_declarations_the_first_are_reported(
+def test_of_very_many_broken_declarations_the_first_are_reported_and_all_counted(
     grammar: DeclarationGrammar[str],
 ) -> None:
-    _, failures = grammar.parse_all(SourceText("thing a )\n" * 3000))
+    with pytest.raises(CompilerError) as failure:
+        grammar.parse(SourceText("thing a )\n" * 3000))
 
-    assert len(failures) == MAX_DIAGNOSTICS
+    assert (len(failure.value.diagnostics), failure.value.total) == (MAX_DIAGNOSTICS, 3000)

@@ -49,6 +49,12 @@ def test_a_finding_carries_place_and_excerpt() -> None:
     )
 
 
+def test_a_finding_that_quotes_several_lines_is_one_line() -> None:
+    found = SourceText("x").diagnostic("C-1", Span(0, 1), "no `a\nb`", hint="see `c\nd`")
+
+    assert (found.message, found.hint) == ("no `a\\nb`", "see `c\\nd`")
+
+
 def test_a_span_over_several_lines_is_marked_to_the_end_of_its_first() -> None:
     assert excerpt("ab cd\nef", 3, 8) == ["  1 | ab cd", "    |    ^^"]
 

@@ -150,9 +150,11 @@ def _parameter(param: Mapping[str, Any]) -> str:
 def _report_lines(report: CheckReport) -> Iterator[str]:
     for finding in (*report.breakages, *report.warnings):
         yield finding.diagnostic.render()
+    if report.unlisted:
+        yield f"… and {_count(report.unlisted, 'more breakage', 'more breakages')}"
     counts = [
         _count(report.queries, "query", "queries"),
-        _count(len(report.breakages), "breakage", "breakages"),
+        _count(report.total, "breakage", "breakages"),
         _count(len(report.warnings), "warning", "warnings"),
     ]
     yield ", ".join(counts)
