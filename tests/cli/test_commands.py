@@ -121,9 +121,18 @@ def test_lint_json_is_one_document(write) -> None:
 
 def test_lint_warnings_do_not_fail_the_command(write) -> None:
     text = 'query wipe() { delete Paper where doi = "10.1" }\n'
-    result = run("lint", "--schema", READING, "--query", write("q.gq", text))
+    path = write("q.gq", text)
+    result = run("lint", "--schema", READING, "--query", path)
     assert result.returncode == 0
     assert "WARN  mutation `wipe` declares no parameters" in result.stdout
+    assert f"      at {path}:1:7\n" in result.stdout
+
+
+def test_lint_counts_the_errors_that_it_does_not_list(write) -> None:
+    path = write("q.gq", "query q() { match }\n" * 103)
+    result = run("lint", "--schema", READING, "--query", path)
+    assert result.stdout.count("error Q000") == 100
+    assert result.stdout.endswith("… and 3 more errors\n0 queries, 103 errors, 0 warnings\n")
 
 
 @pytest.mark.parametrize("words", [("check",), ("query", "lint"), ("query", "check")], ids=" ".join)

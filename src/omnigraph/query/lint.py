@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import CompilerError, Diagnostic, Severity
+from omnigraph.errors import CompilerError, Severity
 from omnigraph.query import ast, ir
 from omnigraph.query.compiler import repeated_queries
 from omnigraph.query.connect import separate_patterns
 from omnigraph.query.descriptor import Operation, describe
-from omnigraph.query.parser import SYNTAX_ERROR, parse_queries
+from omnigraph.query.parser import parse_queries
 from omnigraph.query.typecheck import check_query
 from omnigraph.syntax import Findings, SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from omnigraph.errors import Diagnostic
     from omnigraph.schema import Catalog
+    from omnigraph.syntax import Span
 
 NEVER_UPDATED = "L201"
 CROSS_PRODUCT = "L202"
@@ -47,6 +49,8 @@ class QueryResult:
     warnings: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
     operation: Operation | None
+    #: All errors of the query; `diagnostics` holds the first of them.
+    diagnostic_total: int = 0
 
     @property
     def status(self) -> LintStatus:
@@ -54,7 +58,7 @@ class QueryResult:
         return LintStatus.ERROR if self.diagnostics else LintStatus.OK
 
     def to_json(self) -> dict[str, object]:
-        """`{name, kind, status, warnings, error?, diagnostics?, operation?}`."""
+        """`{name, kind, status, warnings, error?, diagnostics?, diagnostic_total?, operation?}`."""
         body: dict[str, object] = {
             "name": self.name,
             "kind": self.kind,
@@ -64,6 +68,8 @@ class QueryResult:
         if self.diagnostics:
             body["error"] = "; ".join(f"{item.code}: {item.message}" for item in self.diagnostics)
             body["diagnostics"] = [item.to_json() for item in self.diagnostics]
+            if self.diagnostic_total > len(self.diagnostics):
+                body["diagnostic_total"] = self.diagnostic_total
         if self.operation is not None:
             body["operation"] = self.operation.to_json()
         return body
@@ -71,7 +77,7 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A finding about the file as a whole. `diagnostic` is its place in the text, where it has one."""
+    """A finding about the file as a whole, with its place. One that has a code has a `diagnostic` with the excerpt."""
 
     severity: Severity
     code: str | None
@@ -79,10 +85,12 @@ class Finding:
     type_name: str | None = None
     property: str | None = None
     query_names: tuple[str, ...] = ()
+    line: int
+    column: int
     diagnostic: Diagnostic | None = None
 
     def to_json(self) -> dict[str, object]:
-        """`{severity, code, message, type_name?, property?, query_names}`, with line and column where known."""
+        """`{severity, code, message, type_name?, property?, query_names, line, column}`."""
         body: dict[str, object] = {
             "severity": str(self.severity),
             "code": self.code,
@@ -93,9 +101,7 @@ class Finding:
         if self.property is not None:
             body["property"] = self.property
         body["query_names"] = list(self.query_names)
-        if self.diagnostic is not None:
-            body["line"], body["column"] = self.diagnostic.line, self.diagnostic.column
-        return body
+        return body | {"line": self.line, "column": self.column}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +112,14 @@ class LintReport:
     query_path: str
     results: tuple[QueryResult, ...]
     findings: tuple[Finding, ...]
+    #: Errors of the file as a whole beyond those in `findings`, which holds the first of very many.
+    unlisted: int = 0
 
     @property
     def errors(self) -> int:
         """Queries with errors, and errors of the file as a whole."""
         failed = sum(result.status is LintStatus.ERROR for result in self.results)
-        return failed + self._count(Severity.ERROR)
+        return failed + self._count(Severity.ERROR) + self.unlisted
 
     @property
     def warnings(self) -> int:
@@ -155,26 +163,34 @@ def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> Li
             schema_source=schema_source,
             query_path=source.name,
             results=(),
-            findings=tuple(_syntax_finding(item) for item in failure.diagnostics),
+            findings=tuple(_finding(item) for item in failure.diagnostics),
+            unlisted=failure.total - len(failure.diagnostics),
         )
     judged = [_judge(query, source, catalog) for query in tree.queries]
     findings = [
         *_repeated_names(tree, source),
-        *_parameterless(judged),
-        *_never_updated(judged, catalog),
-        *_cross_products(judged),
+        *_parameterless(judged, source),
+        *_never_updated(judged, catalog, source),
+        *_cross_products(judged, source),
     ]
     return LintReport(
         schema_source=schema_source,
         query_path=source.name,
-        results=tuple(result for result, _ in judged),
+        results=tuple(item.result for item in judged),
         findings=tuple(sorted(findings, key=_order)),
     )
 
 
-def _judge(
-    query: ast.Query, source: SourceText, catalog: Catalog
-) -> tuple[QueryResult, ir.QueryIR | None]:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One query as it is written, the verdict on it, and its meaning when it has one."""
+
+    query: ast.Query
+    result: QueryResult
+    meaning: ir.QueryIR | None
+
+
+def _judge(query: ast.Query, source: SourceText, catalog: Catalog) -> _Judged:
     findings = Findings(source)
     meaning = check_query(query, catalog, findings)
     is_mutation = isinstance(query.body, ast.MutationBody)
@@ -185,36 +201,48 @@ def _judge(
         warnings=warnings,
         diagnostics=findings.errors,
         operation=describe(meaning, catalog) if meaning is not None else None,
+        diagnostic_total=findings.error_count,
     )
-    return result, meaning
+    return _Judged(query, result, meaning)
 
 
-def _syntax_finding(diagnostic: Diagnostic) -> Finding:
+def _finding(
+    found: Diagnostic,
+    query_names: tuple[str, ...] = (),
+    *,
+    type_name: str | None = None,
+    prop: str | None = None,
+) -> Finding:
     return Finding(
-        severity=Severity.ERROR,
-        code=SYNTAX_ERROR,
-        message=diagnostic.message,
-        diagnostic=diagnostic,
+        severity=found.severity,
+        code=found.code,
+        message=found.message,
+        type_name=type_name,
+        property=prop,
+        query_names=query_names,
+        line=found.line,
+        column=found.column,
+        diagnostic=found,
     )
 
 
 def _repeated_names(tree: ast.QueryFile, source: SourceText) -> Iterator[Finding]:
     for query in repeated_queries(tree):
         message = f"query `{query.name}` is declared twice"
-        yield Finding(
-            severity=Severity.ERROR,
-            code="Q101",
-            message=message,
-            query_names=(query.name,),
-            diagnostic=source.diagnostic("Q101", query.name_span, message),
-        )
+        yield _finding(source.diagnostic("Q101", query.name_span, message), (query.name,))
 
 
-def _parameterless(judged: Iterable[tuple[QueryResult, object]]) -> Iterator[Finding]:
-    for result, _ in judged:
-        for warning in result.warnings:
+def _parameterless(judged: Iterable[_Judged], source: SourceText) -> Iterator[Finding]:
+    for item in judged:
+        for warning in item.result.warnings:
+            line, column = source.position(item.query.name_span.start)
             yield Finding(
-                severity=Severity.WARNING, code=None, message=warning, query_names=(result.name,)
+                severity=Severity.WARNING,
+                code=None,
+                message=warning,
+                query_names=(item.query.name,),
+                line=line,
+                column=column,
             )
 
 
@@ -223,18 +251,22 @@ def _parameterless_text(name: str) -> str:
 
 
 def _never_updated(
-    judged: Iterable[tuple[QueryResult, ir.QueryIR | None]], catalog: Catalog
+    judged: Iterable[_Judged], catalog: Catalog, source: SourceText
 ) -> Iterator[Finding]:
     """L201: nullable properties that no valid update sets, for node types that some valid update touches."""
     assigned: dict[str, set[str]] = defaultdict(set)
     updaters: dict[str, set[str]] = defaultdict(set)
-    for result, meaning in judged:
-        if not isinstance(meaning, ir.MutationIR):
+    #: The first update of each type: where an assignment is missing.
+    places: dict[str, Span] = {}
+    for item in judged:
+        if item.meaning is None or not isinstance(item.query.body, ast.MutationBody):
             continue
-        for statement in meaning.statements:
-            if isinstance(statement, ir.UpdateNode):
-                assigned[statement.node_type] |= {item.property for item in statement.assignments}
-                updaters[statement.node_type].add(result.name)
+        for statement in item.query.body.statements:
+            if isinstance(statement, ast.Update):
+                type_name = statement.type_name
+                assigned[type_name] |= {given.property for given in statement.assignments}
+                updaters[type_name].add(item.query.name)
+                places.setdefault(type_name, statement.type_span)
     for type_name in sorted(updaters):
         node = catalog.nodes[type_name]
         members = node.key.members if node.key else ()
@@ -242,35 +274,47 @@ def _never_updated(
             is_set = prop.name in assigned[type_name]
             if is_set or not prop.type.nullable or prop.name in members or prop.embedding:
                 continue
-            yield Finding(
+            found = source.diagnostic(
+                NEVER_UPDATED,
+                places[type_name],
+                f"no update sets `{type_name}.{prop.name}`, which may be null",
                 severity=Severity.WARNING,
-                code=NEVER_UPDATED,
-                message=f"no update sets `{type_name}.{prop.name}`, which may be null",
-                type_name=type_name,
-                property=prop.name,
-                query_names=tuple(sorted(updaters[type_name])),
             )
+            names = tuple(sorted(updaters[type_name]))
+            yield _finding(found, names, type_name=type_name, prop=prop.name)
 
 
-def _cross_products(
-    judged: Iterable[tuple[QueryResult, ir.QueryIR | None]],
-) -> Iterator[Finding]:
+def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[Finding]:
     """L202: reads whose patterns are not joined by a traversal or a comparison."""
-    for result, meaning in judged:
-        if not isinstance(meaning, ir.ReadIR):
+    for item in judged:
+        if not isinstance(item.meaning, ir.ReadIR):
             continue
-        groups = separate_patterns(meaning)
+        groups = separate_patterns(item.meaning)
         if len(groups) > 1:
             names = " and ".join(f"`${group[0]}`" for group in groups[:_NAMED_GROUPS])
-            yield Finding(
-                severity=Severity.WARNING,
-                code=CROSS_PRODUCT,
-                message=(
-                    f"nothing in `{result.name}` joins {names}: every row of one meets every row of the other; "
-                    "join them with a traversal or a comparison, or run a query for each"
-                ),
-                query_names=(result.name,),
+            message = (
+                f"nothing in `{item.query.name}` joins {names}: every row of one meets every row of the other; "
+                "join them with a traversal or a comparison, or run a query for each"
             )
+            span = _first_mention(item.query, groups[1][0])
+            found = source.diagnostic(CROSS_PRODUCT, span, message, severity=Severity.WARNING)
+            yield _finding(found, (item.query.name,))
+
+
+def _first_mention(query: ast.Query, variable: str) -> Span:
+    """Where a match names a variable first; the name of the query for one that has no name in the text."""
+    if isinstance(query.body, ast.ReadBody):
+        for clause in query.body.clauses:
+            match clause:
+                case ast.Binding(found) if found.name == variable:
+                    return found.span
+                case ast.Traversal(found, _, _, _) if found.name == variable:
+                    return found.span
+                case ast.Traversal(_, _, _, found) if found.name == variable:
+                    return found.span
+                case _:
+                    continue
+    return query.name_span
 
 
 def _order(finding: Finding) -> tuple[int, str, str, str]:

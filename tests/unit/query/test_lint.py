@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from omnigraph.errors import MAX_DIAGNOSTICS
 from omnigraph.query import LintReport, LintStatus, lint_queries
 from omnigraph.schema import Catalog, compile_schema
 from omnigraph.syntax import SourceText
@@ -114,6 +115,8 @@ def test_a_finding_has_exactly_the_members_of_the_contract(notes):
         "type_name": "Note",
         "property": "mood",
         "query_names": ["up"],
+        "line": 1,
+        "column": 31,
     }
 
 
@@ -159,8 +162,7 @@ def test_q101_a_repeated_name_is_an_error_of_the_file(reading):
 def test_q101_says_where_the_second_declaration_is(reading):
     (finding,) = lint(f"{READ}\n{READ}", reading).findings
 
-    assert finding.diagnostic is not None
-    assert (finding.diagnostic.line, finding.diagnostic.column) == (2, 7)
+    assert (finding.line, finding.column) == (2, 7)
 
 
 def test_d2_is_an_error_of_its_query(reading):
@@ -321,3 +323,47 @@ def test_patterns_that_nothing_joins_are_a_warning(
 
     assert report.status is LintStatus.OK
     assert [item.code for item in report.findings] == ([] if is_joined else ["L202"])
+
+
+def place(report: LintReport) -> tuple[int, int]:
+    (finding,) = report.to_json()["findings"]
+    return finding["line"], finding["column"]
+
+
+def test_l202_points_at_the_first_variable_that_nothing_joins(notes: Catalog) -> None:
+    text = "query q() {\n  match { $a: Note  $a about $t\n    $b: Note }\n  return { $a.slug }\n}"
+
+    assert place(lint(text, notes)) == (3, 5)
+
+
+def test_l202_points_at_a_traversal_that_begins_nowhere(notes: Catalog) -> None:
+    text = "query q() {\n  match { $a: Note\n    $b about $t }\n  return { $a.slug }\n}"
+
+    assert place(lint(text, notes)) == (3, 5)
+
+
+def test_l201_points_at_the_first_update_of_the_type(notes: Catalog) -> None:
+    text = """query add($s: String) { insert Note { slug: $s, body: $s } }
+query up($s: String) { update Note set { title: $s } where slug = $s }
+query again($s: String) { update Note set { title: $s } where slug = $s }"""
+
+    assert place(lint(text, notes)) == (2, 31)
+
+
+def test_a_mutation_without_parameters_is_shown_at_its_name(notes: Catalog) -> None:
+    assert place(lint('\nquery add() { insert Tag { label: "x" } }', notes)) == (2, 7)
+
+
+def test_very_many_syntax_errors_are_all_counted(notes: Catalog) -> None:
+    report = lint("query q() { match }\n" * (MAX_DIAGNOSTICS + 7), notes)
+
+    assert (len(report.findings), report.errors) == (MAX_DIAGNOSTICS, MAX_DIAGNOSTICS + 7)
+
+
+def test_very_many_errors_of_one_query_are_all_counted(notes: Catalog) -> None:
+    wrong = " ".join(f"$a.nothing{number} = 1" for number in range(MAX_DIAGNOSTICS + 7))
+
+    (result,) = lint(f"query q() {{ match {{ $a: Note {wrong} }} return {{ $a }} }}", notes).results
+
+    assert len(result.diagnostics) == MAX_DIAGNOSTICS
+    assert result.to_json()["diagnostic_total"] == MAX_DIAGNOSTICS + 7

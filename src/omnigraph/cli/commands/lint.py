@@ -68,19 +68,26 @@ def report_lines(report: LintReport) -> Iterator[str]:
         yield f"{word:<5} {result.kind} {result.name}"
         for diagnostic in result.diagnostics:
             yield diagnostic.render()
+        yield from _unlisted(result.diagnostic_total - len(result.diagnostics))
     for finding in report.findings:
-        if finding.diagnostic is not None:
+        if finding.severity == "error" and finding.diagnostic is not None:
             yield finding.diagnostic.render()
             continue
-        word = "ERROR" if finding.severity == "error" else "WARN"
         code = f"{finding.code}: " if finding.code else ""
-        yield f"{word:<5} {code}{finding.message}"
+        yield f"WARN  {code}{finding.message}"
+        yield f"      at {report.query_path}:{finding.line}:{finding.column}"
+    yield from _unlisted(report.unlisted)
     counts = [
         _count(len(report.results), "query", "queries"),
         _count(report.errors, "error", "errors"),
         _count(report.warnings, "warning", "warnings"),
     ]
     yield ", ".join(counts)
+
+
+def _unlisted(number: int) -> Iterator[str]:
+    if number > 0:
+        yield f"… and {_count(number, 'more error', 'more errors')}"
 
 
 def _count(number: int, one: str, many: str) -> str:
