@@ -217,3 +217,37 @@ def test_the_difference_of_two_commits_is_shown(
         missing = og("schema", "diff", store, "--from", wrong)
         assert missing.code == 1
         assert missing.out == ""
+
+
+COMPOSITE = "node Paper { doi: String @key  title: String?  year: I32?  @index(title, year) }\n"
+UNBUILT = "1:60: warning S-32: `@index(title, year)` is recorded and not built"
+
+
+def test_init_warns_of_what_a_schema_says_without_effect(
+    og: Callable[..., Outcome], write: Callable[[str], str], tmp_path: Path
+) -> None:
+    hinted = COMPOSITE.replace("year: I32?", 'year: I32? @rename_from("y")')
+    done = og("init", f"{tmp_path}/new.omni", "--schema", write(hinted), "--json")
+    assert done.code == 0
+    assert "warning S-32" in done.err
+    assert "warning S-29" in done.err
+    assert json.loads(done.out)["commit"]
+
+
+@pytest.mark.parametrize("words", [("schema", "plan"), ("schema", "apply")], ids=" ".join)
+def test_plan_and_apply_warn_of_an_index_that_is_not_built(
+    og: Callable[..., Outcome], store: str, write: Callable[[str], str], words: tuple[str, ...]
+) -> None:
+    done = og(*words, store, "--schema", write(COMPOSITE))
+    assert done.code == 0
+    assert UNBUILT in done.err
+
+
+def test_lint_warns_of_an_index_that_is_not_built(
+    og: Callable[..., Outcome], write: Callable[[str], str], tmp_path: Path
+) -> None:
+    queries = tmp_path / "q.gq"
+    queries.write_text("query all() { match { $p: Paper } return { $p } }", encoding="utf-8")
+    done = og("lint", "--schema", write(COMPOSITE), "--query", str(queries))
+    assert (done.code, done.out) == (0, "OK    read all\n1 query, 0 errors, 0 warnings\n")
+    assert UNBUILT in done.err

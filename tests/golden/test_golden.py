@@ -1,6 +1,7 @@
 """Golden files: the texts that people and programs see, one file per error code, plan and migration.
 
 schema_errors/<code>-<what>.pg      → .expected: what the compiler says
+schema_warnings/<code>-<what>.pg    → .expected: what it warns of
 query_errors/<code>-<what>.gq       → .expected: what the compiler says, against reading.pg
 plans/<what>.gq                     → .expected: `explain` of every query, against reading.pg
 migrations/<what>/old.pg, new.pg    → plan.json (or error.expected when a rename hint or a backfill is wrong); with
@@ -53,6 +54,14 @@ def test_a_wrong_schema_is_explained(path: Path, golden) -> None:
     golden(path.with_suffix(".expected"), f"{failure.value}\n")
 
 
+@pytest.mark.parametrize("path", _cases("schema_warnings", "*.pg"), ids=lambda path: path.stem)
+def test_what_a_schema_says_without_effect_is_explained(path: Path, golden) -> None:
+    warnings = compile_schema(_source(path)).warnings
+    assert {item.code for item in warnings} == {_code(path)}
+    shown = "\n".join(item.render() for item in warnings)
+    golden(path.with_suffix(".expected"), f"{shown}\n")
+
+
 @pytest.mark.parametrize("path", _cases("query_errors", "*.gq"), ids=lambda path: path.stem)
 def test_a_wrong_query_is_explained(path: Path, golden, reading) -> None:
     from omnigraph.query.lint import lint_queries
@@ -89,8 +98,7 @@ def test_a_migration_plan_is_stable(folder: Path, golden) -> None:
     try:
         plan = plan_migration(
             accepted,
-            new.catalog,
-            new.source,
+            new,
             allow_data_loss=(folder / "allow-data-loss").exists(),
             backfill=json.loads(given.read_text(encoding="utf-8")) if given.exists() else None,
         )

@@ -37,6 +37,10 @@ def test_a_schema_code_has_a_golden_file(code: str) -> None:
     assert list((GOLDEN / "schema_errors").glob(f"{code}*.pg"))
 
 
+def test_a_schema_warning_has_a_golden_file() -> None:
+    assert list((GOLDEN / "schema_warnings").glob("S-32*.pg"))
+
+
 @pytest.mark.parametrize("code", ["S-29", "S-30", "S-31"])
 def test_an_identity_code_has_a_golden_file(code: str) -> None:
     errors = (GOLDEN / "migrations").glob("*/error.expected")

@@ -422,9 +422,7 @@ def test_thousands_of_renames_are_planned() -> None:
         )
     )
     identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
-    plan = plan_migration(
-        AcceptedSchema(catalog=old.catalog, identities=identities), new.catalog, new.source
-    )
+    plan = plan_migration(AcceptedSchema(catalog=old.catalog, identities=identities), new)
     assert plan.supported
     assert len(plan.steps) == 2000
 
@@ -571,7 +569,7 @@ def test_thousands_of_wrong_rename_hints_are_all_counted() -> None:
     identities = fresh_identities(old.catalog, DOMAIN, old.source).identities
     accepted = AcceptedSchema(catalog=old.catalog, identities=identities)
     with pytest.raises(CompilerError) as failure:
-        plan_migration(accepted, new.catalog, new.source)
+        plan_migration(accepted, new)
     assert failure.value.total == 1000
 
 

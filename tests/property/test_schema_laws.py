@@ -50,7 +50,7 @@ def _accept(compiled: CompiledSchema) -> AcceptedSchema:
 
 
 def _plan(accepted: AcceptedSchema, wanted: CompiledSchema):
-    return plan_migration(accepted, wanted.catalog, wanted.source)
+    return plan_migration(accepted, wanted)
 
 
 def _numbers(identities: Identities) -> list[int]:
@@ -190,8 +190,8 @@ def test_any_two_schemas_have_a_plan_and_an_empty_one_only_when_they_mean_the_sa
 def test_data_loss_changes_the_mode_of_the_drops_and_nothing_else(data, tree) -> None:
     change = data.draw(supported_migrations(tree))
     accepted, wanted = _accept(_compile(tree)), _compile(change.schema)
-    soft = json.dumps(plan_migration(accepted, wanted.catalog, wanted.source).to_json())
-    hard = plan_migration(accepted, wanted.catalog, wanted.source, allow_data_loss=True)
+    soft = json.dumps(plan_migration(accepted, wanted).to_json())
+    hard = plan_migration(accepted, wanted, allow_data_loss=True)
     assert '"hard"' not in soft
     assert soft.replace('"soft"', '"hard"') == json.dumps(hard.to_json())
 

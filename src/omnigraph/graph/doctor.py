@@ -33,6 +33,7 @@ from omnigraph.manifest import (
 from omnigraph.recovery import find_orphan_forks, list_sidecars, read_sidecar
 from omnigraph.recovery.lock import lock_holder
 from omnigraph.recovery.retention import plan_cleanup, published_heads
+from omnigraph.schema import unbuilt_indexes
 from omnigraph.storage.failures import without_advice
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.leftovers import find_leftovers
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest import TablePin
     from omnigraph.pipeline.progress import Progress
     from omnigraph.recovery import GraphEnvironment
+    from omnigraph.schema import EdgeDef, NodeDef
 
 #: Commits per branch by which old versions are counted; what `cleanup` is advised with.
 _ADVISED_KEEP = 10
@@ -334,8 +336,14 @@ def _check_indexes(look: Inspection) -> Iterator[Finding]:
             ),
             action=look.run("optimize"),
         )
+    definitions: list[NodeDef | EdgeDef] = [*schema.catalog.nodes.values()]
+    definitions += schema.catalog.edges.values()
+    for definition in definitions:
+        for written, reason in unbuilt_indexes(definition):
+            message = f"{definition.table_key}: {written} is recorded and not built: {reason}"
+            yield Finding(check="indexes", severity=Health.INFO, message=message)
     if not lacking:
-        yield _fine("indexes", "every declared index covers its type")
+        yield _fine("indexes", "every index that is built covers its type")
 
 
 def _check_fragments(look: Inspection) -> Iterator[Finding]:

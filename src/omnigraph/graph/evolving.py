@@ -78,8 +78,7 @@ class SchemaEvolution:
         head = self._environment.manifest.state().head(MAIN)
         return plan_migration(
             self._schema_of(head.schema_hash).accepted,
-            wanted.catalog,
-            wanted.source,
+            wanted,
             allow_data_loss=allow_data_loss,
             backfill=backfill,
         )
@@ -114,8 +113,7 @@ class SchemaEvolution:
         accepted = self._schema_of(snapshot.schema_hash)
         plan = plan_migration(
             accepted.accepted,
-            call.wanted.catalog,
-            call.wanted.source,
+            call.wanted,
             allow_data_loss=call.allow_data_loss,
             backfill=call.backfill,
         )

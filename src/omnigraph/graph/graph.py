@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.blob_methods import BlobMethods
@@ -24,7 +23,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.policy import Action, PolicyGate
 from omnigraph.recovery import open_environment
-from omnigraph.schema import compile_schema, compile_schema_file
+from omnigraph.schema import as_compiled
 from omnigraph.storage import parse_location
 from omnigraph.storage.external_policy import policy_of
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
     from os import PathLike
+    from pathlib import Path
     from types import TracebackType
 
     from omnigraph.budget import CancelSignal
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.policy import Policy
+    from omnigraph.schema import CompiledSchema
     from omnigraph.syntax import SourceText
     from omnigraph.wire import ExportResult, ExportTarget, LoadResult, MutationResult, Result
 
@@ -70,14 +71,16 @@ class Graph(
     def init(
         cls,
         uri: str | PathLike[str],
-        schema: str | Path,
+        schema: str | Path | CompiledSchema,
         *,
         actor: str | None = None,
         force: bool = False,
         external_blobs: Sequence[str] | None = None,
         policy: Policy | PolicyGate | str | PathLike[str] | None = None,
     ) -> Graph:
-        """Create a graph; `schema` is the path of a `.pg` file, or schema text. The rest is as in `open`.
+        """Create a graph; `schema` is the path of a `.pg` file, schema text, or a compiled schema.
+
+        The rest is as in `open`.
 
         Raises:
             CompilerError: the schema is wrong.
@@ -86,8 +89,7 @@ class Graph(
         """
         from omnigraph.graph.initialize import initialize
 
-        is_path = isinstance(schema, Path) or "{" not in schema
-        compiled = compile_schema_file(schema) if is_path else compile_schema(str(schema))
+        compiled = as_compiled(schema)
         graph = cls._at(uri, read_only=False, external_blobs=external_blobs, policy=policy)
         graph._authorize(Action.SCHEMA_APPLY, actor, target=MAIN)
         created = initialize(graph._environment, compiled, actor=actor, force=force)

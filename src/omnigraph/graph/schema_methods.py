@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN
 from omnigraph.policy import Action
-from omnigraph.schema import CompiledSchema, compile_schema, compile_schema_file
+from omnigraph.schema import as_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from omnigraph.graph.schema_diffs import SchemaDiff
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.schema import Catalog, MigrationPlan
+    from omnigraph.schema import Catalog, CompiledSchema, MigrationPlan
     from omnigraph.wire import SchemaApplyResult
 
 
@@ -30,16 +30,16 @@ class SchemaMethods(OpenGraph):
 
     def plan_schema(
         self,
-        schema: str | Path,
+        schema: str | Path | CompiledSchema,
         *,
         allow_data_loss: bool = False,
         backfill: Mapping[str, object] | None = None,
     ) -> MigrationPlan:
         """The steps from the accepted schema to another one; nothing happens.
 
-        `schema` is the path of a `.pg` file, or schema text. `backfill` maps `Type.property` to the value that
-        existing rows get: an expression such as `"en"` in quotes or `coalesce(title, "untitled")`, or a plain value
-        that is no text.
+        `schema` is the path of a `.pg` file, schema text, or a compiled schema. `backfill` maps `Type.property` to the
+        value that existing rows get: an expression such as `"en"` in quotes or `coalesce(title, "untitled")`, or a
+        plain value that is not text.
 
         >>> import tempfile
         >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
@@ -54,7 +54,9 @@ class SchemaMethods(OpenGraph):
         from omnigraph.graph.evolving import SchemaEvolution
 
         evolution = SchemaEvolution(self._environment, self._schema_of)
-        return evolution.plan(_compiled(schema), allow_data_loss=allow_data_loss, backfill=backfill)
+        return evolution.plan(
+            as_compiled(schema), allow_data_loss=allow_data_loss, backfill=backfill
+        )
 
     def apply_schema(
         self,
@@ -98,7 +100,7 @@ class SchemaMethods(OpenGraph):
 
         self._require_writable()
         call = SchemaCall(
-            wanted=_compiled(schema),
+            wanted=as_compiled(schema),
             allow_data_loss=allow_data_loss,
             backfill=backfill or {},
             actor=actor,
@@ -121,10 +123,3 @@ class SchemaMethods(OpenGraph):
         state = self._state()
         old, new = (self._history.find(state, name) for name in (one, other))
         return diff_schemas(self._schema_of(old.schema_hash), self._schema_of(new.schema_hash))
-
-
-def _compiled(schema: str | Path | CompiledSchema) -> CompiledSchema:
-    if isinstance(schema, CompiledSchema):
-        return schema
-    is_path = isinstance(schema, Path) or "{" not in schema
-    return compile_schema_file(schema) if is_path else compile_schema(str(schema))

@@ -24,8 +24,14 @@ from omnigraph.schema.catalog import (
     RangeRule,
     TypeKind,
     index_kinds,
+    unbuilt_indexes,
 )
-from omnigraph.schema.compiler import CompiledSchema, compile_schema, compile_schema_file
+from omnigraph.schema.compiler import (
+    CompiledSchema,
+    as_compiled,
+    compile_schema,
+    compile_schema_file,
+)
 from omnigraph.schema.contract import IR_VERSION, read_contract, write_contract, write_state
 from omnigraph.schema.identity import Identities, Resolution, fresh_identities, resolve_identities
 
@@ -53,6 +59,7 @@ __all__ = [
     "RangeRule",
     "Resolution",
     "TypeKind",
+    "as_compiled",
     "compile_schema",
     "compile_schema_file",
     "fresh_identities",
@@ -61,6 +68,7 @@ __all__ = [
     "print_schema",
     "read_contract",
     "resolve_identities",
+    "unbuilt_indexes",
     "write_contract",
     "write_state",
 ]

@@ -15,7 +15,7 @@ from omnigraph.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from omnigraph.syntax import Span
 
@@ -211,3 +211,26 @@ def index_kinds(type_: PropertyType) -> tuple[IndexKind, ...]:
             return (IndexKind.BTREE,)
         case _:
             return ()
+
+
+def unbuilt_index_reason(
+    members: Sequence[str], types: Mapping[str, PropertyType], *, on_edge: bool
+) -> str | None:
+    """Why an `@index` over these properties is recorded and not built; None for one that is."""
+    if on_edge:
+        is_end = len(members) == 1 and members[0] in ("src", "dst")
+        return None if is_end else "the indexes of an edge are those of its ends, `src` and `dst`"
+    if len(members) != 1:
+        return "an index covers one property"
+    if not index_kinds(types[members[0]]):
+        return f"there is no index on {types[members[0]]}"
+    return None
+
+
+def unbuilt_indexes(definition: NodeDef | EdgeDef) -> Iterator[tuple[str, str]]:
+    """Every `@index` of a type that is recorded and not built, as it is written in a body, and why."""
+    types = {name: prop.type for name, prop in definition.properties.items()}
+    for declared in definition.indexes:
+        on_edge = isinstance(definition, EdgeDef)
+        if reason := unbuilt_index_reason(declared.members, types, on_edge=on_edge):
+            yield f"@index({', '.join(declared.members)})", reason

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from omnigraph.schema import ast
+from omnigraph.schema.catalog import unbuilt_index_reason
 from omnigraph.schema.property_checks import (
     check_header_annotations,
     check_property,
@@ -29,9 +30,9 @@ from omnigraph.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from omnigraph.syntax import Findings
+    from omnigraph.syntax import Findings, Span
 
 _MAX_CARDINALITY = 2**32 - 1
 _EDGE_COLUMNS = ("src", "dst")
@@ -251,14 +252,19 @@ def _check_constraint(
     world: _World,
     *,
     names_known: bool,
+    on_edge: bool = False,
 ) -> None:
     findings = world.findings
     match constraint:
         case ast.MemberConstraint():
-            for member in _check_members(constraint, types, findings, complete=names_known):
+            members = _check_members(constraint, types, findings, complete=names_known)
+            for member in members:
                 type_ = types.get(member.name)
                 if type_ is not None and not _is_tolerated(constraint, type_, world):
                     _check_member_type(constraint.kind, member, type_, findings)
+            if constraint.kind == "index":
+                names = [member.name for member in members]
+                _warn_of_unbuilt_index(constraint.span, names, types, findings, on_edge=on_edge)
         case ast.RangeConstraint(name, low, high):
             type_ = _known_type(name, types, findings, complete=names_known)
             if type_ and scalar_of(type_.base) not in NUMERICS:
@@ -272,6 +278,25 @@ def _check_constraint(
                 findings.error("S-24", name.span, message)
             if problem := _pattern_problem(pattern):
                 findings.error("S-28", constraint.span, f"`@check` has a bad pattern: {problem}")
+
+
+def _warn_of_unbuilt_index(
+    span: Span,
+    names: Sequence[str],
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    on_edge: bool,
+) -> None:
+    """S-32: an index intent without an index; queries give the same rows, so it stops nothing."""
+    known = {name: type_ for name in names if (type_ := types.get(name)) is not None}
+    if not names or len(known) != len(names):
+        # What is wrong with the others is an error of its own.
+        return
+    if reason := unbuilt_index_reason(names, known, on_edge=on_edge):
+        message = f"`@index({', '.join(names)})` is recorded and not built: {reason}"
+        hint = None if on_edge or len(names) == 1 else "write `@index` on each property to search"
+        findings.warning("S-32", span, message, hint)
 
 
 def _is_tolerated(constraint: ast.MemberConstraint, type_: PropertyType, world: _World) -> bool:
@@ -397,6 +422,10 @@ def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
         type_ = resolve_type(prop.type, findings)
         check_property(prop, type_, findings, owner="edge")
         types.setdefault(prop.name.text, type_)
+        for annotation in prop.annotations:
+            if annotation.name == "index":
+                name = prop.name.text
+                _warn_of_unbuilt_index(annotation.span, [name], types, findings, on_edge=True)
     columns = dict.fromkeys(_EDGE_COLUMNS, PropertyType(ScalarType(Scalar.STRING)))
     for constraint in ast.constraints_of(edge.members):
         is_list = isinstance(constraint, ast.MemberConstraint) and constraint.kind != "key"
@@ -405,7 +434,7 @@ def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
             message = f"`@{word}` belongs to node types, `{edge.name.text}` is an edge"
             findings.error("S-23", constraint.span, message)
             continue
-        _check_constraint(constraint, {**columns, **types}, world, names_known=True)
+        _check_constraint(constraint, {**columns, **types}, world, names_known=True, on_edge=True)
 
 
 def _rule_word(constraint: ast.Constraint) -> str:

@@ -32,4 +32,5 @@ SCHEMA_CODES: dict[str, str] = {
     "S-29": "`@rename_from` names nothing, or has no effect",
     "S-30": "`@rename_from` on a property points outside its type",
     "S-31": "two declarations continue the same accepted one",
+    "S-32": "warning: `@index` that is recorded and not built",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.schema.build import build_catalog
@@ -11,8 +12,7 @@ from omnigraph.schema.parser import SYNTAX_ERROR, parse_schema_all
 from omnigraph.syntax import SourceText, read_source
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from omnigraph.errors import Diagnostic
     from omnigraph.schema import ast
     from omnigraph.schema.catalog import Catalog
 
@@ -24,6 +24,8 @@ class CompiledSchema:
     source: SourceText
     tree: ast.Schema
     catalog: Catalog
+    #: What the schema says without effect, in the order of the text.
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def compile_schema(source: SourceText | str, *, accepted: bool = False) -> CompiledSchema:
@@ -44,7 +46,22 @@ def compile_schema(source: SourceText | str, *, accepted: bool = False) -> Compi
     check_schema(tree, findings, complete=not findings.error_count, accepted=accepted)
     findings.items.sort(key=lambda item: (item.line, item.column))
     findings.raise_errors()
-    return CompiledSchema(source=source, tree=tree, catalog=build_catalog(tree))
+    return CompiledSchema(
+        source=source, tree=tree, catalog=build_catalog(tree), warnings=findings.warnings
+    )
+
+
+def as_compiled(schema: str | Path | CompiledSchema) -> CompiledSchema:
+    """A schema as callers give it: the path of a `.pg` file, schema text, or a compiled schema.
+
+    Raises:
+        InputFileError: the file cannot be read.
+        CompilerError: as `compile_schema`.
+    """
+    if isinstance(schema, CompiledSchema):
+        return schema
+    is_path = isinstance(schema, Path) or "{" not in schema
+    return compile_schema_file(schema) if is_path else compile_schema(str(schema))
 
 
 def compile_schema_file(path: str | Path) -> CompiledSchema:

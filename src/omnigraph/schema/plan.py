@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from omnigraph.errors import Diagnostic
     from omnigraph.schema.accepted import AcceptedSchema
-    from omnigraph.syntax import SourceText
+    from omnigraph.schema.compiler import CompiledSchema
 
 Declared = InterfaceDef | NodeDef | EdgeDef
 
@@ -68,16 +68,13 @@ class MigrationPlan:
     resolution: Resolution
     #: Wanted type and property → the value that existing rows get.
     backfills: Mapping[tuple[TypeKind, str, str], Backfill]
+    #: What has no effect: in the wanted schema, and rename hints.
+    warnings: tuple[Diagnostic, ...] = ()
 
     @property
     def refusals(self) -> tuple[UnsupportedChange, ...]:
         """The differences that cannot be carried out."""
         return tuple(step for step in self.steps if isinstance(step, UnsupportedChange))
-
-    @property
-    def warnings(self) -> tuple[Diagnostic, ...]:
-        """Rename hints that have no effect."""
-        return self.resolution.warnings
 
     @property
     def supported(self) -> bool:
@@ -160,37 +157,41 @@ class _Backfills:
 
 def plan_migration(
     accepted: AcceptedSchema,
-    wanted: Catalog,
-    source: SourceText,
+    wanted: CompiledSchema,
     *,
     allow_data_loss: bool = False,
     backfill: Mapping[str, object] | None = None,
 ) -> MigrationPlan:
     """The plan from `accepted` to `wanted`.
 
-    `source` is the text of the wanted schema, for errors about its rename hints. With `allow_data_loss` every drop
-    of the plan is hard. `backfill` maps `Type.property` to the value of existing rows.
+    With `allow_data_loss` every drop is hard. `backfill` maps `Type.property` to the value of existing rows.
 
     Raises:
         CompilerError: a rename hint is wrong.
         BadRequestError: a backfill is wrong, or about nothing.
     """
-    resolution = resolve_identities(accepted.identities, wanted, source)
+    catalog = wanted.catalog
+    resolution = resolve_identities(accepted.identities, catalog, wanted.source)
     mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
     backfills = _Backfills(backfill or {})
-    steps = [*_changes(accepted.catalog, wanted, resolution, backfills)]
+    steps = [*_changes(accepted.catalog, catalog, resolution, backfills)]
     steps += _drops(accepted.catalog, resolution, mode)
     if not steps:
         # Whoever repeats a change whose outcome is not known repeats its backfills too.
-        backfills.pass_over(wanted)
+        backfills.pass_over(catalog)
     backfills.check_all_used()
-    if not steps and accepted.catalog.schema_hash != wanted.schema_hash:
+    if not steps and accepted.catalog.schema_hash != catalog.schema_hash:
         steps.append(
             UnsupportedChange(
                 entity="schema", reason="the schemas differ in a way that no step covers"
             )
         )
-    return MigrationPlan(steps=tuple(steps), resolution=resolution, backfills=backfills.read)
+    return MigrationPlan(
+        steps=tuple(steps),
+        resolution=resolution,
+        backfills=backfills.read,
+        warnings=wanted.warnings + resolution.warnings,
+    )
 
 
 def plan_between(accepted: AcceptedSchema, later: AcceptedSchema) -> MigrationPlan:

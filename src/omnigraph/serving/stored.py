@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import CompilerError, Severity
+from omnigraph.errors import CompilerError
 from omnigraph.query import FieldDescriptor, ValueKind, ast, describe_field, read_queries
 from omnigraph.query.declarations import check_declaration
 from omnigraph.query.parser import parse_queries_all
@@ -167,11 +167,7 @@ class StoredQueries:
             _check_tool(query, tools, findings)
             tools.setdefault(query.tool_name, query)
             breakages.add(query.name, findings)
-            warnings += [
-                RegistryFinding(query.name, item)
-                for item in findings.items
-                if item.severity is Severity.WARNING
-            ]
+            warnings += [RegistryFinding(query.name, item) for item in findings.warnings]
         return CheckReport(tuple(breakages.items), tuple(warnings), len(self), breakages.unlisted)
 
     def to_json(self) -> list[dict[str, object]]:

@@ -128,42 +128,50 @@ class Findings:
     source: SourceText
     items: list[Diagnostic] = field(default_factory=list)
     error_count: int = 0
+    warning_count: int = 0
 
     def error(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
         """Record an error and go on."""
         self.error_count += 1
-        self._keep(code, span, message, hint, Severity.ERROR)
+        if self.error_count <= MAX_DIAGNOSTICS:
+            self._keep(code, span, message, hint, Severity.ERROR)
 
     def add(self, error: Callable[[], Diagnostic]) -> None:
         """Record an error that its finder words itself: asked for only when the finding is kept."""
         self.error_count += 1
-        if len(self.items) < MAX_DIAGNOSTICS:
+        if self.error_count <= MAX_DIAGNOSTICS:
             self.items.append(error())
 
     def warning(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
         """Record a warning and go on."""
-        self._keep(code, span, message, hint, Severity.WARNING)
+        self.warning_count += 1
+        # Counted apart: however many warnings there are, they never take the place of an error.
+        if self.warning_count <= MAX_DIAGNOSTICS:
+            self._keep(code, span, message, hint, Severity.WARNING)
 
     def _keep(self, code: str, span: Span, message: str, hint: Hint, severity: Severity) -> None:
-        if len(self.items) >= MAX_DIAGNOSTICS:
-            return
         found = hint() if callable(hint) else hint
         text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
         self.items.append(self.source.diagnostic(code, span, text, hint=found, severity=severity))
 
-    def mark(self) -> tuple[int, int]:
+    def mark(self) -> tuple[int, int, int]:
         """What is recorded now, to be given to `forget`."""
-        return len(self.items), self.error_count
+        return len(self.items), self.error_count, self.warning_count
 
-    def forget(self, mark: tuple[int, int]) -> None:
+    def forget(self, mark: tuple[int, int, int]) -> None:
         """Drop everything that was recorded after a mark."""
-        length, self.error_count = mark
+        length, self.error_count, self.warning_count = mark
         del self.items[length:]
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """The errors alone, in the order of the checks."""
         return tuple(item for item in self.items if item.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """The warnings alone, in the order of the checks."""
+        return tuple(item for item in self.items if item.severity is Severity.WARNING)
 
     def raise_errors(self) -> None:
         """Raise one `CompilerError` with the first errors and the number of all, if there are any."""

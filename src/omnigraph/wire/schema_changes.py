@@ -25,7 +25,7 @@ class SchemaSteps(Protocol):
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """Hints in the schema that have no effect."""
+        """What the schema says without effect."""
         ...
 
     @property

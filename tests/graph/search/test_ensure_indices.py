@@ -140,6 +140,16 @@ def test_several_properties_in_one_annotation_get_no_index(things: Graph):
     assert not {"first_btree", "second_btree"} & index_names(things, "node:Thing")
 
 
+def test_doctor_names_every_declared_index_that_is_not_built(things: Graph):
+    told = [item.message for item in things.doctor().findings if item.check == "indexes"]
+    unbuilt = sorted(text.split(" is recorded")[0] for text in told if "not built" in text)
+    assert unbuilt == [
+        "edge:Links: @index(src, dst)",
+        "edge:Links: @index(when)",
+        "node:Thing: @index(first, second)",
+    ]
+
+
 def test_empty_tables_get_no_index_and_are_not_pending(things: Graph):
     report = things.ensure_indices()
     keys = {item.type_key for item in report.built}

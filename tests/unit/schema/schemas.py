@@ -49,7 +49,7 @@ def accept(text: str) -> AcceptedSchema:
 def migrate(old: str | AcceptedSchema, new: str, *, allow_data_loss: bool = False) -> MigrationPlan:
     accepted = accept(old) if isinstance(old, str) else old
     wanted = compile_schema(new)
-    return plan_migration(accepted, wanted.catalog, wanted.source, allow_data_loss=allow_data_loss)
+    return plan_migration(accepted, wanted, allow_data_loss=allow_data_loss)
 
 
 def apply(old: str | AcceptedSchema, new: str) -> AcceptedSchema:

@@ -221,7 +221,7 @@ def test_the_backfills_of_a_change_that_has_happened_before_are_passed_over() ->
     wanted = compile_schema(text)
 
     for target in ("A.a", "node:A.a"):
-        plan = plan_migration(accept(text), wanted.catalog, wanted.source, backfill={target: 0})
+        plan = plan_migration(accept(text), wanted, backfill={target: 0})
         assert plan.steps == ()
 
 
@@ -230,6 +230,4 @@ def test_a_backfill_of_nothing_is_refused_with_and_without_steps(new: str) -> No
     wanted = compile_schema(new)
 
     with pytest.raises(BadRequestError, match=r"the backfill of A\.z has no use"):
-        plan_migration(
-            accept("node A { a: I32 }"), wanted.catalog, wanted.source, backfill={"A.z": 0}
-        )
+        plan_migration(accept("node A { a: I32 }"), wanted, backfill={"A.z": 0})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.errors import CompilerError, Severity
+from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Severity
 from omnigraph.syntax import MAX_NESTING, MAX_SOURCE_BYTES, Findings, SourceText, Span
 from omnigraph.syntax.source import check_readable
 
@@ -172,6 +172,16 @@ class TestFindings:
         findings.raise_errors()
 
         assert findings.error_count == 0
+
+    def test_no_number_of_warnings_hides_an_error(self) -> None:
+        findings = Findings(SourceText("abc"))
+        for _ in range(MAX_DIAGNOSTICS + 1):
+            findings.warning("W", Span(0, 1), "first")
+        findings.error("E", Span(1, 2), "last")
+
+        assert len(findings.warnings) == MAX_DIAGNOSTICS
+        with pytest.raises(CompilerError, match="last"):
+            findings.raise_errors()
 
     def test_findings_can_be_forgotten(self) -> None:
         findings = Findings(SourceText("abc"))

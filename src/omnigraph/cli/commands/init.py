@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.options import AsJson, SchemaFile
-from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.resolution import storage_uri
 from omnigraph.cli.scoped import scoped
 
@@ -23,8 +23,15 @@ def init(
 ) -> None:
     """Create a graph: its catalog, one empty dataset per type, and the schema files."""
     from omnigraph.graph import Graph
+    from omnigraph.ids import new_ulid
+    from omnigraph.schema import compile_schema_file, fresh_identities
 
-    with Graph.init(storage_uri(uri, "the address"), schema, force=force) as graph:
+    root = storage_uri(uri, "the address")
+    compiled = compile_schema_file(schema)
+    hints = fresh_identities(compiled.catalog, new_ulid(), compiled.source)
+    for warning in (*compiled.warnings, *hints.warnings):
+        print_warning(warning.render())
+    with Graph.init(root, compiled, force=force) as graph:
         if json:
             print_json({"uri": graph.uri, "commit": graph.snapshot().commit_id})
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.options import AsJson, OptionalSchemaFile
-from omnigraph.cli.output import print_json, print_text
+from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 
@@ -47,8 +47,10 @@ def lint_files(schema: Path, query: Path) -> LintReport:
     from omnigraph.query import lint_queries, read_queries
     from omnigraph.schema import compile_schema_file
 
-    catalog = compile_schema_file(schema).catalog
-    return lint_queries(read_queries(query), catalog, str(schema))
+    compiled = compile_schema_file(schema)
+    for warning in compiled.warnings:
+        print_warning(warning.render())
+    return lint_queries(read_queries(query), compiled.catalog, str(schema))
 
 
 def lint_graph(address: Address, query: Path) -> LintReport:

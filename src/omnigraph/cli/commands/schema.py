@@ -84,7 +84,7 @@ def plan(
         raise typer.BadParameter("give a graph or --from, not both")
     else:
         result = plan_files(from_, schema, allow_data_loss=allow_data_loss, backfill=fills)
-    for warning in result.resolution.warnings:
+    for warning in result.warnings:
         print_warning(warning.render())
     if json:
         origin = {"uri": address.uri} if from_ is None else {"uri": None, "from": str(from_)}
@@ -190,8 +190,7 @@ def plan_files(
     accepted = AcceptedSchema(catalog=before.catalog, identities=identities)
     return plan_migration(
         accepted,
-        after.catalog,
-        after.source,
+        after,
         allow_data_loss=allow_data_loss,
         backfill=backfill,
     )
