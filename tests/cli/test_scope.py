@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import typer
 
@@ -13,6 +15,11 @@ from omnigraph.cli.scope import token_of
 from omnigraph.cli.urls import graph_in_url, owner_of, server_url
 from omnigraph.cli.words import arranged, wants_json
 from omnigraph.client.addresses import parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cli.worlds import Outcome
 
 LAB = "http://127.0.0.1:9000"
 FAR = "https://far.example/og"
@@ -303,3 +310,56 @@ def test_global_flags_may_stand_before_the_command(words, expected) -> None:
 def test_json_behind_the_end_of_flags_is_an_argument() -> None:
     assert wants_json(["query", "--json"])
     assert not wants_json(["alias", "x", "--", "--json"])
+
+
+# ---- an address where a name is expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "query {} --params {{}}",
+        "query {} recent",
+        "mutate {}",
+        "explain {}",
+        "branch create {}",
+        "branch delete {}",
+        "branch merge {}",
+        "commit show {}",
+        "commit changes {}",
+        "diff {} main",
+        "diff main {}",
+    ],
+)
+@pytest.mark.parametrize(
+    ("address", "flag"),
+    [
+        ("s3://bucket/x", "--store"),
+        ("/data/x.omni", "--store"),
+        ("./x.omni", "--store"),
+        ("http://127.0.0.1:9000", "--server"),
+    ],
+)
+def test_an_address_in_the_place_of_a_name_is_told_its_flag(
+    og: Callable[..., Outcome], words: str, address: str, flag: str
+) -> None:
+    done = og(*words.format(address).split())
+    assert done.code == 2
+    assert f"{address} looks like the address of a graph: pass it with {flag} {address}" in done.err
+
+
+@pytest.mark.parametrize("command", ["query", "mutate", "explain"])
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("papers.omni", "pass it with --store papers.omni"),
+        ("papers.gq", "pass it with --query papers.gq"),
+        ("query q() { match { $p: Paper } return { $p } }", "pass it with -e"),
+    ],
+)
+def test_a_graph_a_file_or_a_text_in_the_place_of_a_query_is_told_its_flag(
+    og: Callable[..., Outcome], command: str, text: str, advice: str
+) -> None:
+    done = og(command, text)
+    assert done.code == 2
+    assert advice in done.err

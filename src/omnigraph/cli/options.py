@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.urls import is_server_url, looks_like_address
+
 #: Spelling of `--graph` where that word is a switch of the command, and of a `--graph` before any command.
 GRAPH_ID = "--graph-id"
 
@@ -46,10 +48,43 @@ QueryText = Annotated[
     str | None,
     typer.Option("--query-string", "-e", metavar="GQ", help="query text", show_default=False),
 ]
+
+
+def refuse_address(text: str | None) -> str | None:
+    """Refuse the address of a graph where a name is expected: commands that take names get the graph by a flag.
+
+    Raises:
+        typer.BadParameter: it is one.
+    """
+    if text is not None and looks_like_address(text):
+        flag = "--server" if is_server_url(text) else "--store"
+        raise typer.BadParameter(
+            f"{text} looks like the address of a graph: pass it with {flag} {text}"
+        )
+    return text
+
+
+def _query_name(text: str | None) -> str | None:
+    refuse_address(text)
+    if text is not None and text.endswith(".omni"):
+        raise typer.BadParameter(f"{text} looks like a graph: pass it with --store {text}")
+    if text is not None and text.endswith(".gq"):
+        raise typer.BadParameter(f"{text} looks like a query file: pass it with --query {text}")
+    if text is not None and "{" in text:
+        raise typer.BadParameter("this looks like the text of a query: pass it with -e")
+    return text
+
+
 QueryName = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="query inside the source; without one, stored on a server"),
+    typer.Argument(
+        metavar="NAME",
+        help="query inside the source; without one, stored on a server",
+        callback=_query_name,
+    ),
 ]
+BranchName = Annotated[str, typer.Argument(metavar="NAME", help="branch", callback=refuse_address)]
+CommitId = Annotated[str, typer.Argument(metavar="ID", help="commit id", callback=refuse_address)]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 
 Store = Annotated[

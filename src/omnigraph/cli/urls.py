@@ -1,4 +1,4 @@
-"""Addresses of servers: what one looks like, and which server an address belongs to."""
+"""Addresses: what those of graphs and servers look like, and which server an address belongs to."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ _GRAPHS = "/graphs/"
 def is_server_url(text: str) -> bool:
     """Whether an address is that of a server rather than of storage."""
     return text.lower().startswith(("http://", "https://"))
+
+
+def looks_like_address(text: str) -> bool:
+    """Whether a text that should be a name is where a graph lies; neither queries nor branches have such names.
+
+    >>> looks_like_address("s3://bucket/papers.omni"), looks_like_address("review/2024")
+    (True, False)
+    """
+    return "://" in text or text.startswith(("/", "./", "../", "~"))
 
 
 def server_url(text: str) -> str:

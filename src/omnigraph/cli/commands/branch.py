@@ -10,10 +10,12 @@ import typer
 from omnigraph.cli.conflict_tables import conflict_lines
 from omnigraph.cli.options import (
     AsJson,
+    BranchName,
     Consent,
     ElasticEngine,
     EngineChoice,
     Quiet,
+    refuse_address,
 )
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
@@ -38,13 +40,10 @@ class Strategy(StrEnum):
     THEIRS = "theirs"
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="branch")]
-
-
 @app.command("create")
 @scoped("branch create")
 def create_branch(
-    name: Name,
+    name: BranchName,
     address: Address,
     base: Annotated[
         str, typer.Option("--from", metavar="BASE", help="branch or commit it begins at")
@@ -79,7 +78,7 @@ def list_branches(address: Address, json: AsJson = False) -> None:
 @app.command("delete")
 @scoped("branch delete")
 def delete_branch(
-    name: Name,
+    name: BranchName,
     address: Address,
     yes: Consent = False,
     quiet: Quiet = False,
@@ -101,7 +100,9 @@ def delete_branch(
 @app.command("merge")
 @scoped("branch merge")
 def merge_branch(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="branch to merge")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="branch to merge", callback=refuse_address)
+    ],
     address: Address,
     into: Annotated[
         str, typer.Option("--into", metavar="TARGET", help="branch that gets the changes")

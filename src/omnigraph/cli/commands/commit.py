@@ -11,6 +11,7 @@ from omnigraph.cli.commit_lines import commit_line, time_text
 from omnigraph.cli.options import (
     AsJson,
     Branch,
+    CommitId,
     Kinds,
     Operations,
     PageLimit,
@@ -60,7 +61,7 @@ def list_commits(
 @app.command("show")
 @scoped("commit show")
 def show_commit(
-    commit_id: Annotated[str, typer.Argument(metavar="ID", help="commit id")],
+    commit_id: CommitId,
     address: Address,
     json: AsJson = False,
 ) -> None:
@@ -94,7 +95,7 @@ def show_commit(
 @app.command("changes")
 @scoped("commit changes")
 def show_changes(
-    commit_id: Annotated[str, typer.Argument(metavar="ID", help="commit id")],
+    commit_id: CommitId,
     address: Address,
     limit: PageLimit = 1_000,
     page_token: Annotated[

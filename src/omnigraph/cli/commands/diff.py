@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from omnigraph.cli.options import (
     Operations,
     Quiet,
     Types,
+    refuse_address,
 )
 from omnigraph.cli.output import print_json, print_lines, print_text
 from omnigraph.cli.progress import terminal_progress
@@ -22,10 +23,14 @@ from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 
 
+def _state(metavar: str) -> Any:
+    return typer.Argument(metavar=metavar, help="branch or commit", callback=refuse_address)
+
+
 @scoped("diff")
 def diff(
-    one: Annotated[str, typer.Argument(metavar="FROM", help="branch or commit")],
-    other: Annotated[str, typer.Argument(metavar="TO", help="branch or commit")],
+    one: Annotated[str, _state("FROM")],
+    other: Annotated[str, _state("TO")],
     address: Address,
     kind: Kinds = None,
     type: Types = None,
