@@ -7,7 +7,7 @@ every question about a value records what is wrong and goes on, so that one read
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
@@ -15,15 +15,16 @@ from omnigraph.errors import (
     BadRequestError,
     CompilerError,
     ConfigurationError,
-    Diagnostic,
     InputFileError,
-    Severity,
 )
 from omnigraph.syntax import Findings, SourceText, Span, did_you_mean, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
+
+    from omnigraph.errors import Diagnostic
+    from omnigraph.validation import Problem
 
 _STRING = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"
@@ -52,6 +53,21 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(text, Loader=_StrictLoader)
     except yaml.YAMLError as error:
         raise BadRequestError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+
+
+def raise_problems(path: Path, problems: Iterable[Problem], *, code: str) -> NoReturn:
+    """Raise what a model found wrong with the content of a file, each problem with its place.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    document = YamlDocument.read(path, code=code)
+    for problem in problems:
+        value = document.at(problem.path)
+        report = value.key_error if problem.is_about_name else value.error
+        report(problem.text("the file"))
+    document.raise_errors()
+    raise AssertionError("a file without problems is not reported")
 
 
 class YamlDocument:
@@ -84,10 +100,20 @@ class YamlDocument:
         except CompilerError as error:
             raise ConfigurationError(error.diagnostics, error.total) from error
 
+    def at(self, path: Iterable[str | int]) -> YamlValue:
+        """The value at a path, or the innermost one on the way to it."""
+        value = self.root
+        for part in path:
+            inner = value.inside(part)
+            if inner is None:
+                break
+            value = inner
+        return value
+
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """What is no mistake, but will not do what it seems to."""
-        return tuple(item for item in self.findings.items if item.severity is Severity.WARNING)
+        return self.findings.warnings
 
     def raise_errors(self) -> None:
         """Raise one `ConfigurationError` with everything that was found, if anything was."""
@@ -125,6 +151,17 @@ class YamlValue:
     def is_absent(self) -> bool:
         """Whether nothing stands here, as in an empty file or behind a bare key."""
         return bool(self._node.tag == _NULL)
+
+    def inside(self, part: str | int) -> YamlValue | None:
+        """The member of that key or the item of that number; None when there is none."""
+        if isinstance(self._node, yaml.SequenceNode) and isinstance(part, int):
+            items = self._node.value
+            return YamlValue(self.document, items[part]) if part < len(items) else None
+        if isinstance(self._node, yaml.MappingNode):
+            for key, node in self._node.value:
+                if isinstance(key, yaml.ScalarNode) and _name(key) == part:
+                    return YamlValue(self.document, node, YamlValue(self.document, key).span)
+        return None
 
     def error(self, message: str, hint: str | None = None) -> None:
         """Record that the value is wrong."""
@@ -227,6 +264,11 @@ def _composed(source: SourceText, code: str) -> yaml.Node:
         start = yaml.Mark(source.name, 0, 0, 0, None, None)
         return yaml.ScalarNode(_NULL, "", start, start)
     return node
+
+
+def _name(key: yaml.ScalarNode) -> str:
+    """A key as a loader names it: `Yes` is the text of a true value."""
+    return str(yaml.SafeLoader("").construct_object(key)) if key.tag in _PLAIN else str(key.value)
 
 
 def _kind(node: yaml.Node) -> str:

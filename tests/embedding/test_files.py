@@ -252,13 +252,13 @@ def test_a_manifest_names_files_relative_to_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('{"dimension": 0, "types": {"A": {"target": "v", "fields": ["x"]}}}', "dimension"),
-        ('{"dimension": 2, "types": {}}', "types"),
-        ('{"dimension": 2, "types": {"A": {"target": "v"}}}', r"types\.A\.fields"),
-        ('{"dimension": 2, "model": "m", "types": {"A": {"target": "v", "fields": []}}}', "model"),
-        ("[1]", "no embedding spec"),
+        ('{"dimension": 0, "types": {"A": {"target": "v", "fields": ["x"]}}}', "1:15: .*`dimension` is below 1"),
+        ('{"dimension": 2, "types": {}}', "1:27: .*`types` is empty"),
+        ('{"dimension": 2, "types": {"A": {"target": "v"}}}', r"1:33: .*`types\.A\.fields` is missing"),
+        ('{"dimension": 2, "model": "m", "types": {"A": {"target": "v", "fields": ["x"]}}}', "1:18: .*`model` is not"),
+        ("[1]", "1:1: .*the file is a mapping, not a list"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_spec_says_where(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "spec.json"
     path.write_text(text)

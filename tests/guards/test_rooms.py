@@ -55,6 +55,13 @@ def test_datasets_are_opened_through_one_door() -> None:
     assert found == ["opening.py"]
 
 
+def test_the_words_of_pydantic_are_translated_in_one_place() -> None:
+    """`Input should be a valid string` tells nobody which of their words is wrong: `omnigraph.validation` does."""
+    texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
+    found = [path.name for path, text in texts.items() if "error.errors(" in text]
+    assert found == ["validation.py"]
+
+
 def _tree(cls: type) -> list[type]:
     return [cls, *(found for child in cls.__subclasses__() for found in _tree(child))]
 

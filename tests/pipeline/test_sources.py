@@ -692,16 +692,19 @@ EDGE = {"source": "x.csv", "from": "name", "to": "age"}
 BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({}, "maps no type"),
     ({"nodes": {}}, "maps no type"),
-    ({"node": {"Person": PERSON}}, "node: extra inputs are not permitted"),
+    ({"node": {"Person": PERSON}}, "`node` is not a known field"),
     ({"nodes": {"Persn": PERSON}}, "there is no node type `Persn`: did you mean `Person`"),
     ({"edges": {"Person": EDGE}}, "there is no edge type `Person`"),
     ({"nodes": {"Person": {}}}, "give `source` (files) or `table`"),
     ({"nodes": {"Person": PERSON | {"table": "t"}}}, "give `source` (files) or `table`"),
-    ({"nodes": {"Person": PERSON | {"sources": "x"}}}, "sources: extra inputs are not permitted"),
+    (
+        {"nodes": {"Person": PERSON | {"sources": "x"}}},
+        "`nodes.Person.sources` is not a known field",
+    ),
     ({"nodes": {"Person": PERSON | {"format": "xml"}}}, "known are parquet, csv, json, orc"),
     ({"nodes": {"Person": PERSON | {"from": "a", "to": "b"}}}, "a node has no `from` and `to`"),
     ({"nodes": {"Person": PERSON | {"delimiter": "::"}}}, "`delimiter` is one ASCII character"),
-    ({"nodes": {"Person": PERSON | {"columns": ["name"]}}}, "columns"),
+    ({"nodes": {"Person": PERSON | {"columns": ["name"]}}}, "columns` is a mapping, not a list"),
     (
         {"nodes": {"Person": PERSON | {"columns": {"name": "nam"}}}},
         "no property `nam`: did you mean",
@@ -715,8 +718,8 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
         "there is no column `nme`: did you mean `name`",
     ),
     ({"edges": {"At": EDGE | {"to": {"series": "age"}}}}, "`to` has to map number, series of Slot"),
-    ({"nodes": {"Person": "x.csv"}}, "Person"),
-    ({"nodes": ["Person"]}, "nodes"),
+    ({"nodes": {"Person": "x.csv"}}, "`nodes.Person` is a mapping or a list, not a text"),
+    ({"nodes": ["Person"]}, "`nodes` is a mapping, not a list"),
     ({"nodes": {"Person": {"source": "x.xyz"}}}, "give `format:` in the mapping"),
     ({"nodes": {"Person": {"source": "x.parquet"}}}, "x.parquet: it is damaged"),
     ({"nodes": {"Person": {"source": "no.csv"}}}, "no.csv: there is no such file"),
@@ -752,9 +755,24 @@ def test_a_mapping_that_does_not_fit_is_explained(
     [
         ("nodes: {Person: {source: x}, Person: {source: y}}", "the key 'Person' is given twice"),
         ("nodes: [", "is no YAML"),
-        ("", "is no mapping"),
-        ("- 1", "is no mapping"),
-        ("nodes: {1: {source: x}}", "is no mapping"),
+        ("", "m.yaml:1:1: error mapping: the file is a mapping, not null"),
+        ("- 1", "m.yaml:1:1: error mapping: the file is a mapping, not a list"),
+        (
+            "nodes:\n  1: {source: x}",
+            "m.yaml:2:3: error mapping: `nodes.1` has a name that is not a",
+        ),
+        (
+            "nodes:\n  No: {source: x}",
+            "m.yaml:2:3: error mapping: `nodes.False` has a name that is",
+        ),
+        (
+            "nodes:\n  Person: {sauce: x}",
+            "m.yaml:2:12: error mapping: `nodes.Person.sauce` is not a",
+        ),
+        (
+            "nodes:\n  Person:\n  - source: 1",
+            "m.yaml:3:13: error mapping: `nodes.Person[0].source` is",
+        ),
         ("nodes: !!python/object:os.system {}", "is no YAML"),
     ],
 )

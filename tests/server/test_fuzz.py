@@ -31,6 +31,8 @@ CODES = {
 }
 #: Signs of the inside of a server in what it tells.
 INSIDE = ("Traceback", 'File "', "site-packages", "omnigraph-load-", "panicked", "LanceError")
+#: Words of the library that reads bodies.
+INSIDE += ("Input should be", "Field required", "Extra inputs", "Value error", "Invalid JSON")
 
 few = settings(
     max_examples=25,

@@ -38,6 +38,16 @@ def test_a_mutation_is_no_query(reader):
     assert answer.json()["code"] == "bad_request"
 
 
+def test_a_body_of_another_shape_is_told_field_by_field(reader):
+    body = {"query": 1, "branch": ["main"], "brunch": "main", "timeout_s": 0}
+    answer = reader.post(f"{GRAPH}/query", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == (
+        "invalid request: `query` is a text, not a number; `branch` is a text, not a list; "
+        "`timeout_s` is not above 0; `brunch` is not a known field"
+    )
+
+
 def test_a_wrong_query_is_refused_with_its_place(reader):
     answer = reader.post(
         f"{GRAPH}/query", json={"query": "query q() {\n match { $p: Persn } return { $p } }"}

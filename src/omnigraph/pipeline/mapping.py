@@ -28,7 +28,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.problems import shown
 from omnigraph.syntax.suggest import did_you_mean
-from omnigraph.yaml_files import read_yaml
+from omnigraph.validation import listed, problems_of
+from omnigraph.yaml_files import raise_problems, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.plan import EntityShape
     from omnigraph.schema import Catalog
 
+_CODE = "mapping"
 #: How many columns a message names.
 _SHOWN_NAMES = 20
 _ABSOLUTE = re.compile(r"^(/|~|[A-Za-z][A-Za-z0-9+.-]*://)")
@@ -120,16 +122,20 @@ def read_mapping(
 
     Raises:
         InputFileError: the file cannot be read.
-        BadRequestError: it is no mapping for this schema; the text says what is wrong and where.
+        ConfigurationError: the file is not a mapping; every finding has its place.
+        BadRequestError: the mapping does not fit this schema; the text says what is wrong and where.
     """
     where, base, body = "the mapping", Path.cwd(), given
-    if not hasattr(given, "keys"):
-        path = Path(os.fspath(given))
+    path = None if hasattr(given, "keys") else Path(os.fspath(given))
+    if path is not None:
         where, base, body = str(path), path.parent, read_yaml(path)
     try:
         parsed = _MappingBody.model_validate(body)
     except ValidationError as error:
-        raise BadRequestError(f"{where} is no mapping: {_problems(error)}") from error
+        problems = problems_of(error, body, mapping="a mapping")
+        if path is not None:
+            raise_problems(path, problems, code=_CODE)
+        raise BadRequestError(listed(problems, where)) from error
     found: list[MappedType] = []
     for kind, types in (("node", parsed.nodes), ("edge", parsed.edges)):
         for name, bodies in types.items():
@@ -294,16 +300,3 @@ def _listed(names: list[str]) -> str:
     some = ", ".join(f"`{shown(name)}`" for name in names[:_SHOWN_NAMES])
     hidden = len(names) - _SHOWN_NAMES
     return f"{some} and {hidden:,} more" if hidden > 0 else some
-
-
-def _problems(error: ValidationError) -> str:
-    found = []
-    for item in error.errors():
-        place = ".".join(str(part) for part in item["loc"] if not str(part).startswith("_Type"))
-        if place.endswith("[key]"):
-            found.append(
-                f"{place}: a name is a text; quote it, YAML reads On, Yes and No as true or false"
-            )
-            continue
-        found.append(f"{place}: {item['msg'].lower()}" if place else item["msg"].lower())
-    return "; ".join(dict.fromkeys(found))

@@ -8,6 +8,7 @@ the form in which this system makes them.
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -18,6 +19,7 @@ from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import is_ulid
 from omnigraph.storage.boundary import check_dataset_path, check_fork_name
 from omnigraph.storage.location import RECOVERY_FOLDER, SCHEMA_FILES
+from omnigraph.validation import problems_of
 
 if TYPE_CHECKING:
     from omnigraph.storage.objects import ControlObjects
@@ -179,9 +181,10 @@ def read_sidecar(objects: ControlObjects, name: str) -> Sidecar | None:
     try:
         sidecar = Sidecar.model_validate_json(stored.data)
     except ValidationError as error:
+        problem = _first_problem(error, stored.data)
         raise RecoveryRequiredError(
             operation_id,
-            f"{name} cannot be read (problems: {error.error_count()}; {_first_problem(error)}); nothing was touched; "
+            f"{name} cannot be read (problems: {error.error_count()}; {problem}); nothing was touched; "
             "look at the file, and remove it only when you know that its writer did nothing",
             needs_operator=True,
         ) from error
@@ -191,8 +194,9 @@ def read_sidecar(objects: ControlObjects, name: str) -> Sidecar | None:
     return sidecar
 
 
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    text = problem["msg"].removeprefix("Value error, ")
-    return f"{where}: {text}" if where else text
+def _first_problem(error: ValidationError, data: bytes) -> str:
+    try:
+        content = json.loads(data)
+    except ValueError:
+        content = None
+    return problems_of(error, content)[0].text("it")

@@ -20,6 +20,7 @@ from omnigraph.server.admission import memory_of
 from omnigraph.server.bounded_json import WINDOW_BYTES, check_characters, measure_json, parse_json
 from omnigraph.server.load_envelopes import ENVELOPE_VALUES, split_envelope
 from omnigraph.server.threads import run_in_thread
+from omnigraph.validation import listed, problems_of
 from omnigraph.wire.protocol import JSON, NDJSON
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _Outcome = TypeVar("_Outcome")
 _RESOURCE = "http_request_bytes"
 _ADVICE = "send less at once"
-_SHOWN_PROBLEMS = 10
 #: Bodies up to this size are parsed where they are read; handing them to a thread would take longer.
 _INLINE_BYTES = 32 * 1024
 #: Digits of a length; those of nonsense are not turned into a number.
@@ -202,14 +202,8 @@ def _validated(model: type[_Model], values: Any, *, strict: bool = True) -> _Mod
     try:
         return model.model_validate(values, strict=strict)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(str(part) for part in item['loc']) or 'body'}: {item['msg']}"
-            for item in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        shown = "; ".join(problems[:_SHOWN_PROBLEMS])
-        more = len(problems) - _SHOWN_PROBLEMS
-        rest = f"; and {more:,} more" if more > 0 else ""
-        raise BadRequestError(f"the request has another shape: {shown}{rest}") from error
+        problems = listed(problems_of(error, values), "the body")
+        raise BadRequestError(f"invalid request: {problems}") from error
 
 
 def _check_content_type(request: Request, wanted: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -67,7 +67,7 @@ class EntityParams(TargetParams):
 class BlobParams(TargetParams):
     """One Blob cell."""
 
-    entity: Annotated[str, Field(description="`node` or `edge`", pattern="^(node|edge)$")]
+    entity: Annotated[Literal["node", "edge"], Field(description="what has the cell")]
     type: str
     id: str
     property: str

@@ -114,3 +114,22 @@ def test_a_damaged_sidecar_is_refused_under_the_id_of_its_file_and_kept(objects,
         read_sidecar(objects, NAME)
     assert caught.value.operation_id == OPERATION
     assert objects.read(NAME).data == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("empty", "it is not valid JSON"),
+        ("a_list", "it is an object, not a list"),
+        ("another_format", "`format_version` is not 1"),
+        ("an_unknown_field", "`extra` is not a known field"),
+        ("no_commit", "`commit` is an object, not null"),
+        ("a_missing_uuid", "`tables[0].transaction_uuid` is missing"),
+        ("a_version_that_is_no_number", "`tables[0].expected_version` is a whole number, not a"),
+    ],
+)
+def test_a_damaged_sidecar_is_explained_by_field(objects, name, words):
+    objects.write(NAME, DAMAGED[name].encode())
+    with pytest.raises(RecoveryRequiredError) as caught:
+        read_sidecar(objects, NAME)
+    assert f"problems: 1; {words}" in str(caught.value)

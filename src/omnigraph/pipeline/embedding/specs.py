@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.errors import BadRequestError
 from omnigraph.types import MAX_VECTOR_DIMENSION
-from omnigraph.yaml_files import read_yaml
+from omnigraph.validation import problems_of
+from omnigraph.yaml_files import raise_problems, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+_Body = TypeVar("_Body", bound=BaseModel)
 
 #: Where the output goes when the manifest does not say it, relative to the manifest.
 DEFAULT_OUTPUT = "build/seed.embedded.jsonl"
@@ -157,12 +160,9 @@ def read_spec(path: Path) -> EmbedSpec:
 
     Raises:
         InputFileError: the file cannot be read.
-        BadRequestError: it is no spec; the text says what is wrong and where.
+        ConfigurationError: it is not a spec; every finding has its place.
     """
-    try:
-        return _spec(_SpecBody.model_validate(read_yaml(path)))
-    except ValidationError as error:
-        raise BadRequestError(f"{path} is no embedding spec: {_problems(error)}") from error
+    return _spec(_read(path, _SpecBody, code="embedding-spec"))
 
 
 def read_seed_manifest(path: Path) -> SeedManifest:
@@ -170,12 +170,10 @@ def read_seed_manifest(path: Path) -> SeedManifest:
 
     Raises:
         InputFileError: the file cannot be read.
-        BadRequestError: it says nothing usable about embeddings; the text says what is wrong and where.
+        ConfigurationError: it says nothing usable about embeddings; every finding has its place.
+        BadRequestError: it names no input.
     """
-    try:
-        body = _ManifestBody.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise BadRequestError(f"{path} is no seed manifest: {_problems(error)}") from error
+    body = _read(path, _ManifestBody, code="seed-manifest")
     source = body.sources.raw_seed or body.seed.data
     if source is None:
         raise BadRequestError(f"{path} names no input: give sources.raw_seed")
@@ -194,9 +192,9 @@ def _spec(body: _SpecBody) -> EmbedSpec:
     return EmbedSpec(dimension=body.dimension, types=types)
 
 
-def _problems(error: ValidationError) -> str:
-    found = [
-        f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg'].lower()}"
-        for item in error.errors()
-    ]
-    return "; ".join(dict.fromkeys(found))
+def _read(path: Path, model: type[_Body], *, code: str) -> _Body:
+    content = read_yaml(path)
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise_problems(path, problems_of(error, content, mapping="a mapping"), code=code)
