@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ from omnigraph.graph import Graph
 from omnigraph.ids import derive_id
 from omnigraph.pipeline import keys as keys_module
 from omnigraph.pipeline import lines as lines_module
-from omnigraph.pipeline.columns import fast_column, slow_column
+from omnigraph.pipeline.columns import fast_column, slow_column, stored_column
 from omnigraph.pipeline.ids import (
     MAX_PARTS,
     derived_ids,
@@ -39,6 +41,7 @@ from omnigraph.pipeline.problems import Problems
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.records import BadRecordError, decode_line
 from omnigraph.pipeline.shaping import shape_records
+from omnigraph.pipeline.values import Timestamps
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import write_rows
@@ -300,6 +303,87 @@ def test_a_fast_column_of_texts_without_types_is_the_slow_one(
     base: Any, kind: Any, texts: list[str | None]
 ) -> None:
     _check_column(base, pa.array(texts, kind), is_text=True)
+
+
+_MOMENT = PropertyType(base=ScalarType(Scalar.DATETIME), nullable=True)
+_STEPS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "ns": Fraction(1, 10**6)}
+
+
+def _whole_millisecond(exact: Fraction, rule: Timestamps) -> int:
+    """What a rule makes of a moment, as its words say it."""
+    return math.floor(exact + Fraction(1, 2)) if rule is Timestamps.ROUND else math.floor(exact)
+
+
+@pytest.mark.parametrize("rule", [Timestamps.ROUND, Timestamps.TRUNCATE])
+@settings(max_examples=80)
+@given(
+    unit=st.sampled_from(list(_STEPS)),
+    zone=st.sampled_from([None, "UTC", "Europe/Berlin"]),
+    numbers=st.lists(st.none() | st.integers(-2000, 2000) | _whole(64, is_signed=True), max_size=5),
+)
+def test_finer_moments_of_columns_follow_the_rule(
+    rule: Timestamps, unit: str, zone: str | None, numbers: list[int | None]
+) -> None:
+    column = pa.array(numbers, pa.int64()).cast(pa.timestamp(unit, zone))
+    exact = [None if n is None else n * _STEPS[unit] for n in numbers]
+    if any(n is not None and abs(n) >= 2**63 for n in exact):
+        return
+    expected = [None if n is None else _whole_millisecond(n, rule) for n in exact]
+    fast = fast_column(_MOMENT, column, timestamps=rule)
+    assert fast is not None
+    assert fast.view(pa.int64()).to_pylist() == expected
+
+
+@pytest.mark.parametrize("rule", list(Timestamps))
+@settings(max_examples=80)
+@given(
+    texts=st.lists(
+        st.none()
+        | st.builds(
+            lambda day, second, digits, zone: f"{day} 00:00:{second:02}{digits}{zone}",
+            st.sampled_from(["2024-02-29", "1969-12-31", "0001-01-01", "9999-12-30", "0000-01-01"]),
+            st.integers(0, 60),
+            st.text("0459", min_size=1, max_size=9).map(lambda digits: f".{digits}") | st.just(""),
+            st.sampled_from(["", "Z", "+01:00"]),
+        ),
+        max_size=4,
+    )
+)
+def test_finer_moments_of_texts_follow_the_rule(rule: Timestamps, texts: list[str | None]) -> None:
+    column = pa.array(texts, pa.utf8())
+    fast = fast_column(_MOMENT, column, timestamps=rule)
+    slow, complaints = slow_column(_MOMENT, texts, timestamps=rule)
+    if fast is not None:
+        assert complaints == {}
+        assert plain(fast) == plain(slow)
+    for text, stored in zip(texts, slow.view(pa.int64()).to_pylist(), strict=True):
+        if stored is not None and text is not None:
+            head, _, tail = text.partition(".")
+            digits = re.sub(r"(Z|[+]01:00)$", "", tail)
+            whole = head if digits else re.sub(r"(Z|[+]01:00)$", "", head)
+            seconds = (datetime.fromisoformat(whole) - _EPOCH) // timedelta(seconds=1)
+            exact = (Fraction(seconds) + Fraction(f"0.{digits or 0}")) * 1000
+            exact -= 3_600_000 if text.endswith("+01:00") else 0
+            assert stored == _whole_millisecond(exact, rule)
+            assert rule is not Timestamps.REFUSE or exact.denominator == 1
+
+
+def test_a_moment_that_is_too_fine_is_shown_with_all_of_its_digits() -> None:
+    moments = pa.array([0, 1_714_565_000_123_456_789, -1], pa.timestamp("ns"))
+    _, complaints = stored_column(_MOMENT, moments, timestamps=Timestamps.REFUSE)
+    assert set(complaints) == {1, 2}
+    assert "'2024-05-01T12:03:20.123456789Z' is finer than milliseconds" in complaints[1]
+    assert "`timestamps: round`" in complaints[1]
+    lists = pa.array([[0], [1]], pa.list_(pa.timestamp("us")))
+    several = PropertyType(base=ListType(Scalar.DATETIME), nullable=True)
+    _, complaints = stored_column(several, lists, timestamps=Timestamps.REFUSE)
+    assert list(complaints) == [1]
+    for rule, expected in ((Timestamps.ROUND, [2]), (Timestamps.TRUNCATE, [1])):
+        fine = pa.array([[1500], None], pa.list_(pa.timestamp("us", "UTC")))
+        stored, complaints = stored_column(several, fine, timestamps=rule)
+        slow, more = slow_column(several, fine.to_pylist(), timestamps=rule)
+        assert complaints == more == {}
+        assert [plain(column) for column in (stored, slow)] == [repr([expected, None])] * 2
 
 
 @pytest.mark.parametrize("base", BASES, ids=str)

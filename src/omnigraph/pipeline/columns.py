@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.pipeline.values import load_value, text_value
+from omnigraph.pipeline.values import Timestamps, load_value, text_value
 from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_field, arrow_type
 from omnigraph.types.blob_cells import MARK
@@ -31,27 +31,60 @@ Column = Any  # an Arrow array; its stubs cannot say of which type
 
 _DATE_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _MOMENT_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z?$"
+#: The same with digits behind the milliseconds.
+_FINE_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?Z?$"
+#: Where the digits behind the point of such a text begin and end.
+_FRACTION = (20, 29)
 _INTEGER_TEXT = r"^-?[0-9]{1,19}$"
 _FLOAT_TEXT = r"^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
-#: How many parts of a millisecond, times a million, a unit has.
-_NANOSECONDS_PER_MILLISECOND = {"s": 1_000, "ms": 1_000_000, "us": 1_000_000_000, "ns": 10**12}
+#: How many steps of a finer unit a millisecond has.
+_STEPS = {"us": 1_000, "ns": 1_000_000}
+_COARSE = (None, Timestamps.REFUSE)
 _INTEGERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
 
 
-def fast_column(type_: PropertyType, column: Column, *, is_text: bool = False) -> Column | None:
+def stored_column(
+    type_: PropertyType,
+    given: Column,
+    *,
+    is_text: bool = False,
+    is_strict: bool = True,
+    timestamps: Timestamps | None = None,
+) -> tuple[Column, dict[int, str]]:
+    """The stored column of an Arrow column or a list, and the complaints about its bad values; those are null."""
+    if not isinstance(given, list):
+        fast = fast_column(type_, given, is_text=is_text, timestamps=timestamps)
+        if fast is not None:
+            return fast, {}
+    values = python_values(type_, given)
+    return slow_column(type_, values, is_text=is_text, is_strict=is_strict, timestamps=timestamps)
+
+
+def fast_column(
+    type_: PropertyType,
+    column: Column,
+    *,
+    is_text: bool = False,
+    timestamps: Timestamps | None = None,
+) -> Column | None:
     """The stored column, or None when some value needs a closer look. `is_text`: the source has no types."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), arrow_type(type_.base))
     try:
-        return _fast(type_.base, column, is_text=is_text)
+        return _fast(type_.base, column, is_text=is_text, timestamps=timestamps)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError):
         return None
 
 
 def slow_column(
-    type_: PropertyType, values: Sequence[object], *, is_text: bool = False, is_strict: bool = True
+    type_: PropertyType,
+    values: Sequence[object],
+    *,
+    is_text: bool = False,
+    is_strict: bool = True,
+    timestamps: Timestamps | None = None,
 ) -> tuple[Column, dict[int, str]]:
     """The stored column and the complaints about its bad values, by position; those are null."""
     stored: list[Any] = []
@@ -59,7 +92,7 @@ def slow_column(
     for position, value in enumerate(values):
         try:
             typed = text_value(type_, value) if is_text and isinstance(value, str) else value
-            stored.append(load_value(type_, typed, is_strict=is_strict))
+            stored.append(load_value(type_, typed, is_strict=is_strict, timestamps=timestamps))
         except ValueError as problem:
             stored.append(None)
             complaints[position] = str(problem)
@@ -71,21 +104,23 @@ def python_values(type_: PropertyType, column: Column) -> list[Any]:
     if isinstance(column, list):
         return column
     if type_.base == ScalarType(Scalar.DATETIME) and pa.types.is_timestamp(column.type):
-        return [
-            _milliseconds(value, column.type.unit) for value in column.cast(pa.int64()).to_pylist()
-        ]
+        return [_moment(value, column.type.unit) for value in column.cast(pa.int64()).to_pylist()]
     try:
         return list(column.to_pylist())
     except (UnicodeDecodeError, OverflowError, ValueError):
         return [_python_value(item) for item in column]
 
 
-def _milliseconds(value: int | None, unit: str) -> int | str | None:
-    """A moment in milliseconds; the bare number with its unit when it is finer."""
+def _moment(value: int | None, unit: str) -> int | str | None:
+    """A moment in milliseconds; a text with all of its digits when it is finer. Any year is possible."""
     if value is None:
         return None
-    number, rest = divmod(value * 1_000_000, _NANOSECONDS_PER_MILLISECOND[unit])
-    return f"{value} {unit} since 1970" if rest else number
+    if unit == "s":
+        return value * 1000
+    steps = _STEPS.get(unit, 1)
+    if value % steps == 0:
+        return value // steps
+    return f"{np.array(value, dtype=f'datetime64[{unit}]')}Z"
 
 
 def _python_value(item: Any) -> Any:
@@ -99,7 +134,9 @@ def _python_value(item: Any) -> Any:
         return f"{item.value} of type {item.type}"
 
 
-def _fast(base: BaseType, column: Column, *, is_text: bool) -> Column | None:
+def _fast(
+    base: BaseType, column: Column, *, is_text: bool, timestamps: Timestamps | None
+) -> Column | None:
     match base:
         case ScalarType(Scalar.BLOB):
             is_binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
@@ -107,18 +144,24 @@ def _fast(base: BaseType, column: Column, *, is_text: bool) -> Column | None:
                 return None
             return column.cast(pa.large_binary())
         case ScalarType(scalar):
-            return _fast_scalar(scalar, column, is_text=is_text)
+            return _fast_scalar(scalar, column, is_text=is_text, timestamps=timestamps)
         case EnumType():
             return _fast_scalar(Scalar.STRING, column, is_text=is_text)
         case ListType(item):
-            return None if is_text else _fast_list(item, column)
+            return None if is_text else _fast_list(item, column, timestamps)
         case VectorType(dimension):
             return None if is_text else _fast_vector(dimension, column)
 
 
-def _fast_scalar(scalar: Scalar, column: Column, *, is_text: bool = False) -> Column | None:
+def _fast_scalar(
+    scalar: Scalar,
+    column: Column,
+    *,
+    is_text: bool = False,
+    timestamps: Timestamps | None = None,
+) -> Column | None:
     kind = column.type
-    is_string = _is_string(kind)
+    is_string = is_text_type(kind)
     if is_string:
         column = column.cast(pa.utf8())
         # Arrow trusts files about their texts; storage would keep bytes that are no text.
@@ -133,7 +176,7 @@ def _fast_scalar(scalar: Scalar, column: Column, *, is_text: bool = False) -> Co
         case Scalar.DATE:
             return _fast_date(column, is_text=is_text)
         case Scalar.DATETIME:
-            return _fast_moment(column, is_text=is_text)
+            return _fast_moment(column, is_text=is_text, timestamps=timestamps)
     if is_string:
         pattern = _INTEGER_TEXT if scalar in _INTEGERS else _FLOAT_TEXT
         if not is_text or not _matches(column, pattern):
@@ -169,24 +212,57 @@ def _fast_date(column: Column, *, is_text: bool) -> Column | None:
     return None
 
 
-def _fast_moment(column: Column, *, is_text: bool) -> Column | None:
+def _fast_moment(column: Column, *, is_text: bool, timestamps: Timestamps | None) -> Column | None:
     if pa.types.is_string(column.type):
         if _matches(column, _MOMENT_TEXT) and not _any(pc.starts_with(column, "0000")):
             column = pc.utf8_rtrim(column, "Z").cast(pa.timestamp("ms"))
         elif is_text and _matches(column, _INTEGER_TEXT):
             column = column.cast(pa.int64())
+        elif timestamps not in _COARSE and _matches(column, _FINE_TEXT):
+            if _any(pc.starts_with(column, "0000")):
+                return None
+            column = _moments_of_texts(column, timestamps)
         else:
             return None
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
+        column = _moments_of_timestamps(column, timestamps)
     if not pa.types.is_integer(column.type):
         return None
     # Through a buffer: a cast would cut a moment to its day.
     return column.cast(pa.int64()).view(pa.date64())
 
 
-def _fast_list(item: Scalar, column: Column) -> Column | None:
-    if not _is_list(column.type):
+def _moments_of_timestamps(column: Column, timestamps: Timestamps | None) -> Column:
+    """Milliseconds; finer moments as the rule says, and an error of Arrow when it refuses them."""
+    steps = _STEPS.get(column.type.unit)
+    if steps is None or timestamps in _COARSE:
+        return column.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
+    numbers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    whole, finer = np.divmod(numbers, steps)
+    return _milliseconds(whole, finer, steps, timestamps, column)
+
+
+def _moments_of_texts(column: Column, timestamps: Timestamps | None) -> Column:
+    """Milliseconds of texts with up to nine digits behind the point: exact in any year."""
+    seconds = pc.utf8_slice_codeunits(column, 0, 19).cast(pa.timestamp("s")).cast(pa.int64())
+    digits = pc.utf8_rtrim(pc.utf8_slice_codeunits(column, *_FRACTION), "Z")
+    parts = pc.utf8_rpad(digits, 9, "0").cast(pa.int64()).fill_null(0)
+    whole, finer = np.divmod(parts.to_numpy(zero_copy_only=False), _STEPS["ns"])
+    whole = whole + seconds.fill_null(0).to_numpy(zero_copy_only=False) * 1000
+    return _milliseconds(whole, finer, _STEPS["ns"], timestamps, column)
+
+
+def _milliseconds(
+    whole: Any, finer: Any, steps: int, timestamps: Timestamps | None, column: Column
+) -> Column:
+    if timestamps is Timestamps.ROUND:
+        whole = whole + (2 * finer >= steps)
+    mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(whole, pa.int64(), mask=mask)
+
+
+def _fast_list(item: Scalar, column: Column, timestamps: Timestamps | None) -> Column | None:
+    if not is_list_type(column.type):
         return None
     lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int32())
     flat = column.flatten()
@@ -194,7 +270,7 @@ def _fast_list(item: Scalar, column: Column) -> Column | None:
         return None
     values = pa.nulls(0, arrow_type(ScalarType(item)))
     if len(flat):
-        values = _fast_scalar(item, flat)
+        values = _fast_scalar(item, flat, timestamps=timestamps)
     if values is None:
         return None
     offsets = np.concatenate(([0], np.cumsum(lengths.to_numpy(zero_copy_only=False))))
@@ -204,7 +280,7 @@ def _fast_list(item: Scalar, column: Column) -> Column | None:
 
 
 def _fast_vector(dimension: int, column: Column) -> Column | None:
-    if not _is_list(column.type):
+    if not is_list_type(column.type):
         return None
     if not _all(pc.equal(pc.list_value_length(column), dimension)):
         return None
@@ -225,7 +301,8 @@ def _fast_vector(dimension: int, column: Column) -> Column | None:
     )
 
 
-def _is_string(kind: Any) -> bool:
+def is_text_type(kind: Any) -> bool:
+    """Whether an Arrow type holds texts."""
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
@@ -237,7 +314,8 @@ def _is_number(kind: Any) -> bool:
     )
 
 
-def _is_list(kind: Any) -> bool:
+def is_list_type(kind: Any) -> bool:
+    """Whether an Arrow type holds lists that have offsets or one length."""
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
@@ -254,3 +332,9 @@ def _all(mask: Column) -> bool:
 
 def _any(mask: Column) -> bool:
     return pc.any(mask, min_count=0).as_py() is True
+
+
+def positions(mask: Column) -> list[int]:
+    """Where a mask holds."""
+    found: list[int] = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
+    return found

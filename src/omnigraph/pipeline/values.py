@@ -10,6 +10,7 @@ import json
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from enum import StrEnum
 
 from omnigraph.types import (
     EnumType,
@@ -24,19 +25,41 @@ from omnigraph.types import (
     integer_range,
 )
 from omnigraph.types.blob_cells import MANAGED, managed_cell, spelled_cell
-from omnigraph.types.values import parse_decimal_integer
+from omnigraph.types.values import parse_datetime, parse_decimal_integer
 
+#: A time with digits behind its milliseconds.
+_FINER_TEXT = re.compile(
+    r"(?P<whole>.+[.][0-9]{3})(?P<finer>[0-9]{1,6})(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII
+)
+_NANOSECONDS = 1_000_000
 _FLOAT = re.compile(r"-?[0-9]+(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAYS = integer_range(Scalar.I32)
 _MILLISECONDS = integer_range(Scalar.I64)
 
 
-def load_value(type_: PropertyType, value: object, *, is_strict: bool = True) -> StoredValue:
+class Timestamps(StrEnum):
+    """What happens to a moment that is finer than a millisecond, the precision of `DateTime`."""
+
+    #: It is a bad record.
+    REFUSE = "refuse"
+    #: It becomes the nearest millisecond; half a millisecond goes up, to the later one.
+    ROUND = "round"
+    #: Its finer digits are dropped: it becomes the millisecond in which it lies.
+    TRUNCATE = "truncate"
+
+
+def load_value(
+    type_: PropertyType,
+    value: object,
+    *,
+    is_strict: bool = True,
+    timestamps: Timestamps | None = None,
+) -> StoredValue:
     """The stored form of a value for a property. Null has to be judged by the caller.
 
     Without `is_strict` a value of a wrong JSON type becomes null where null is allowed, and a bad item of a list a
-    null item.
+    null item. Without `timestamps`, as for graph records, a finer moment is refused as well.
 
     Raises:
         ValueError: the value does not fit; the text completes a sentence that begins with "value …".
@@ -44,21 +67,23 @@ def load_value(type_: PropertyType, value: object, *, is_strict: bool = True) ->
     if value is None:
         return None
     try:
-        return _load(type_, value, is_strict=is_strict)
+        return _load(type_, value, is_strict=is_strict, timestamps=timestamps)
     except ValueError:
         if not is_strict and type_.nullable and _has_wrong_json_type(type_, value):
             return None
         raise
 
 
-def _load(type_: PropertyType, value: object, *, is_strict: bool) -> StoredValue:
+def _load(
+    type_: PropertyType, value: object, *, is_strict: bool, timestamps: Timestamps | None
+) -> StoredValue:
     match type_.base:
         case ScalarType(Scalar.BLOB):
             return _blob(value)
         case ScalarType(scalar):
-            return _scalar(scalar, value)
+            return _scalar(scalar, value, timestamps)
         case ListType(item):
-            return _list(item, value, is_strict=is_strict)
+            return _list(item, value, is_strict=is_strict, timestamps=timestamps)
         case EnumType() if not isinstance(value, str):
             raise ValueError(f"{_kind(value)} is not a String, as the enum needs")
         case EnumType():
@@ -68,7 +93,7 @@ def _load(type_: PropertyType, value: object, *, is_strict: bool) -> StoredValue
             return coerce_json(type_, _plain(value))
 
 
-def _scalar(scalar: Scalar, value: object) -> StoredValue:
+def _scalar(scalar: Scalar, value: object, timestamps: Timestamps | None) -> StoredValue:
     match scalar, value:
         case Scalar.DATE, bool() | float():
             raise ValueError(f"{_kind(value)} is not a Date")
@@ -83,7 +108,9 @@ def _scalar(scalar: Scalar, value: object) -> StoredValue:
         case Scalar.DATETIME, int(milliseconds):
             return _bounded(milliseconds, _MILLISECONDS, "milliseconds since 1970 of a DateTime")
         case Scalar.DATETIME, datetime():
-            return _moment(value)
+            return _moment(value, timestamps)
+        case Scalar.DATETIME, str(text) if timestamps is not None:
+            return _moment_text(text, timestamps)
     return coerce_scalar(scalar, _plain(value))
 
 
@@ -93,17 +120,41 @@ def _bounded(number: int, bounds: tuple[int, int], what: str) -> int:
     return number
 
 
-def _moment(moment: datetime) -> int:
+def _moment(moment: datetime, timestamps: Timestamps | None) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    if moment.microsecond % 1000 or getattr(moment, "nanosecond", 0):
-        raise ValueError(f"{moment} is finer than milliseconds, the precision of DateTime")
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    delta = moment - epoch
-    return delta.days * 86_400_000 + delta.seconds * 1000 + delta.microseconds // 1000
+    finer = moment.microsecond % 1000 * 1000 + getattr(moment, "nanosecond", 0)
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    whole = delta.days * 86_400_000 + delta.seconds * 1000 + delta.microseconds // 1000
+    if finer and timestamps not in (Timestamps.ROUND, Timestamps.TRUNCATE):
+        raise ValueError(too_fine(str(moment), timestamps))
+    return whole + (timestamps is Timestamps.ROUND and 2 * finer >= _NANOSECONDS)
 
 
-def _list(item: Scalar, value: object, *, is_strict: bool) -> StoredValue:
+def _moment_text(text: str, timestamps: Timestamps) -> int:
+    found = _FINER_TEXT.fullmatch(text)
+    if found is None or not found["finer"].strip("0"):
+        return parse_datetime(text)
+    if timestamps is Timestamps.REFUSE:
+        raise ValueError(too_fine(repr(text), timestamps))
+    try:
+        whole = parse_datetime(found["whole"] + (found["zone"] or ""))
+    except ValueError as problem:
+        raise ValueError(f"{text!r} is not a time of the calendar") from problem
+    return whole + (timestamps is Timestamps.ROUND and found["finer"] >= "5")
+
+
+def too_fine(shown: str, timestamps: Timestamps | None) -> str:
+    """What a report says about a moment that is finer than a millisecond."""
+    text = f"{shown} is finer than milliseconds, the precision of DateTime"
+    if timestamps is None:
+        return text
+    return f"{text}; `timestamps: round` or `timestamps: truncate` in the mapping accepts it"
+
+
+def _list(
+    item: Scalar, value: object, *, is_strict: bool, timestamps: Timestamps | None
+) -> StoredValue:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_kind(value)} is not a list")
     items: list[StoredValue] = []
@@ -111,7 +162,7 @@ def _list(item: Scalar, value: object, *, is_strict: bool) -> StoredValue:
         try:
             if part is None:
                 raise ValueError("null is not allowed inside a list")
-            items.append(_scalar(item, part))
+            items.append(_scalar(item, part, timestamps))
         except ValueError as problem:
             if is_strict:
                 raise ValueError(f"item {number}: {problem}") from problem
