@@ -202,6 +202,7 @@ class _Run:
             rules=schema.rules,
             engine=engine,
             objects=self._environment.objects,
+            root=self._environment.location,
         )
         try:
             job.plan_parts()
@@ -213,8 +214,7 @@ class _Run:
             self._may_leave_files = may_leave_files(error)
             raise
         finally:
-            if not self._has_effect:
-                job.discard()
+            job.close(is_committed=self._has_effect)
 
     def _targets(self, job: LoadJob) -> tuple[Snapshot, dict[TableKey, Table]]:
         """The tables that may be written; forks are made only for types that are present."""

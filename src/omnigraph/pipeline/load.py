@@ -31,7 +31,7 @@ from omnigraph.pipeline.relations import KEY_CONFLICT, Image, RelationChecker
 from omnigraph.pipeline.shaping import alias_conflicts
 from omnigraph.pipeline.sources import plan_work
 from omnigraph.pipeline.staging import FrameTask, StageItem, stage_part, types_in_part
-from omnigraph.pipeline.workers import LocalWorkers, raise_failure
+from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
     delete_fragment,
@@ -39,6 +39,7 @@ from omnigraph.storage.fragments import (
     read_addresses,
     stage_replacement,
 )
+from omnigraph.storage.ledgers import Ledgers
 from omnigraph.storage.partitions import table_address
 from omnigraph.storage.private import close_private, open_private
 from omnigraph.writes.external import check_cells
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.sources import LoadInput, Work
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import ControlObjects, StagedWrite, Table
+    from omnigraph.storage import ControlObjects, GraphLocation, StagedWrite, Table
     from omnigraph.storage.private import PrivateVersion
     from omnigraph.writes.rules import TableRules
 
@@ -95,7 +96,7 @@ class PreparedLoad:
 
 
 class LoadJob:
-    """One load. Not thread-safe; used once. Whoever makes it calls `discard` when it does not commit."""
+    """One load. Not thread-safe; used once. Whoever makes it calls `close` in the end."""
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class LoadJob:
         rules: Mapping[TableKey, TableRules],
         engine: LoadEngine,
         objects: ControlObjects,
+        root: GraphLocation,
     ) -> None:
         self._given = given
         self._plan = plan
@@ -117,6 +119,7 @@ class LoadJob:
         self._types: dict[TableKey, _Staged] = {}
         self._tables: dict[TableKey, Table] = {}
         self._provenance = Provenance(plan)
+        self._ledgers = Ledgers.of(root)
 
     @property
     def row_counts(self) -> dict[TableKey, int]:
@@ -156,7 +159,7 @@ class LoadJob:
         """
         self._tables = dict(tables)
         targets = {key: table_address(table) for key, table in tables.items()}
-        self._plan = replace(self._plan, targets=targets)
+        self._plan = replace(self._plan, targets=targets, ledgers=self._ledgers.folder)
         self._stage_once()
         aliases = self._found_aliases
         if aliases:
@@ -173,13 +176,7 @@ class LoadJob:
         problems = Problems()
         found: list[tuple[TableKey, dict[str, str]]] = []
         items = [StageItem(part, self._plan) for part in self._work.parts]
-        answers = self._engine.workers.run("write fragments", stage_part, items, keep_failures=True)
-        failed = [answer for answer in answers if "failure" in answer]
-        if failed:
-            # The others have written fragments, which are known only from their answers.
-            for answer in answers:
-                self._take_fragments(answer)
-            raise_failure(failed[0])
+        answers = self._engine.workers.run("write fragments", stage_part, items)
         self._shift_lines(answers)
         external = sum(int(answer["external"]) for answer in answers)
         for part, answer in zip(self._work.parts, answers, strict=True):
@@ -214,10 +211,6 @@ class LoadJob:
                 self._provenance.set_first_line(part.number, first)
                 before += int(answers[part.number]["lines"])
 
-    def _take_fragments(self, answer: Message) -> None:
-        for key, body in answer.get("types", {}).items():
-            self._types.setdefault(TableKey(key), _Staged()).fragments.extend(body["fragments"])
-
     def _take(
         self,
         answer: Message,
@@ -225,6 +218,7 @@ class LoadJob:
         aliases: list[tuple[TableKey, dict[str, str]]],
         origin: Origin,
     ) -> None:
+        self._ledgers.count([answer["ledger"]])
         for name, body in answer["types"].items():
             key = TableKey(name)
             staged = self._types.setdefault(key, _Staged())
@@ -307,6 +301,8 @@ class LoadJob:
         finally:
             for private in privates:
                 self._quietly(close_private, private, self._objects)
+        # Not before: what a preparation wrote that failed is not needed.
+        self._ledgers.count(name for item in merged.values() for name in item.ledgers)
         return PreparedLoad(
             writes=writes,
             read=frozenset(read),
@@ -340,7 +336,11 @@ class LoadJob:
                 self._refuse_duplicates(key, appended)
             counts_edges = self._rules[key].per_source is not None
             return self._engine.matcher.merge(
-                table, appended, staged.fragments, with_sources=counts_edges
+                table,
+                appended,
+                staged.fragments,
+                with_sources=counts_edges,
+                ledgers=self._ledgers.folder,
             )
         finally:
             self._quietly(close_private, appended, self._objects)
@@ -401,6 +401,7 @@ class LoadJob:
 
     def abandon(self, prepared: PreparedLoad) -> None:
         """Remove what a preparation wrote; the fragments of the input stay for the next one."""
+        self._ledgers.discount(name for item in prepared._merged.values() for name in item.ledgers)
         self._remove_merged(prepared._merged)
 
     def finish(self, prepared: PreparedLoad) -> None:
@@ -408,9 +409,9 @@ class LoadJob:
         for key, merged in prepared._merged.items():
             self._remove(key, merged.discarded)
 
-    def discard(self) -> None:
-        """Remove every fragment of the input: the load does not happen."""
-        self._remove_fragments()
+    def close(self, *, is_committed: bool) -> None:
+        """Remove every file that no version refers to: all of them when the load did not happen."""
+        self._ledgers.close(is_committed=is_committed)
 
     def _remove_fragments(self) -> None:
         for key, staged in self._types.items():

@@ -23,6 +23,7 @@ from omnigraph.storage.fragments import (
     with_row_ids,
     write_rows,
 )
+from omnigraph.storage.ledgers import Ledger
 from omnigraph.storage.partitions import open_address, scan_fragments, table_address
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage import Table
+    from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.storage.private import PrivateVersion
 
@@ -55,17 +57,26 @@ class Merged:
     superseded: int
     #: Sources of the old edges that are replaced.
     old_sources: tuple[str, ...] = ()
+    #: The attempts of tasks that wrote all of this.
+    ledgers: frozenset[str] = frozenset()
 
 
 class Matcher(Protocol):
     """Finds out what a merge replaces."""
 
     def merge(
-        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, with_sources: bool
+        self,
+        base: Table,
+        staged: PrivateVersion,
+        fragments: Sequence[str],
+        *,
+        with_sources: bool,
+        ledgers: AnswerFolder | None,
     ) -> Merged:
         """Decide about all new rows; `fragments` are those of the staged version, in order.
 
-        `with_sources` also finds the sources of replaced edges, for a rule that counts edges per source.
+        `with_sources` also finds the sources of replaced edges, for a rule that counts edges per source. Tasks note in
+        `ledgers` what they write, so that nothing stays when this fails.
         """
         ...
 
@@ -82,6 +93,7 @@ class RewriteItem:
     row_ids: tuple[int, ...]
     #: Positions of rows that a later record replaced.
     dropped: tuple[int, ...]
+    ledgers: AnswerFolder | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +103,7 @@ class ShrinkItem:
     target: TableAddress
     fragment: int
     offsets: tuple[int, ...]
+    ledgers: AnswerFolder | None = None
 
 
 def rewrite_fragment(item: RewriteItem) -> Message:
@@ -104,15 +117,25 @@ def rewrite_fragment(item: RewriteItem) -> Message:
     order = np.concatenate([np.array(item.matched, dtype=np.int64), np.flatnonzero(rest)])
     ordered = rows.take(pa.array(order)).combine_chunks()
     written = write_rows(target, ordered.to_batches())
+    ledger = Ledger(item.ledgers, item.fragment)
+    ledger.note(target, written)
     if item.row_ids:
         written[0] = with_row_ids(written[0], item.row_ids)
-    return {"fragments": written, "rows": ordered.num_rows}
+    return {"fragments": written, "rows": ordered.num_rows, "ledger": ledger.name}
 
 
 def shrink_fragment(item: ShrinkItem) -> Message:
     """Mark the replaced rows of an old fragment."""
-    left = delete_offsets(open_address(item.target), item.fragment, item.offsets)
-    return {"fragment": item.fragment, "left": left, "rows": len(item.offsets)}
+    target = open_address(item.target)
+    left = delete_offsets(target, item.fragment, item.offsets)
+    ledger = Ledger(item.ledgers, item.fragment)
+    ledger.note(target, [left])
+    return {
+        "fragment": item.fragment,
+        "left": left,
+        "rows": len(item.offsets),
+        "ledger": ledger.name,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +162,13 @@ class LocalMatcher:
         self._workers = workers
 
     def merge(
-        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, with_sources: bool
+        self,
+        base: Table,
+        staged: PrivateVersion,
+        fragments: Sequence[str],
+        *,
+        with_sources: bool,
+        ledgers: AnswerFolder | None,
     ) -> Merged:
         """As `Matcher.merge`."""
         new = _concatenated(
@@ -163,15 +192,24 @@ class LocalMatcher:
             if number in matched or number in dropped
         }
         target = table_address(base)
-        kept, discarded = self._rewrite(staged, target, fragments, decisions)
-        shrunk = self._shrink(target, joined["address"])
+        rewritten = self._rewrite(staged, target, fragments, decisions, ledgers)
+        marked = self._shrink(target, joined["address"], ledgers)
+        kept: list[str] = []
+        discarded: list[str] = []
+        for number, text in zip(staged.new_fragments, fragments, strict=True):
+            if number in rewritten:
+                kept += rewritten[number]["fragments"]
+                discarded.append(text)
+            else:
+                kept.append(text)
         sources = joined["src"].unique().to_pylist() if with_sources else []
         return Merged(
             fragments=tuple(kept),
-            shrunk=shrunk,
+            shrunk={answer["fragment"]: answer["left"] for answer in marked},
             discarded=tuple(discarded),
             superseded=superseded,
             old_sources=tuple(sources),
+            ledgers=frozenset(answer["ledger"] for answer in (*rewritten.values(), *marked)),
         )
 
     def _choose(self, rows: int) -> Workers:
@@ -194,7 +232,9 @@ class LocalMatcher:
         target: TableAddress,
         fragments: Sequence[str],
         decisions: dict[int, _Decisions],
-    ) -> tuple[list[str], list[str]]:
+        ledgers: AnswerFolder | None,
+    ) -> dict[int, Message]:
+        """The answers about fragments that were written again."""
         source = table_address(staged.table)
         items = [
             RewriteItem(
@@ -204,30 +244,23 @@ class LocalMatcher:
                 matched=decision.matched.offsets,
                 row_ids=decision.matched.values,
                 dropped=decision.dropped.offsets,
+                ledgers=ledgers,
             )
             for number, decision in decisions.items()
         ]
         rows = sum(fragment_rows(text) for text in fragments)
         answers = self._choose(rows).run("replace rows", rewrite_fragment, items)
-        again = {item.fragment: a["fragments"] for item, a in zip(items, answers, strict=True)}
-        kept: list[str] = []
-        discarded: list[str] = []
-        for number, text in zip(staged.new_fragments, fragments, strict=True):
-            if number in again:
-                kept += again[number]
-                discarded.append(text)
-            else:
-                kept.append(text)
-        return kept, discarded
+        return {item.fragment: answer for item, answer in zip(items, answers, strict=True)}
 
-    def _shrink(self, target: TableAddress, addresses: Any) -> dict[int, str | None]:
+    def _shrink(
+        self, target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
+    ) -> list[Message]:
         items = [
-            ShrinkItem(target=target, fragment=number, offsets=rows.offsets)
+            ShrinkItem(target=target, fragment=number, offsets=rows.offsets, ledgers=ledgers)
             for number, rows in by_fragment(addresses).items()
         ]
         workers = self._choose(len(addresses))
-        answers = workers.run("mark replaced rows", shrink_fragment, items)
-        return {answer["fragment"]: answer["left"] for answer in answers}
+        return workers.run("mark replaced rows", shrink_fragment, items)
 
 
 def by_fragment(addresses: Any, values: Any = None) -> dict[int, _Rows]:

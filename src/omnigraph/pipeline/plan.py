@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from omnigraph.ids import TableKey
     from omnigraph.schema import Catalog, Identities
+    from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.types import BaseType
     from omnigraph.writes.columns import TypeDef
@@ -80,6 +81,8 @@ class LoadPlan:
     #: Old spellings of ids → canonical ids, per node type (compatible grammar only).
     aliases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     external: ExternalRule = field(default_factory=ExternalRule)
+    #: Where tasks note which files they have written.
+    ledgers: AnswerFolder | None = None
 
     @property
     def is_strict(self) -> bool:

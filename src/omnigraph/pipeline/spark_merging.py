@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
     from omnigraph.storage import Table
+    from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.storage.private import PrivateVersion
 
@@ -48,12 +49,20 @@ class SparkMatcher:
         self._small_rows = small_rows
 
     def merge(
-        self, base: Table, staged: PrivateVersion, fragments: Sequence[str], *, with_sources: bool
+        self,
+        base: Table,
+        staged: PrivateVersion,
+        fragments: Sequence[str],
+        *,
+        with_sources: bool,
+        ledgers: AnswerFolder | None,
     ) -> Merged:
         """As `Matcher.merge`."""
         scans = key_scans(staged.table, staged.new_fragments, text_key("id"))
         if total_rows(scans) <= self._small_rows:
-            return self._local.merge(base, staged, fragments, with_sources=with_sources)
+            return self._local.merge(
+                base, staged, fragments, with_sources=with_sources, ledgers=ledgers
+            )
         extra = (ROW_ID, "src") if with_sources else (ROW_ID,)
         columns = f"key string, address long, {ROW_ID} long" + (
             ", src string" if with_sources else ""
@@ -65,7 +74,9 @@ class SparkMatcher:
         # Cut here: the join feeds both the fragments that are written again and those that shrink.
         joined = last.join(old, "key", "left").persist()
         try:
-            return self._apply(joined, base, staged, fragments, with_sources=with_sources)
+            return self._apply(
+                joined, base, staged, fragments, with_sources=with_sources, ledgers=ledgers
+            )
         finally:
             joined.unpersist()
 
@@ -77,11 +88,12 @@ class SparkMatcher:
         fragments: Sequence[str],
         *,
         with_sources: bool,
+        ledgers: AnswerFolder | None,
     ) -> Merged:
         target = table_address(base)
         sizes = dict(zip(staged.new_fragments, fragments, strict=True))
         physical = {number: json.loads(text)["physical_rows"] for number, text in sizes.items()}
-        rewrite = _rewrite_function(table_address(staged.table), target, physical)
+        rewrite = _rewrite_function(table_address(staged.table), target, physical, ledgers)
         answers = _answers(
             joined.withColumn("fragment", sql.shiftright("address", 32))
             .select("fragment", "address", sql.col(ROW_ID).alias("row_id"))
@@ -93,7 +105,7 @@ class SparkMatcher:
             .withColumn("fragment", sql.shiftright("old_address", 32))
             .select("fragment", "old_address")
             .groupBy("fragment")
-            .applyInArrow(_shrink_function(target), _MESSAGES)
+            .applyInArrow(_shrink_function(target, ledgers), _MESSAGES)
         )
         kept: list[str] = []
         discarded: list[str] = []
@@ -121,11 +133,17 @@ class SparkMatcher:
             discarded=tuple(discarded),
             superseded=sum(physical.values()) - rows,
             old_sources=sources,
+            ledgers=frozenset(
+                str(answer.get("ledger", "")) for answer in (*answers.values(), *marked.values())
+            ),
         )
 
 
 def _rewrite_function(
-    staged: TableAddress, target: TableAddress, physical: dict[int, int]
+    staged: TableAddress,
+    target: TableAddress,
+    physical: dict[int, int],
+    ledgers: AnswerFolder | None,
 ) -> Callable[[Any], Any]:
     def function(group: Any) -> Any:
         number = group["fragment"][0].as_py()
@@ -144,18 +162,19 @@ def _rewrite_function(
                 matched=tuple(offset for offset, _ in matched),
                 row_ids=tuple(row_id for _, row_id in matched),
                 dropped=tuple(o for o in range(physical[number]) if o not in kept),
+                ledgers=ledgers,
             )
-            answer["fragments"] = rewrite_fragment(item)["fragments"]
+            answer |= rewrite_fragment(item)
         return pa.table({"number": [number], "message": [json.dumps(answer)]})
 
     return function
 
 
-def _shrink_function(target: TableAddress) -> Callable[[Any], Any]:
+def _shrink_function(target: TableAddress, ledgers: AnswerFolder | None) -> Callable[[Any], Any]:
     def function(group: Any) -> Any:
         number = group["fragment"][0].as_py()
         offsets = sorted(address & _OFFSET_MASK for address in group["old_address"].to_pylist())
-        item = ShrinkItem(target=target, fragment=number, offsets=tuple(offsets))
+        item = ShrinkItem(target=target, fragment=number, offsets=tuple(offsets), ledgers=ledgers)
         return pa.table({"number": [number], "message": [json.dumps(shrink_fragment(item))]})
 
     return function

@@ -1,7 +1,7 @@
 """The task that turns one part of the input into fragments: read, shape, check values, write.
 
 Nothing that it writes is visible: fragments become part of a table only when the driver commits them. A task that runs
-twice writes twice, and the copy that is not named in the answer stays unreferenced.
+twice writes twice, and notes what it wrote in two ledgers: the driver removes the copy whose answer does not count.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from omnigraph.pipeline.problems import Problems
 from omnigraph.pipeline.reading import PartReader
 from omnigraph.pipeline.shaping import shape_records
 from omnigraph.storage.fragments import remove_written, write_rows
+from omnigraph.storage.ledgers import Ledger
 from omnigraph.storage.partitions import open_address
 from omnigraph.writes.columns import blob_columns
 from omnigraph.writes.external import check_cells
@@ -100,6 +101,7 @@ class _Stage:
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
         self._external = 0
+        self._ledger = Ledger(plan.ledgers, part)
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
@@ -149,7 +151,9 @@ class _Stage:
     def _write(self, key: TableKey, pending: _Pending) -> None:
         if pending.waiting and not self._problems:
             table = open_address(self._plan.targets[key])
-            pending.fragments += write_rows(table, pending.waiting)
+            written = write_rows(table, pending.waiting)
+            pending.fragments += written
+            self._ledger.note(table, written)
         pending.waiting, pending.waiting_bytes, pending.waiting_rows = [], 0, 0
 
     def finish(self, part: int, lines: int) -> Message:
@@ -160,6 +164,7 @@ class _Stage:
             "lines": lines,
             "rows": sum(pending.rows for pending in self._types.values()),
             "external": self._external,
+            "ledger": self._ledger.name,
             "types": {
                 key: {
                     "rows": pending.rows,

@@ -25,6 +25,7 @@ from omnigraph.storage.remote import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -111,7 +112,7 @@ def _writing(folder: AnswerFolder, name: str) -> Iterator[Any]:
             yield _pa.PythonFile(_Counting(writer), mode="w")
         return
     place = inside(folder.root, file)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(place.parent)
     unfinished = place.with_name(f".{place.name}")
     try:
         with _pa.OSFile(str(unfinished), "wb") as sink:
@@ -122,6 +123,16 @@ def _writing(folder: AnswerFolder, name: str) -> Iterator[Any]:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
+
+
+def _make_folder(folder: Path) -> None:
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:
+            # Another operation has ended in this moment, and took the folder of all operations away.
+            continue
+        return
 
 
 class _Counting:
