@@ -382,6 +382,30 @@ def test_what_a_dead_load_staged_is_invisible_and_reclaimed_at_once(
     assert staged_files(root) == staged_files(base)
 
 
+@pytest.mark.parametrize("load", [MERGE, NEW_BRANCH], ids=str)
+def test_doctor_names_what_a_dead_load_left_and_cleanup_removes_it(
+    base: Path, tmp_path: Path, loaders: Loaders, sources: dict[str, Path], load: Load
+):
+    root = copy(base, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        graph.cleanup(keep=100, confirm=True)
+        before = staged_files(root)
+    loaders.kill_at(F.LOAD_CHECKED, loading(root, load, sources))
+    assert staged_files(root) - before
+    assert list((root / "__staging").iterdir())
+    with Graph.open(root) as graph:
+        (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
+        assert found.severity == "warning"
+        assert found.action is not None
+        assert "cleanup" in found.action
+        graph.cleanup(keep=100, confirm=True)
+        (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
+    assert found.severity == "ok"
+    assert staged_files(root) == before
+    assert not (root / "__staging").exists()
+    assert contents(root) == contents(base)
+
+
 def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaimed(
     base: Path,
     tmp_path: Path,

@@ -13,6 +13,7 @@ from omnigraph.graph import Graph
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, Tombstone
 from omnigraph.storage import commit_staged, create_table, stage_append
+from omnigraph.storage.answers import new_answer_folder, write_answer
 from retention.worlds import PERSON, PLACE, add, files, lines, people, people_at, unused_files
 
 
@@ -165,6 +166,35 @@ def test_old_temporary_names_claims_and_indexes_of_nothing_go(graph: Graph):
     assert (report.other_files_removed, report.other_bytes_removed) == (2, 11)
     assert [path.exists() for path in (old, young, root / "__claim-0123")] == [False, True, False]
     assert [path.name for path in groups.iterdir()] == [knows]
+
+
+def test_answers_of_operations_that_are_over_go_and_those_of_others_stay(graph: Graph):
+    root = graph._environment.location
+    folder = new_answer_folder(root)
+    rows = pa.RecordBatch.from_pydict({"n": [1]})
+    write_answer(folder, "part-0", rows.schema, [rows])
+    mine = Path(graph.uri) / "__staging" / "notes.txt"
+    mine.write_text("mine")
+    answer = Path(graph.uri) / folder.file("part-0")
+    with graph._environment.reading.held():
+        # A difference of two commits is a read, and may have tasks that answer.
+        assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
+    with graph._environment.staging.shared():
+        assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
+    assert answer.exists()
+    size = answer.stat().st_size
+    preview = graph.cleanup(keep=3)
+    assert (preview.other_files_removed, preview.other_bytes_removed) == (1, size)
+    report = graph.cleanup(keep=3, confirm=True)
+    assert (report.other_files_removed, report.other_bytes_removed) == (1, size)
+    assert not answer.parent.exists()
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    write_answer(folder, "part-0", rows.schema, [rows])
+    os.utime(answer, (1, 1))
+    with graph._environment.staging.shared():
+        assert graph.cleanup(keep=3, confirm=True).other_files_removed == 1, "it is old"
+    assert not (Path(graph.uri) / "__staging").exists()
 
 
 def test_the_catalog_keeps_its_newest_version_only(graph: Graph):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pytest
+
+import omnigraph.pipeline.load as stages
+from omnigraph.errors import LoadKeyConflictError
+from omnigraph.failpoints import Failpoint
 from omnigraph.graph import Graph
+from omnigraph.graph.leftover_checks import check_leftovers
 from omnigraph.ids import TableKey
 from omnigraph.recovery import StagedTable, discard_staged, open_environment, reclaim_staged_files
 from omnigraph.storage import (
@@ -23,11 +31,14 @@ from omnigraph.storage import (
     stage_delete,
     stage_indices,
 )
+from omnigraph.storage.answers import new_answer_folder, write_answer
 from omnigraph.storage.listing import list_files
 from s3.worlds import ADD_PAPER, ADD_SCAN, SCHEMA, check_graph, values
 from storage.tables import compact, rewrite
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from omnigraph.storage import GraphLocation
 
 DAY_S = 86_400.0
@@ -107,3 +118,51 @@ def test_an_object_store_removes_by_age_only(s3_root: str) -> None:
     with Graph.open(s3_root) as graph:
         graph.mutate(ADD_PAPER, {"doi": "b", "title": "B"})
         assert values(graph, "node:Paper", "doi") == ["a", "b"]
+
+
+def test_a_load_that_fails_leaves_nothing_in_an_object_store(
+    s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There no lock tells who is at work: only the ledgers do."""
+    source = tmp_path / "in.jsonl"
+    lines = [{"type": "Paper", "data": {"doi": doi, "title": doi}} for doi in ("a", "b")]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def interrupt(place: Failpoint) -> None:
+        if place is Failpoint.LOAD_CHECKED:
+            raise KeyboardInterrupt
+
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        location = graph._environment.location
+        before = names(location, "")
+        for mode in ("append", "merge"):
+            with monkeypatch.context() as patch:
+                patch.setattr(stages, "reach", interrupt)
+                with pytest.raises((KeyboardInterrupt, LoadKeyConflictError)):
+                    graph.load(source, mode=mode, engine="local")
+            assert names(location, "") == before
+        graph.load(source, mode="merge", engine="local")
+        assert not [name for name in names(location, "") if name.startswith("__staging")]
+        assert values(graph, "node:Paper", "doi") == ["a", "b"]
+
+
+def test_doctor_cannot_tell_young_files_in_an_object_store(s3_root: str) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        table = graph._open(graph.snapshot().pins[TableKey("node:Paper")])
+        stage_append(table, table.read())
+        folder = new_answer_folder(graph._environment.location)
+        rows = pa.RecordBatch.from_pydict({"n": [1]})
+        write_answer(folder, "part-0", rows.schema, [rows])
+        (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
+        assert found.severity == "info"
+        assert "2 files" in found.message
+        assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
+        later = replace(
+            graph._environment, clock=lambda: int((time.time() + 8 * DAY_S) * 1_000_000)
+        )
+        (found,) = check_leftovers(later, [table.path], "omnigraph cleanup")
+        assert (found.severity, found.action) == ("warning", "omnigraph cleanup")
+        assert reclaim_staged_files(later, [table.path], 7 * DAY_S).file_count == 2
+        assert not [name for name in names(later.location, "") if name.startswith("__staging")]

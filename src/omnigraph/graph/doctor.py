@@ -20,6 +20,7 @@ from omnigraph.errors import (
 from omnigraph.graph.diagnosis import DiskUse, DoctorReport, Finding, Health, worst_first
 from omnigraph.graph.indexing import missing_indexes
 from omnigraph.graph.inspection import Inspection
+from omnigraph.graph.leftover_checks import check_leftovers
 from omnigraph.graph.meaning_checks import check_edges, check_history
 from omnigraph.graph.place_checks import check_place
 from omnigraph.graph.schemas import read_schema_files
@@ -30,13 +31,12 @@ from omnigraph.manifest import (
     RetentionPolicy,
     snapshot_of,
 )
-from omnigraph.recovery import find_orphan_forks, list_sidecars, read_sidecar
+from omnigraph.recovery import list_sidecars, read_sidecar
 from omnigraph.recovery.lock import lock_holder
 from omnigraph.recovery.retention import plan_cleanup, published_heads
 from omnigraph.schema import unbuilt_indexes
 from omnigraph.storage.failures import without_advice
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
-from omnigraph.storage.leftovers import find_leftovers
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
 from omnigraph.storage.required import find_missing, read_one_row
@@ -61,8 +61,6 @@ _MANY_FRAGMENTS = 64
 _DELETED_ROWS, _DELETED_SHARE = 1_000, 4
 #: Old versions of the catalog from which on every open gets slower.
 _MANY_CATALOG_VERSIONS = 1_000
-#: Younger files may belong to a writer that is at work.
-_LEFTOVER_AGE_S = 3_600.0
 
 
 def examine(
@@ -373,31 +371,8 @@ def _check_fragments(look: Inspection) -> Iterator[Finding]:
 
 
 def _check_leftovers(look: Inspection) -> Iterator[Finding]:
-    environment = look.environment
-    forks = find_orphan_forks(environment, _LEFTOVER_AGE_S)
-    files = [
-        file
-        for path in look.listings
-        for file in find_leftovers(
-            environment.location,
-            path,
-            older_than_s=_LEFTOVER_AGE_S,
-            now_s=environment.clock() / 1_000_000,
-        ).files
-    ]
-    if not forks and not files:
-        yield _fine("leftovers", "no forks or files that nothing refers to")
-        return
-    size = sum(file.size_bytes for file in files)
-    yield Finding(
-        check="leftovers",
-        severity=Health.WARNING,
-        message=(
-            f"{_count(len(forks), 'fork')} of no branch and {_count(len(files), 'file')} ({size:,} bytes) "
-            "that nothing refers to"
-        ),
-        action=look.run("cleanup", f"--keep {_ADVISED_KEEP} --confirm"),
-    )
+    cleanup = look.run("cleanup", f"--keep {_ADVISED_KEEP} --confirm")
+    return check_leftovers(look.environment, look.listings, cleanup)
 
 
 def _check_disk(look: Inspection) -> Iterator[Finding]:

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     )
     from omnigraph.recovery.late_writers import undo_late_writers
     from omnigraph.recovery.rebasing import find_foreign_versions, rebase_forks
-    from omnigraph.recovery.reclaim import Reclaimed, reclaim_staged_files, staged_max_age_s
+    from omnigraph.recovery.reclaim import (
+        Reclaimed,
+        find_abandoned_answers,
+        reclaim_staged_files,
+        staged_max_age_s,
+    )
     from omnigraph.recovery.sidecar import WriterKind, list_sidecars, read_sidecar
     from omnigraph.recovery.sweep import RECOVERY_ACTOR, has_unsettled, settle_all
 
@@ -48,6 +53,7 @@ __all__ = [
     "clean_up",
     "commit_write",
     "discard_staged",
+    "find_abandoned_answers",
     "find_foreign_versions",
     "find_orphan_forks",
     "has_unsettled",
@@ -86,6 +92,7 @@ __getattr__ = late_exports(
         "find_foreign_versions": "rebasing",
         "rebase_forks": "rebasing",
         "Reclaimed": "reclaim",
+        "find_abandoned_answers": "reclaim",
         "reclaim_staged_files": "reclaim",
         "staged_max_age_s": "reclaim",
         "WriterKind": "sidecar",

@@ -50,6 +50,7 @@ from omnigraph.storage.location import (
     RECLAIMED_MARK,
     RECOVERIES,
     RECOVERY_FOLDER,
+    STAGING_FOLDER,
 )
 from omnigraph.storage.retention import (
     list_versions,
@@ -286,13 +287,15 @@ class _Cleanup:
         found = reclaim_staged_files(
             environment, [*paths, *own], staged_max_age_s(), preview=self.call.preview
         )
-        self._count(found, own)
+        self._count(found, [*own, STAGING_FOLDER])
         if not found.is_complete:
             self.notes.append(
                 "writers are at work, or nobody can tell: of the files that nothing refers to only old ones go"
             )
 
     def _count(self, found: Reclaimed, own: list[str]) -> None:
+        self.others["files"] += len(found.answers)
+        self.others["bytes"] += sum(file.size_bytes for file in found.answers)
         for item in found.leftovers:
             if item.path in own:
                 self.others["files"] += len(item.files)

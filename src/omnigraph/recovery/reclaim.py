@@ -2,7 +2,7 @@
 
 Files staged by a running writer look exactly like those that a dead one left. On a local disk the staging lock tells
 them apart: whoever holds it alone may remove everything that no version refers to. When writers hold it, and always on
-an object store, only the age of a file tells.
+an object store, only the age of a file tells. What tasks of bulk operations told their drivers goes in the same way.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from omnigraph.environ import duration_s
 from omnigraph.errors import StorageError
 from omnigraph.recovery.sweep import has_unsettled, settle_all
+from omnigraph.storage.answers import abandoned_answers, remove_abandoned
 from omnigraph.storage.leftovers import (
     DatasetFiles,
     Leftovers,
@@ -22,11 +23,13 @@ from omnigraph.storage.leftovers import (
     remove_leftovers,
     unreferenced,
 )
+from omnigraph.storage.location import STAGING_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.listing import StoredFile
 
 STAGED_MAX_AGE = "OMNIGRAPH_STAGED_MAX_AGE"
 _DEFAULT_MAX_AGE = "7d"
@@ -39,6 +42,8 @@ class Reclaimed:
     """What was removed, or in a preview what would be."""
 
     leftovers: tuple[Leftovers, ...] = ()
+    #: What tasks of bulk operations that are over told their drivers.
+    answers: tuple[StoredFile, ...] = ()
     #: Whether the age of a file did not matter, because no writer had staged files.
     is_complete: bool = False
     #: Per dataset that could not be examined or cleaned, why; all others were.
@@ -47,12 +52,13 @@ class Reclaimed:
     @property
     def file_count(self) -> int:
         """How many files."""
-        return sum(len(item.files) for item in self.leftovers)
+        return sum(len(item.files) for item in self.leftovers) + len(self.answers)
 
     @property
     def size_bytes(self) -> int:
         """How much room they took."""
-        return sum(item.size_bytes for item in self.leftovers)
+        files = sum(item.size_bytes for item in self.leftovers)
+        return files + sum(file.size_bytes for file in self.answers)
 
 
 def staged_max_age_s() -> float:
@@ -67,7 +73,7 @@ def reclaim_staged_files(
     *,
     preview: bool = False,
 ) -> Reclaimed:
-    """Remove the files of datasets that no version on any branch refers to.
+    """Remove the files of datasets that no version on any branch refers to, and answers of operations that are over.
 
     Settles interrupted writes first, since what they staged may still become visible. A preview settles and removes
     nothing, and finds nothing while a write is unsettled.
@@ -97,15 +103,35 @@ def reclaim_staged_files(
             # A writer that took longer than the age limit is about to commit, or one has just died.
             _log.warning("staged files stay: a write is in its commit window")
             return Reclaimed(is_complete=is_alone, failures=run.failures)
+        answers = run.find_answers(is_alone=is_alone)
         if not preview:
             found = run.remove_all(found)
-    return Reclaimed(leftovers=tuple(found), is_complete=is_alone, failures=run.failures)
+            answers = run.remove_answers(answers)
+    return Reclaimed(
+        leftovers=tuple(found),
+        answers=tuple(answers),
+        is_complete=is_alone,
+        failures=run.failures,
+    )
+
+
+def find_abandoned_answers(
+    environment: GraphEnvironment, max_age_s: float, *, is_alone: bool
+) -> list[StoredFile]:
+    """Answers of operations that are over: all of them while nobody writes or reads, otherwise those of an age."""
+    found = abandoned_answers(environment.location, None)
+    # After the listing: whoever wrote one of these before it, and still needs it, is seen here.
+    if is_alone and not environment.reading.has_readers():
+        return found
+    limit_s = environment.clock() / 1_000_000 - max_age_s
+    return [file for file in found if file.modified_s < limit_s]
 
 
 class _Run:
     """One pass over the datasets; a dataset that fails in one step is left out of the next."""
 
     def __init__(self, environment: GraphEnvironment, max_age_s: float) -> None:
+        self._environment = environment
         self._location = environment.location
         self._now_s = environment.clock() / 1_000_000
         self._max_age_s = max_age_s
@@ -143,3 +169,18 @@ class _Run:
                 continue
             removed.append(item)
         return removed
+
+    def find_answers(self, *, is_alone: bool) -> list[StoredFile]:
+        try:
+            return find_abandoned_answers(self._environment, self._max_age_s, is_alone=is_alone)
+        except StorageError as error:
+            self.failures[STAGING_FOLDER] = error.message
+            return []
+
+    def remove_answers(self, found: Sequence[StoredFile]) -> list[StoredFile]:
+        try:
+            remove_abandoned(self._location, found)
+        except StorageError as error:
+            self.failures[STAGING_FOLDER] = error.message
+            return []
+        return list(found)

@@ -24,7 +24,7 @@ from omnigraph.storage.location import STAGING_FOLDER, GraphLocation
 from omnigraph.storage.remote import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -136,7 +136,7 @@ def _make_folder(folder: Path) -> None:
 
 
 class _Counting:
-    """Gives a writer of an object store the position that Arrow asks for."""
+    """Gives a writer of an object store what Arrow asks of a file. Who opened the writer closes it."""
 
     closed = False
 
@@ -155,6 +155,32 @@ class _Counting:
     def flush(self) -> None:
         """Nothing to do: the parts of an object are sent as they fill up."""
 
+    def close(self) -> None:
+        self.closed = True
+
+
+class _Readable:
+    """Gives a reader of an object store what Arrow asks of a file."""
+
+    closed = False
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(self._reader.read() if size < 0 else self._reader.read(size))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return int(self._reader.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._reader.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._reader.close()
+
 
 def read_answer(folder: AnswerFolder, name: str) -> Iterator[pa.RecordBatch]:
     """The rows of an answer, batch by batch. On a disk they are mapped and take no memory of their own."""
@@ -171,16 +197,31 @@ def _reading(folder: AnswerFolder, name: str) -> Iterator[Any]:
         with _pa.memory_map(str(inside(folder.root, file))) as source:
             yield source
     else:
-        yield _pa.PythonFile(obstore.open_reader(open_store(folder.root), file), mode="r")
+        reader = _Readable(obstore.open_reader(open_store(folder.root), file))
+        with _pa.PythonFile(reader, mode="r") as source:
+            yield source
 
 
 def remove_answers(folder: AnswerFolder) -> None:
     """Remove the folder of an operation with everything in it."""
     delete_files(folder.root, [file.name for file in list_files(folder.root, folder.name)])
     remove_empty_folders(folder.root, folder.name)
-    if folder.root.is_local:
+    _remove_common_folder(folder.root)
+
+
+def remove_abandoned(root: GraphLocation, answers: Sequence[StoredFile]) -> None:
+    """Remove answers of operations that are over, and their folders."""
+    delete_files(root, [file.name for file in answers])
+    for folder in {file.name.rpartition("/")[0] for file in answers}:
+        remove_empty_folders(root, folder)
+    _remove_common_folder(root)
+
+
+def _remove_common_folder(root: GraphLocation) -> None:
+    """Fails, as it should, while there are other operations."""
+    if root.is_local:
         with suppress(OSError):
-            os.rmdir(inside(folder.root, STAGING_FOLDER))
+            os.rmdir(inside(root, STAGING_FOLDER))
 
 
 def abandoned_answers(root: GraphLocation, written_before_s: float | None) -> list[StoredFile]:
