@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from omnigraph.branches.type_deltas import DeltaReader
+from omnigraph.pipeline import comparing, elastic
 from server.servers import client_of, make_graph, open_server
 
 GRAPH = "/graphs/default"
@@ -91,6 +93,36 @@ def test_a_diff_comes_in_pages_of_two_fixed_commits(past):
     assert "next_page_token" not in rest
     other = {"from": "draft", "to": "main", "page_token": first["next_page_token"]}
     assert past.get(f"{GRAPH}/diff", params=other).status_code == 400
+
+
+def test_pages_of_a_large_diff_are_read_from_one_comparison(past, monkeypatch):
+    url, states = f"{GRAPH}/diff", {"from": "main", "to": "draft"}
+    whole = past.get(url, params=states).json()
+    monkeypatch.setattr(elastic, "SMALL_ROWS", 0)
+    # The graph remembers small differences: here nothing is small any more.
+    monkeypatch.setattr(DeltaReader, "_remember", lambda *_: None)
+    graph = past.app.state.service.graphs["default"].graph
+    graph._history.close()
+    compared = []
+    real = comparing.filed_deltas
+    monkeypatch.setattr(
+        comparing, "filed_deltas", lambda *given: compared.append(1) or real(*given)
+    )
+    page = past.get(url, params=states | {"limit": 1}).json()
+    assert page["next_page_token"]
+    changes = page["changes"]
+    commits = {"from": page["from_graph_commit_id"], "to": page["to_graph_commit_id"], "limit": 1}
+    first_calls = len(compared)
+    assert first_calls > 0
+    while token := page.get("next_page_token"):
+        page = past.get(url, params=commits | {"page_token": token}).json()
+        changes += page["changes"]
+        assert page["stats"] == whole["stats"]
+    assert changes == whole["changes"]
+    assert len(compared) == first_calls
+    # Another filter is another diff.
+    some = past.get(url, params=commits | {"op": "delete"}).json()
+    assert [change["id"] for change in some["changes"]] == ["zoe"]
 
 
 def test_a_feed_ends_with_a_cursor_and_goes_on_from_it(past):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
 
 from omnigraph import Graph
-from omnigraph.errors import MergeConflictsError
+from omnigraph.errors import MergeConflictsError, SparkError
+from omnigraph.pipeline import elastic, filed_deltas
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SCHEMA = """
@@ -41,6 +46,25 @@ def knows(first: int, last: int, since: int) -> pa.Table:
             "since": pa.array([since] * len(numbers), pa.int32()),
         }
     )
+
+
+@pytest.fixture
+def narrow(spark: Any) -> Iterator[Any]:
+    """The session, with a driver that takes a megabyte of results from a job."""
+    conf = spark.sparkContext._jsc.sc().conf()
+    name = "spark.driver.maxResultSize"
+    before = conf.get(name, "1g")
+    conf.set(name, "1m")
+    yield spark
+    conf.set(name, before)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 @pytest.fixture
@@ -95,3 +119,50 @@ def test_conflicts_found_on_spark_are_those_of_this_process(diverged: Graph, spa
         errors.append(caught.value)
     assert errors[0].conflicts == errors[1].conflicts
     assert errors[0].total == 10
+
+
+def test_differences_never_pass_through_the_driver(
+    tmp_path: Path, narrow: Any, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than the driver takes from a job, found by tasks, in several ranges of ids."""
+    with pytest.raises(Py4JError, match="maxResultSize"):
+        narrow.range(300_000).toArrow()
+    monkeypatch.setattr(filed_deltas, "_BUCKET_ROWS", 9_000)
+    monkeypatch.setattr(elastic, "SMALL_ROWS", 1_000)
+    graph = Graph.init(tmp_path / "graph.omni", SCHEMA)
+    load(graph, "main", "append", people(0, 300, 1), knows(0, 10_000, 1))
+    graph.load(frames={"Knows": knows(10_000, 20_000, 1)}, mode="append", engine="local")
+    graph.create_branch("work")
+    # All rows of a file are written again: row lineage has to tell them from others.
+    load(graph, "work", "merge", people(0, 400, 2), knows(5_000, 25_000, 2))
+    graph.mutate('query gone() { delete Knows where from = "p0003" }', branch="work")
+    with Graph.open(graph.uri, read_only=True) as reader:
+        found = reader.diff("main", "work", engine="spark", spark=narrow)
+        assert found.is_in_files
+        assert len(list(scratch.iterdir())) == 2
+        (edges,) = (delta for delta in found.deltas if delta.is_edge)
+        assert len(edges.rows.parts) > 2
+        told = found.changes
+        page = list(found.between(12_345, 12_349))
+        found.close()
+        assert list(scratch.iterdir()) == []
+    monkeypatch.setattr(elastic, "SMALL_ROWS", 1_000_000)
+    expected = graph.diff("main", "work", engine="local")
+    assert not expected.is_in_files
+    assert told == expected.changes
+    assert page == expected.changes[12_345:12_349]
+    assert found.stats == expected.stats
+
+
+def test_a_failed_comparison_on_spark_leaves_no_file(
+    diverged: Graph, spark: Any, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Any:
+        raise ArithmeticError("the task fails")
+
+    monkeypatch.setattr(filed_deltas, "_Match", lambda _: fail)
+    with pytest.raises(SparkError):
+        diverged.diff("main", "work", engine="spark", spark=spark)
+    gc.collect()
+    assert list(scratch.iterdir()) == []
+    assert not (diverged._environment.location.path / "__staging").exists()

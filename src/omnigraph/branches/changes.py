@@ -10,10 +10,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
-
 from omnigraph.branches.selection import Operation
 from omnigraph.branches.type_deltas import State, matched_tables, operation
 from omnigraph.errors import (
@@ -25,6 +21,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.manifest import snapshot_at
+from omnigraph.pipeline.differences import operation_codes
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
@@ -37,10 +34,6 @@ if TYPE_CHECKING:
     from omnigraph.ids import TableKey
     from omnigraph.manifest import GraphCommit, History
     from omnigraph.pipeline.elastic import ElasticEngine
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 DEFAULT_PAGE_CHANGES = 1_000
 MAX_PAGE_CHANGES = 8_192
@@ -241,15 +234,18 @@ class CommitChanges:
 
     def _changes(self, delta: TypeDelta, begin: int) -> Iterator[Change]:
         kind, _, name = delta.table_key.partition(":")
-        codes = delta.codes
         step = _BLOB_IMAGE_ROWS if blob_columns(delta.definition) else _IMAGE_ROWS
-        for first in range(begin, len(delta.rows), step):
-            rows = delta.rows.slice(first, step)
+        pieces = (
+            batch.slice(first, step)
+            for batch in delta.rows.batches(begin)
+            for first in range(0, batch.num_rows, step)
+        )
+        for rows in pieces:
             before = self.reader.images(delta.definition, delta.old, rows["old_row"])
             after = self.reader.images(delta.definition, delta.new, rows["new_row"])
             columns = (rows[column].to_pylist() for column in ("id", "old_row", "new_row"))
-            some = codes[first : first + step].tolist()
-            for code, entity_id, old_row, new_row in zip(some, *columns, strict=True):
+            codes = operation_codes(rows).tolist()
+            for code, entity_id, old_row, new_row in zip(codes, *columns, strict=True):
                 yield Change(
                     kind=kind,
                     type_id=delta.type_id,
@@ -294,6 +290,7 @@ def commit_changes(
         State(snapshot=new, types=types_of(new.schema_hash)),
         filter_,
         engine,
+        keeps_files=True,
     )
     ordered = sorted(deltas, key=lambda delta: (delta.is_edge, int(delta.type_id)))
     return CommitChanges(commit=commit, deltas=tuple(ordered), reader=reader)
@@ -301,11 +298,12 @@ def commit_changes(
 
 def _place_behind(delta: TypeDelta, position: Position) -> int:
     """The first row of a delta behind a position."""
-    ids = delta.rows["id"]
     if position.is_exact:
-        behind = pc.greater(ids, pa.scalar(position.entity, pa.utf8()))
-        return len(ids) - int(np.count_nonzero(np.asarray(behind)))
-    for place, entity_id in enumerate(ids.to_pylist()):
-        if position.is_behind(str(entity_id)):
-            return place + 1
+        return delta.rows.place_behind(position.entity)
+    place = 0
+    for rows in delta.rows.batches():
+        for entity_id in rows["id"].to_pylist():
+            place += 1
+            if position.is_behind(str(entity_id)):
+                return place
     raise ChangeCursorRejectedError("its position is not in this commit")

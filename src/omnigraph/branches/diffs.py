@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import numpy as np
 import pyarrow as _arrow
 
 from omnigraph.branches.selection import Operation
 from omnigraph.branches.type_deltas import operation
+from omnigraph.pipeline.differences import OPERATIONS, operation_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from types import TracebackType
 
     from omnigraph.branches.type_deltas import TypeDelta
     from omnigraph.manifest import Snapshot
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
-
-_BATCH_ROWS = 65_536
 
 #: Net changes as an Arrow table.
 NET_CHANGES = pa.schema(
@@ -105,7 +104,11 @@ class DiffStats:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """The differences of two snapshots, by type key and id. Iterate over it, or take `to_arrow()` for many."""
+    """The differences of two snapshots, by type key and id. Iterate over it, or take `to_arrow()` for many.
+
+    Many differences are in files, which are read as they are asked for: counts, iteration and `between` take no more
+    memory for more of them. The files go when the object does; `close` or a `with` statement removes them at once.
+    """
 
     old: Snapshot
     new: Snapshot
@@ -140,10 +143,9 @@ class Diff:
     @cached_property
     def stats(self) -> DiffStats:
         """How much differs."""
-        counts = np.zeros(3, dtype=np.int64)
-        for delta in self.deltas:
-            counts += np.bincount(delta.codes, minlength=3)
-        inserts, updates, deletes = counts.tolist()
+        inserts, updates, deletes = (
+            sum(delta.rows.counts[code] for delta in self.deltas) for code in range(OPERATIONS)
+        )
         return DiffStats(
             inserts=inserts,
             updates=updates,
@@ -153,7 +155,7 @@ class Diff:
 
     @property
     def changes(self) -> list[NetChange]:
-        """Every change."""
+        """Every change, in memory."""
         return list(self)
 
     def __len__(self) -> int:
@@ -166,57 +168,102 @@ class Diff:
         """The changes from one place in the order to another; the cost follows their number."""
         for delta in self.deltas:
             count = len(delta.rows)
-            for first in range(max(begin, 0), min(end, count), _BATCH_ROWS):
-                yield from _net_changes(delta, first, min(first + _BATCH_ROWS, end, count))
+            for rows in delta.rows.batches(max(begin, 0), max(end, 0)):
+                yield from _net_changes(delta, rows)
             begin, end = begin - count, end - count
 
     def to_arrow(self) -> Any:
-        """All changes as one Arrow table."""
-        schema = NET_CHANGES
-        names = pa.array([str(operation(code)) for code in range(3)])
-        tables = [schema.empty_table()]
+        """All changes as one Arrow table, in memory."""
+        names = pa.array([str(operation(code)) for code in range(OPERATIONS)])
+        tables = [NET_CHANGES.empty_table()]
         for delta in self.deltas:
             kind, _, name = delta.table_key.partition(":")
-            count = len(delta.rows)
-            columns = [
-                pa.repeat(kind, count),
-                pa.repeat(name, count),
-                delta.rows["id"],
-                names.take(pa.array(delta.codes)),
-                pa.repeat(pa.scalar(_version(delta), pa.int64()), count),
-                delta.rows["src"],
-                delta.rows["dst"],
-            ]
-            tables.append(pa.table(columns, schema=schema))
+            for rows in delta.rows.batches():
+                count = rows.num_rows
+                columns = [
+                    pa.repeat(kind, count),
+                    pa.repeat(name, count),
+                    rows["id"],
+                    names.take(pa.array(operation_codes(rows))),
+                    pa.repeat(pa.scalar(_version(delta), pa.int64()), count),
+                    rows["src"],
+                    rows["dst"],
+                ]
+                tables.append(pa.table(columns, schema=NET_CHANGES))
         return pa.concat_tables(tables)
 
     def to_json(self) -> dict[str, object]:
-        """The diff as a JSON object."""
-        body: dict[str, object] = {
-            "from_graph_manifest_version": self.from_graph_manifest_version,
-            "to_graph_manifest_version": self.to_graph_manifest_version,
-            "from_graph_commit_id": self.from_commit_id,
-            "to_graph_commit_id": self.to_commit_id,
-        }
-        if self.graph_branch is not None:
-            body["graph_branch"] = self.graph_branch
+        """The diff as a JSON object, in memory."""
         changes = [change.to_json() for change in self]
-        return body | {"changes": changes, "stats": self.stats.to_json()}
+        return self.header() | {"changes": changes, "stats": self.stats.to_json()}
+
+    def header(self) -> dict[str, object]:
+        """What the JSON object says about the two states."""
+        return diff_header(self)
+
+    @property
+    def is_in_files(self) -> bool:
+        """Whether there are so many differences that some of them are in files."""
+        return any(delta.rows.is_in_files for delta in self.deltas)
+
+    def close(self) -> None:
+        """Remove the files of many differences; nothing can be read any more."""
+        for delta in self.deltas:
+            delta.rows.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
-def _net_changes(delta: TypeDelta, begin: int, end: int) -> Iterator[NetChange]:
+class _Compared(Protocol):
+    """Two states that were compared."""
+
+    @property
+    def from_commit_id(self) -> str: ...
+    @property
+    def to_commit_id(self) -> str: ...
+    @property
+    def from_graph_manifest_version(self) -> int: ...
+    @property
+    def to_graph_manifest_version(self) -> int: ...
+    @property
+    def graph_branch(self) -> str | None: ...
+
+
+def diff_header(diff: _Compared) -> dict[str, object]:
+    """What the JSON of a diff says about the states that it compares."""
+    body: dict[str, object] = {
+        "from_graph_manifest_version": diff.from_graph_manifest_version,
+        "to_graph_manifest_version": diff.to_graph_manifest_version,
+        "from_graph_commit_id": diff.from_commit_id,
+        "to_graph_commit_id": diff.to_commit_id,
+    }
+    if diff.graph_branch is not None:
+        body["graph_branch"] = diff.graph_branch
+    return body
+
+
+def _net_changes(delta: TypeDelta, rows: Any) -> Iterator[NetChange]:
     kind, _, name = delta.table_key.partition(":")
-    rows = delta.rows.slice(begin, end - begin)
+    version = _version(delta)
     columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
     for code, entity_id, source, target in zip(
-        delta.codes[begin:end].tolist(), *columns, strict=True
+        operation_codes(rows).tolist(), *columns, strict=True
     ):
         yield NetChange(
             kind=kind,
             type_name=name,
             id=entity_id,
             op=operation(code),
-            published_dataset_version=_version(delta),
+            published_dataset_version=version,
             endpoints={"from": source, "to": target} if delta.is_edge else None,
         )
 

@@ -5,7 +5,7 @@ Nothing here moves a table: what comes out is committed by the protocol of every
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.copying import CopyPlan, stage_copy
 from omnigraph.pipeline.differences import row_shape
 from omnigraph.pipeline.relations import Image
+from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.private import close_private, open_private
 from omnigraph.storage.row_changes import take_by_row_id
@@ -143,12 +144,22 @@ class MergeJob:
             if states is None:
                 continue
             shape = row_shape(definition)
-            with self._bases_readable(key):
-                plan = plan_rows(states, self.given.base, shape, self.engine, self.given.strategy)
+            with self._bases_readable(key), self._scratch() as scratch:
+                plan = plan_rows(
+                    states,
+                    self.given.base,
+                    shape,
+                    self.engine,
+                    strategy=self.given.strategy,
+                    scratch=scratch,
+                )
             self.plans[key] = plan
             self.read.add(key)
             self._add_row_conflicts(definition, plan, states)
         reach(Failpoint.MERGE_PLANNED)
+
+    def _scratch(self) -> closing[Scratch]:
+        return closing(Scratch(ScratchPlace(root=self.store.location, is_writer=True)))
 
     def _definitions(self) -> Iterator[NodeDef | EdgeDef]:
         yield from self.given.catalog.nodes.values()

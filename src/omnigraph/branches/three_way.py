@@ -17,6 +17,7 @@ from omnigraph.branches.bases import base_rows
 from omnigraph.branches.truth_table import ABSENT, Choice, choose
 from omnigraph.errors import InternalError
 from omnigraph.pipeline.comparing import delta_between
+from omnigraph.pipeline.differences import DELTA
 from omnigraph.pipeline.keys import find_keys, key_scans, text_key
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.row_changes import take_by_row_id
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.branches.bases import Base
     from omnigraph.pipeline.differences import RowShape
     from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.scratch import Scratch
     from omnigraph.storage import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
@@ -69,13 +71,15 @@ def plan_rows(
     base: Base,
     shape: RowShape,
     engine: ElasticEngine,
+    *,
     strategy: str | None,
+    scratch: Scratch,
 ) -> RowPlan:
     """Decide about every id that differs anywhere.
 
     `tables` has the states of `SOURCE`, `TARGET` and of every commit that takes part in the base.
     """
-    states = _States(tables, base.commits[0], shape, engine)
+    states = _States(tables, base.commits[0], shape, engine, scratch)
     source, target = states.rows(SOURCE), states.rows(TARGET)
     bases = {commit: states.rows(commit) for commit in base.commits}
     base_row = base_rows(base, bases)
@@ -120,6 +124,7 @@ class _States:
         reference: str,
         shape: RowShape,
         engine: ElasticEngine,
+        scratch: Scratch,
     ) -> None:
         self._tables = tables
         self._reference = reference
@@ -130,7 +135,8 @@ class _States:
                 continue
             # States that share all files are compared once.
             if table.fingerprint not in found:
-                found[table.fingerprint] = delta_between(tables[reference], table, shape, engine)
+                delta = delta_between(tables[reference], table, shape, engine, scratch)
+                found[table.fingerprint] = pa.concat_tables([DELTA.empty_table(), *delta.batches()])
             deltas[label] = found[table.fingerprint]
         self.ids = _all_ids(deltas.values())
         self._places = {

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
 
 from omnigraph.branches.images import row_images
 from omnigraph.branches.selection import Operation
 from omnigraph.manifest import open_pin, reading_pins
 from omnigraph.pipeline.comparing import delta_between
 from omnigraph.pipeline.differences import RowShape, row_shape
+from omnigraph.pipeline.scratch import Scratch
 from omnigraph.schema import EdgeDef, TypeKind
 from omnigraph.types import is_wider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from omnigraph.branches.images import RowImage
     from omnigraph.branches.selection import ChangeFilter
     from omnigraph.ids import TableKey
     from omnigraph.manifest import Snapshot, TablePin
+    from omnigraph.pipeline.deltas import Delta
     from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.scratch import ScratchPlace
     from omnigraph.schema import AcceptedSchema, Catalog, NodeDef
     from omnigraph.storage import Table, TableStore
 
 _CACHED_DELTAS = 8
 _CACHED_BYTES = 256 * 1024 * 1024
+#: Deltas in files that are remembered: each of them takes space on a disk.
+_CACHED_IN_FILES = 2
 
 #: What Arrow calls the types that others may be widened to.
 _WIDE_NAMES = {"I64": "int64", "F64": "float64"}
 
-_INSERT, _UPDATE, _DELETE = range(3)
+#: By the codes of `pipeline.differences`.
 _OPS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
@@ -48,8 +48,7 @@ class TypeDelta:
     definition: NodeDef | EdgeDef
     old: TablePin | None
     new: TablePin | None
-    #: As `pipeline.differences.DELTA`, sorted by id.
-    rows: Any
+    rows: Delta
 
     @property
     def table_key(self) -> TableKey:
@@ -70,22 +69,12 @@ class TypeDelta:
         """Whether it is a type of edges."""
         return self.table_key.startswith("edge:")
 
-    @property
-    def codes(self) -> NDArray[np.int8]:
-        """What happened to each row, as a number; `operation` names it."""
-        is_new = np.asarray(self.rows["old"].is_null())
-        is_gone = np.asarray(self.rows["new"].is_null())
-        return np.where(is_new, _INSERT, np.where(is_gone, _DELETE, _UPDATE)).astype(np.int8)
-
     def selected(self, filter_: ChangeFilter) -> TypeDelta:
         """Without operations that nobody wants."""
         if not filter_.ops:
             return self
         wanted = [code for code, op in enumerate(_OPS) if filter_.has_op(op)]
-        mask = pa.array(np.isin(self.codes, wanted))
-        return TypeDelta(
-            definition=self.definition, old=self.old, new=self.new, rows=self.rows.filter(mask)
-        )
+        return replace(self, rows=self.rows.only(wanted))
 
 
 def operation(code: int) -> Operation:
@@ -134,9 +123,10 @@ class State:
 class DeltaReader:
     """Compares snapshots, and remembers small answers: pages of one commit ask again and again. Thread-safe."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: TableStore, place: ScratchPlace) -> None:
         self._store = store
-        self._known: OrderedDict[tuple[TablePin | None, TablePin | None], Any] = OrderedDict()
+        self._place = place
+        self._known: OrderedDict[tuple[TablePin | None, TablePin | None], Delta] = OrderedDict()
         self._lock = Lock()
 
     def open(self, pin: TablePin) -> Table:
@@ -159,8 +149,12 @@ class DeltaReader:
         new: State,
         filter_: ChangeFilter,
         engine: ElasticEngine,
+        *,
+        keeps_files: bool,
     ) -> Iterator[TypeDelta]:
         """The differences of all wanted types, by table key; types without any are left out.
+
+        With `keeps_files` also large ones are remembered: their files go when others take their place.
 
         Properties are matched by their stable numbers; one that a state does not have counts as null.
 
@@ -171,7 +165,7 @@ class DeltaReader:
             if before == after or not any(map(filter_.has_type, keys)):
                 continue
             comparison = compare_types(old.type_of(before), new.type_of(after))
-            rows = self._delta(before, after, comparison, engine)
+            rows = self._delta(before, after, comparison, engine, keeps_files=keeps_files)
             delta = TypeDelta(definition=comparison.definition, old=before, new=after, rows=rows)
             delta = delta.selected(filter_)
             if len(delta.rows):
@@ -183,7 +177,9 @@ class DeltaReader:
         new: TablePin | None,
         comparison: Comparison,
         engine: ElasticEngine,
-    ) -> Any:
+        *,
+        keeps_files: bool,
+    ) -> Delta:
         with self._lock:
             known = self._known.get((old, new))
         if known is not None:
@@ -196,17 +192,33 @@ class DeltaReader:
                 after,
                 comparison.new,
                 engine,
+                Scratch(self._place),
                 old_shape=comparison.old,
                 is_reshaped=comparison.is_reshaped,
             )
-        with self._lock:
-            self._known[old, new] = rows
-            while len(self._known) > _CACHED_DELTAS or self._cached_bytes() > _CACHED_BYTES:
-                self._known.popitem(last=False)
+        if keeps_files or not rows.is_in_files:
+            rows = rows.shared()
+            self._remember((old, new), rows)
         return rows
 
+    def _remember(self, pins: tuple[TablePin | None, TablePin | None], rows: Delta) -> None:
+        with self._lock:
+            known = self._known
+            known[pins] = rows
+            while len(known) > _CACHED_DELTAS or self._cached_bytes() > _CACHED_BYTES:
+                known.popitem(last=False)
+            in_files = [key for key, item in known.items() if item.is_in_files]
+            for key in in_files[:-_CACHED_IN_FILES]:
+                # Its files go with the last page that reads them.
+                del known[key]
+
+    def forget(self) -> None:
+        """Let go of everything that is remembered."""
+        with self._lock:
+            self._known.clear()
+
     def _cached_bytes(self) -> int:
-        return sum(int(rows.nbytes) for rows in self._known.values())
+        return sum(rows.held_bytes for rows in self._known.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

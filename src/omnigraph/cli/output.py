@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar, cast
 
 from omnigraph.errors import UnauthorizedError
 from omnigraph.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from omnigraph.errors import OmniError
@@ -25,6 +25,10 @@ _HOW_TO_LOG_IN = (
     "give a token: `omnigraph login NAME` for a server of your configuration, "
     "or the variable OMNIGRAPH_BEARER_TOKEN"
 )
+
+_Item_co = TypeVar("_Item_co", covariant=True)
+#: Pieces of a document that are printed together.
+_PIECES = 8_192
 
 
 class PrintableStream:
@@ -89,8 +93,35 @@ def print_data(lines: Iterable[str]) -> None:
 
 
 def print_json(document: Mapping[str, object]) -> None:
-    """Print a result for programs: one pretty-printed JSON document."""
-    print_text(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print a result for programs: one pretty-printed JSON document. It is printed as it is made."""
+    waiting: list[str] = []
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(document):
+        waiting.append(piece)
+        if len(waiting) >= _PIECES:
+            sys.stdout.write(printable("".join(waiting)))
+            waiting.clear()
+    print_text("".join(waiting))
+
+
+class _Streamable(Protocol[_Item_co]):
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[_Item_co]: ...
+
+
+class StreamedList(list[object]):
+    """A list for `print_json` whose items are made one by one while they are printed."""
+
+    def __init__(self, items: _Streamable[_Item_co], to_json: Callable[[_Item_co], object]) -> None:
+        super().__init__()
+        self._items = items
+        self._to_json = to_json
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[object]:
+        return map(self._to_json, self._items)
 
 
 def print_warning(text: str) -> None:

@@ -193,8 +193,10 @@ class Graph(
         return cls(environment, read_only=read_only, settings=settings, gate=gate)
 
     def close(self) -> None:
-        """Release what the graph holds in memory."""
+        """Release what the graph holds in memory, and files of large differences that it remembers."""
         self._reader.close()
+        if "_history" in self.__dict__:
+            self._history.close()
         self._schemas.clear()
 
     def __enter__(self) -> Graph:

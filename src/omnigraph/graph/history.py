@@ -27,6 +27,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.pipeline.elastic import ElasticEngine
 from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.scratch import ScratchPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,11 +56,20 @@ class GraphHistory:
     """Answers questions about the past. Thread-safe; keeps small answers for the next page."""
 
     def __init__(
-        self, environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema]
+        self,
+        environment: GraphEnvironment,
+        schema_of: Callable[[str], GraphSchema],
+        *,
+        is_read_only: bool,
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
-        self._reader = DeltaReader(environment.tables)
+        place = ScratchPlace(root=environment.location, is_read_only=is_read_only)
+        self._reader = DeltaReader(environment.tables, place)
+
+    def close(self) -> None:
+        """Let go of remembered answers, and of their files."""
+        self._reader.forget()
 
     # ---- states
 
@@ -125,6 +135,7 @@ class GraphHistory:
             State(snapshot=new, types=self._types(new.schema_hash)),
             filter_,
             engine,
+            keeps_files=False,
         )
         return Diff(old=old, new=new, deltas=tuple(deltas))
 

@@ -98,10 +98,12 @@ class HistoryMethods(OpenGraph):
 
         Cost follows the rows that changed; large differences are compared on Spark by themselves. Of a type that got or
         lost properties in between, all rows are compared; a property that a state does not have counts as null there.
+        Many differences are in files that go with the result: close it, or use it in a `with` statement.
 
         Raises:
             NotFoundError: there is no such branch or commit.
-            BadRequestError: a filter names something that does not exist.
+            BadRequestError: a filter names something that does not exist, or executors of a cluster have no place for
+                the files of many differences (`OMNIGRAPH_SCRATCH`).
             HistoricalVersionReclaimedError: a version was cleaned up.
         """
         from omnigraph.graph.history import Selection

@@ -162,4 +162,4 @@ class OpenGraph:
     def _history(self) -> GraphHistory:
         from omnigraph.graph.history import GraphHistory
 
-        return GraphHistory(self._environment, self._schema_of)
+        return GraphHistory(self._environment, self._schema_of, is_read_only=self.read_only)

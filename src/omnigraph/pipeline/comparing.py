@@ -1,16 +1,26 @@
-"""Comparing two states of a table, by whoever fits the number of rows that may differ."""
+"""Comparing states of tables: in this process and in memory while candidates are few, with tasks and files beyond."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omnigraph.pipeline.differences import DELTA, join_sides, side_of
+from omnigraph.pipeline.deltas import HeldDelta
+from omnigraph.pipeline.differences import DELTA, delta_of, side_of
+from omnigraph.pipeline.filed_deltas import Pair, filed_deltas
 from omnigraph.storage.row_changes import all_rows, differing_rows, no_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnigraph.pipeline.deltas import Delta
     from omnigraph.pipeline.differences import RowShape
     from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.scratch import Scratch
     from omnigraph.storage import Table
+    from omnigraph.storage.row_changes import RowSet
+
+#: So many times the rows that this process compares may be named by their row ids before tasks look for them.
+_NAMED_PER_COMPARED = 2
 
 
 def delta_between(
@@ -18,35 +28,46 @@ def delta_between(
     new: Table | None,
     shape: RowShape,
     engine: ElasticEngine,
+    scratch: Scratch,
     *,
     old_shape: RowShape | None = None,
     is_reshaped: bool = False,
-) -> Any:
-    """The differences of two states as a `DELTA` table, sorted by id; None is a table that does not exist.
+) -> Delta:
+    """The differences of two states; None is a table that does not exist.
 
     `old_shape` is what the old state calls the columns of `shape`. With `is_reshaped` a schema change may have given
-    rows other values without writing them as rows, so all of them are compared.
+    rows other values without writing them as rows, so all of them are compared. Files are kept in `scratch`.
     """
-    shapes = old_shape or shape, shape
+    pair = Pair(old=old, new=new, shapes=(old_shape or shape, shape), is_reshaped=is_reshaped)
+    (found,) = deltas_between([pair], engine, scratch)
+    return found
+
+
+def deltas_between(pairs: Sequence[Pair], engine: ElasticEngine, scratch: Scratch) -> list[Delta]:
+    """The differences of each pair: all of them in memory, or all of them in files with the same buckets of ids."""
+    named = [_candidates(pair, engine.small_rows * _NAMED_PER_COMPARED) for pair in pairs]
+    rows = [None if sets is None else sets[0].row_count + sets[1].row_count for sets in named]
+    if any(count is None or (count and engine.is_large(count)) for count in rows):
+        return filed_deltas(pairs, named, engine, scratch)
+    return [_held(pair, *sets) for pair, sets in zip(pairs, named, strict=True) if sets is not None]
+
+
+def _candidates(pair: Pair, limit: int) -> tuple[RowSet, RowSet] | None:
+    """Rows of the two states that may differ; None when they are too many to be named."""
+    old, new = pair.old, pair.new
     if old is not None and new is not None:
         if old.fingerprint == new.fingerprint:
-            return DELTA.empty_table()
-        gone, come = (all_rows(old), all_rows(new)) if is_reshaped else differing_rows(old, new)
-    else:
-        there = old or new
-        if there is None:
-            return DELTA.empty_table()
-        every, none = all_rows(there), no_rows(there)
-        gone, come = (none, every) if old is None else (every, none)
-    rows = gone.row_count + come.row_count
-    chosen = engine.for_rows(rows)
-    if chosen.spark is None:
-        found = join_sides(side_of(gone, shapes[0]), side_of(come, shapes[1]))
-    else:
-        # Late: whoever works in process needs no Spark.
-        from omnigraph.pipeline.spark_differences import spark_delta
+            return no_rows(old), no_rows(new)
+        if pair.is_reshaped:
+            return all_rows(old), all_rows(new)
+        return differing_rows(old, new, limit)
+    there = old or new
+    assert there is not None, "one of two states exists"
+    every, none = all_rows(there), no_rows(there)
+    return (none, every) if old is None else (every, none)
 
-        with chosen.progress.stage("compare rows", 1) as stage:
-            found = spark_delta(chosen.workers, gone, come, shapes)
-            stage.update(1, rows)
-    return found.sort_by("id").combine_chunks()
+
+def _held(pair: Pair, gone: RowSet, come: RowSet) -> HeldDelta:
+    if not gone.row_count and not come.row_count:
+        return HeldDelta(DELTA.empty_table())
+    return HeldDelta(delta_of(side_of(gone, pair.shapes[0]), side_of(come, pair.shapes[1])))

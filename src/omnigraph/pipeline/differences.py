@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
@@ -17,7 +18,9 @@ from omnigraph.storage import ROW_ID
 from omnigraph.storage.row_changes import scan_row_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from omnigraph.schema import EdgeDef, NodeDef
     from omnigraph.storage.row_changes import RowSet
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 pa: Any = _arrow
 pc: Any = _compute
 
-_SIDE = pa.schema(
+#: Rows of one state, to be matched with those of another.
+SIDE = pa.schema(
     [
         ("id", pa.utf8()),
         ("digest", DIGEST),
@@ -48,6 +52,9 @@ DELTA = pa.schema(
     ]
 )
 
+#: What happened to a row, as a number.
+INSERTED, UPDATED, DELETED = range(3)
+OPERATIONS = 3
 #: The name of a column that no batch has.
 _NOWHERE = ""
 
@@ -88,7 +95,7 @@ def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
             batch.column(ROW_ID).cast(pa.int64()),
             *ends,
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=_SIDE)
+        yield pa.RecordBatch.from_arrays(columns, schema=SIDE)
 
 
 def _widened(batch: Any, shape: RowShape) -> Any:
@@ -100,7 +107,12 @@ def _widened(batch: Any, shape: RowShape) -> Any:
 
 def side_of(rows: RowSet, shape: RowShape) -> Any:
     """As `scan_side`, as one table."""
-    return pa.Table.from_batches(list(scan_side(rows, shape)), schema=_SIDE)
+    return pa.Table.from_batches(list(scan_side(rows, shape)), schema=SIDE)
+
+
+def delta_of(old: Any, new: Any) -> Any:
+    """The differences of two states as a `DELTA` table, ordered by id."""
+    return join_sides(old, new).sort_by("id").combine_chunks()
 
 
 def join_sides(old: Any, new: Any) -> Any:
@@ -129,9 +141,13 @@ def join_sides(old: Any, new: Any) -> Any:
     )
 
 
-def sides_of(batches: Iterable[Any]) -> tuple[Any, Any]:
-    """Rows of both states that arrived together, marked by the column `side`."""
-    table = pa.Table.from_batches(list(batches))
-    number = table["side"]
-    plain = table.drop_columns("side").cast(_SIDE)
-    return plain.filter(pc.equal(number, 0)), plain.filter(pc.equal(number, 1))
+def operation_codes(delta: Any) -> NDArray[np.int8]:
+    """What happened to each row of a `DELTA` table."""
+    is_new = np.asarray(delta["old"].is_null())
+    is_gone = np.asarray(delta["new"].is_null())
+    return np.where(is_new, INSERTED, np.where(is_gone, DELETED, UPDATED)).astype(np.int8)
+
+
+def operation_counts(delta: Any) -> tuple[int, ...]:
+    """How many rows of a `DELTA` table there are of each operation."""
+    return tuple(np.bincount(operation_codes(delta), minlength=OPERATIONS).tolist())

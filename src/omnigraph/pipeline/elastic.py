@@ -30,15 +30,20 @@ class ElasticEngine:
         session: Session | None,
         progress: Progress,
         *,
-        small_rows: int = SMALL_ROWS,
+        small_rows: int | None = None,
     ) -> None:
         if engine not in ENGINES:
             raise BadRequestError(f"there is no engine {engine!r}: give {', '.join(ENGINES)}")
         self._engine = engine
         self._session = session
         self._progress = progress
-        self._small_rows = small_rows
+        #: Rows that this process compares or copies by itself, in memory.
+        self.small_rows = SMALL_ROWS if small_rows is None else small_rows
         self._made: dict[str, LoadEngine] = {}
+
+    def is_large(self, rows: int) -> bool:
+        """Whether so many rows are kept in files, and never in memory together."""
+        return self._engine == "spark" or rows > self.small_rows
 
     def for_rows(self, rows: int) -> LoadEngine:
         """Who works on so many rows.
@@ -46,7 +51,7 @@ class ElasticEngine:
         Raises:
             SparkError: Spark does not start, or its executors lack this package.
         """
-        is_large = self._engine == "spark" or (self._engine == AUTO and rows > self._small_rows)
+        is_large = self._engine == "spark" or (self._engine == AUTO and rows > self.small_rows)
         name = "spark" if is_large else "local"
         if name not in self._made:
             # Work that fits here is done before a person could follow it.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
 
 from omnigraph.server.admission import Admission, BodyMemory
 from omnigraph.server.hidden_places import HiddenPlaces
+from omnigraph.server.kept_diffs import KeptDiffs
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.unknown_tokens import UnknownTokens
@@ -39,6 +40,7 @@ class OpenGraph:
     gate: PolicyGate | None
     #: Places for its exports.
     slots: StreamSlots
+    diffs: KeptDiffs = field(default_factory=KeptDiffs)
 
     @property
     def address(self) -> str:
@@ -101,6 +103,7 @@ class Service:
     def close(self) -> None:
         """Close all graphs."""
         for served in self.graphs.values():
+            served.diffs.clear()
             served.graph.close()
 
     def __enter__(self) -> Self:

@@ -182,11 +182,17 @@ class _Readable:
             self._reader.close()
 
 
-def read_answer(folder: AnswerFolder, name: str) -> Iterator[pa.RecordBatch]:
-    """The rows of an answer, batch by batch. On a disk they are mapped and take no memory of their own."""
+def read_answer(
+    folder: AnswerFolder, name: str, begin: int = 0, end: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of an answer, batch by batch, or only of the batches from one number to another.
+
+    On a disk they are mapped and take no memory of their own.
+    """
     with translated(f"reading {folder.file(name)}"), _reading(folder, name) as source:
         reader = _pa.ipc.open_file(source)
-        for number in range(reader.num_record_batches):
+        count = reader.num_record_batches
+        for number in range(begin, count if end is None else min(end, count)):
             yield reader.get_batch(number)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.storage.blob_cells import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.failures import translated
-from omnigraph.storage.fragments import fragment_sizes
 from omnigraph.storage.opening import open_dataset
 from omnigraph.storage.partitions import (
     BATCH_ROWS,
@@ -34,9 +33,16 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.tables import Table
 
-_UPDATED_AT = "_row_last_updated_at_version"
+    Fragments: TypeAlias = tuple[lance.LanceFragment, ...]
+
+UPDATED_AT = "_row_last_updated_at_version"
 #: Rows that one filter names.
 _PROBED_ROWS = 8_192
+#: So many rows may be looked at to find one that has to be named.
+_LOOKED_AT_PER_HELD = 8
+#: How many row ids may be left out between those of rows that exist: more take too much space in a bitmap.
+_ROW_IDS_PER_ROW = 4
+_FEW_ROW_IDS = 1 << 20
 
 
 def _no_ids() -> NDArray[np.uint64]:
@@ -58,38 +64,73 @@ class RowSet:
         """How many rows there are."""
         return self.fragment_rows + len(self.row_ids)
 
-    def parts(self, rows: int) -> list[RowSet]:
-        """The same rows in sets of about so many, for tasks; a fragment stays whole."""
-        sizes = fragment_sizes(open_address(self.address)) if self.fragments else {}
-        found = [
-            RowSet(address=self.address, fragments=(number,), fragment_rows=sizes[number])
-            for number in self.fragments
-        ]
-        found += [
-            RowSet(address=self.address, row_ids=self.row_ids[begin : begin + rows])
-            for begin in range(0, len(self.row_ids), rows)
-        ]
-        return found
+    def resolved(self) -> RowSet:
+        """The set itself: it names all of its rows."""
+        return self
 
 
-def differing_rows(old: Table, new: Table) -> tuple[RowSet, RowSet]:
-    """Rows of the old state that may be gone or different, and rows of the new one that may be new or different."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differing:
+    """Fragments of two states that may not hold the same rows, as far as their metadata tells."""
+
+    old: Table
+    new: Table
+    #: Fragments of one state whose files the other one does not have.
+    gone: Fragments
+    come: Fragments
+    #: The same data files with other deletion marks, of the old and of the new state: rows that one mark hides differ.
+    marked: tuple[tuple[lance.LanceFragment, lance.LanceFragment], ...]
+
+    @property
+    def ahead(self) -> Table | None:
+        """The state that follows from the other one, where that tells rows apart that were only written again."""
+        if not (self.gone and self.come):
+            return None
+        if follows(self.new, self.old):
+            return self.new
+        return self.old if follows(self.old, self.new) else None
+
+
+def compare_fragments(old: Table, new: Table) -> Differing:
+    """What the metadata of two states tells about their differences; reads no data."""
     with translated(f"comparing versions of {old.path}"):
         before, after = _fragments(old), _fragments(new)
-        # The same data files with other deletion marks: only the rows that one of the marks hides differ.
+        return Differing(
+            old=old,
+            new=new,
+            gone=tuple(fragment for key, fragment in before.items() if key not in after),
+            come=tuple(fragment for key, fragment in after.items() if key not in before),
+            marked=tuple(
+                (fragment, after[key])
+                for key, fragment in before.items()
+                if key in after and _mark(fragment) != _mark(after[key])
+            ),
+        )
+
+
+def differing_rows(old: Table, new: Table, limit: int) -> tuple[RowSet, RowSet] | None:
+    """Rows of the old state that may be gone or different, and rows of the new one that may be new or different.
+
+    None when more than `limit` rows have to be named by their row ids, or far more have to be looked at: that is
+    work for tasks, which `row_parts` describes.
+    """
+    differing = compare_fragments(old, new)
+    with translated(f"comparing versions of {old.path}"):
         hidden_in_new, hidden_in_old = [], []
-        for key, fragment in before.items():
-            if key in after and _mark(fragment) != _mark(after[key]):
-                here, there = _hidden((old, fragment), (new, after[key]))
-                hidden_in_new.append(here)
-                hidden_in_old.append(there)
-        gone = [fragment for key, fragment in before.items() if key not in after]
-        come = [fragment for key, fragment in after.items() if key not in before]
-        if gone and come and follows(new, old):
-            return _narrowed((old, gone), (new, come), hidden_in_new, hidden_in_old)
-        if gone and come and follows(old, new):
-            ahead, behind = _narrowed((new, come), (old, gone), hidden_in_old, hidden_in_new)
-            return behind, ahead
+        for before, after in differing.marked:
+            here, there = hidden_rows((old, before), (new, after))
+            hidden_in_new.append(here)
+            hidden_in_old.append(there)
+            limit -= len(here) + len(there)
+            if limit < 0:
+                return None
+        gone, come = list(differing.gone), list(differing.come)
+        ahead = differing.ahead
+        if ahead is new:
+            return _narrowed((old, gone), (new, come), hidden_in_new, hidden_in_old, limit)
+        if ahead is old:
+            found = _narrowed((new, come), (old, gone), hidden_in_old, hidden_in_new, limit)
+            return None if found is None else (found[1], found[0])
         return (
             _row_set(old, gone, _joined(hidden_in_new)),
             _row_set(new, come, _joined(hidden_in_old)),
@@ -112,19 +153,78 @@ def _narrowed(
     after: tuple[Table, list[lance.LanceFragment]],
     hidden_in_new: list[NDArray[np.uint64]],
     hidden_in_old: list[NDArray[np.uint64]],
-) -> tuple[RowSet, RowSet]:
+    limit: int,
+) -> tuple[RowSet, RowSet] | None:
     """Without rows that were only written again: they kept their row ids and when they were last updated."""
     (old, gone), (new, come) = before, after
-    columns = [ROW_ID, _UPDATED_AT]
-    written = new._dataset.scanner(columns=columns, fragments=come).to_table()
-    ids = np.asarray(written[ROW_ID])
-    changed = ids[np.asarray(written[_UPDATED_AT]) > old.version]
-    old_ids = _joined([_row_ids(old, gone), *hidden_in_new])
-    kept = np.setdiff1d(ids, changed, assume_unique=True)
+    looked_at = sum(fragment.count_rows() for fragment in [*gone, *come])
+    if looked_at > limit * _LOOKED_AT_PER_HELD:
+        return None
+    kept = _RowIdSet(most=_ROW_IDS_PER_ROW * looked_at + _FEW_ROW_IDS)
+    changed: list[NDArray[np.uint64]] = []
+    for ids, updated_at in _lineage(new, come):
+        is_changed = updated_at > old.version
+        changed.append(ids[is_changed])
+        limit -= len(changed[-1])
+        if limit < 0:
+            return None
+        kept.add(ids[~is_changed])
+    lost: list[NDArray[np.uint64]] = []
+    for ids in [*(ids for ids, _ in _lineage(old, gone)), *hidden_in_new]:
+        lost.append(ids[~kept.has(ids)])
+        limit -= len(lost[-1])
+        if limit < 0:
+            return None
     return (
-        _row_set(old, [], np.setdiff1d(old_ids, kept, assume_unique=True)),
-        _row_set(new, [], np.union1d(changed, _joined(hidden_in_old))),
+        _row_set(old, [], _distinct(_joined(lost))),
+        _row_set(new, [], _distinct(_joined([*changed, *hidden_in_old]))),
     )
+
+
+class _RowIdSet:
+    """Row ids, most of them as a bitmap: they are given out one after the other, so that few numbers are left out."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._low = np.zeros(0, dtype=bool)
+        #: Those that are too large for the bitmap.
+        self._high: list[NDArray[np.uint64]] = []
+
+    def add(self, ids: NDArray[np.uint64]) -> None:
+        """Add some."""
+        is_low = ids < self._most
+        if not is_low.all():
+            self._high.append(ids[~is_low])
+            ids = ids[is_low]
+        size = int(ids.max()) + 1 if len(ids) else 0
+        if size > len(self._low):
+            more = min(self._most, max(size, 2 * len(self._low))) - len(self._low)
+            self._low = np.concatenate([self._low, np.zeros(more, dtype=bool)])
+        self._low[ids] = True
+
+    def has(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of some are in the set."""
+        is_low = ids < len(self._low)
+        found = np.zeros(len(ids), dtype=bool)
+        found[is_low] = self._low[ids[is_low]]
+        if self._high:
+            self._high = [np.sort(_joined(self._high))]
+            found |= np.isin(ids, self._high[0])
+        return found
+
+
+def _lineage(
+    table: Table, fragments: list[lance.LanceFragment]
+) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+    """Row ids of some fragments, and the versions that updated these rows last."""
+    if not fragments:
+        return
+    scanner = table._dataset.scanner(
+        columns=[ROW_ID, UPDATED_AT], fragments=fragments, batch_size=BATCH_ROWS
+    )
+    for batch in scanner.to_batches():
+        columns: tuple[Any, Any] = batch.column(ROW_ID), batch.column(UPDATED_AT)
+        yield np.asarray(columns[0]), np.asarray(columns[1])
 
 
 def follows(new: Table, old: Table) -> bool:
@@ -185,16 +285,17 @@ def scan_by_row_id(
 # ---- deletion marks
 
 
-def _hidden(
+def hidden_rows(
     old: tuple[Table, lance.LanceFragment], new: tuple[Table, lance.LanceFragment]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Rows of the old fragment that the new mark hides, and rows of the new one that the old mark hides."""
     before, after = _marked_offsets(*old), _marked_offsets(*new)
     if before is not None and after is not None:
-        fresh, undone = np.setdiff1d(after, before), np.setdiff1d(before, after)
+        fresh = np.setdiff1d(after, before, assume_unique=True)
+        undone = np.setdiff1d(before, after, assume_unique=True)
         if len(fresh) + len(undone) <= _PROBED_ROWS:
             return _row_ids_at(*old, fresh), _row_ids_at(*new, undone)
-    here, there = _row_ids(old[0], [old[1]]), _row_ids(new[0], [new[1]])
+    here, there = row_ids_of(old[0], [old[1]]), row_ids_of(new[0], [new[1]])
     return (
         np.setdiff1d(here, there, assume_unique=True),
         np.setdiff1d(there, here, assume_unique=True),
@@ -249,7 +350,8 @@ def _mark(fragment: lance.LanceFragment) -> str | None:
     return None if mark is None else str(mark.path(fragment.fragment_id))
 
 
-def _row_ids(table: Table, fragments: list[lance.LanceFragment]) -> NDArray[np.uint64]:
+def row_ids_of(table: Table, fragments: list[lance.LanceFragment]) -> NDArray[np.uint64]:
+    """The row ids of all rows of some fragments."""
     found = table._dataset.scanner(columns=[ROW_ID], fragments=fragments).to_table()
     return np.asarray(found[ROW_ID], dtype=np.uint64)
 
@@ -263,6 +365,12 @@ def _row_set(
         fragment_rows=sum(fragment.count_rows() for fragment in fragments),
         row_ids=row_ids,
     )
+
+
+def _distinct(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Row ids in their order, each once. `numpy.unique` hashes them, which takes thirty times as long."""
+    ordered = np.sort(ids)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ids) else ids
 
 
 def _joined(arrays: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as _arrow
 
 from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, PageBudget
-from omnigraph.branches.diffs import NET_CHANGES, DiffStats, NetChange
+from omnigraph.branches.diffs import NET_CHANGES, DiffStats, NetChange, diff_header
 from omnigraph.branches.tokens import check_binding, decode_token, encode_token
 from omnigraph.errors import ChangeCursorRejectedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
 
     from omnigraph.branches import Diff
 
@@ -52,10 +53,28 @@ class ReportedDiff:
         ]
         return pa.Table.from_pylist(rows, schema=NET_CHANGES)
 
+    def close(self) -> None:
+        """Nothing to do: a diff that was told has no files. As `Diff.close`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def to_json(self) -> dict[str, object]:
         """The diff as a JSON object."""
         changes = [change.to_json() for change in self.changes]
-        return _header(self) | {"changes": changes, "stats": self.stats.to_json()}
+        return self.header() | {"changes": changes, "stats": self.stats.to_json()}
+
+    def header(self) -> dict[str, object]:
+        """What the JSON object says about the two states."""
+        return diff_header(self)
 
     @staticmethod
     def from_pages(pages: Sequence[Mapping[str, Any]]) -> ReportedDiff:
@@ -110,7 +129,7 @@ def diff_page(
     begin = 0 if page_token is None else _begin(page_token, binding, len(diff))
     end = min(begin + limit, len(diff))
     changes = [change.to_json() for change in diff.between(begin, end)]
-    body = _header(diff) | {"changes": changes, "stats": diff.stats.to_json()}
+    body = diff.header() | {"changes": changes, "stats": diff.stats.to_json()}
     if end < len(diff):
         body["next_page_token"] = encode_token({**binding, "n": end})
     return body
@@ -130,15 +149,3 @@ def _begin(page_token: str, binding: Mapping[str, str], length: int) -> int:
     if not isinstance(begin, int) or not 0 <= begin <= length:
         raise ChangeCursorRejectedError("it is damaged")
     return begin
-
-
-def _header(diff: Diff | ReportedDiff) -> dict[str, object]:
-    body: dict[str, object] = {
-        "from_graph_manifest_version": diff.from_graph_manifest_version,
-        "to_graph_manifest_version": diff.to_graph_manifest_version,
-        "from_graph_commit_id": diff.from_commit_id,
-        "to_graph_commit_id": diff.to_commit_id,
-    }
-    if diff.graph_branch is not None:
-        body["graph_branch"] = diff.graph_branch
-    return body

@@ -17,7 +17,7 @@ from omnigraph.cli.options import (
     Types,
     refuse_address,
 )
-from omnigraph.cli.output import print_json, print_lines, print_text
+from omnigraph.cli.output import StreamedList, print_json, print_lines, print_text
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
@@ -42,8 +42,9 @@ def diff(
     """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
     if engine is not ElasticEngine.AUTO:
         address.refuse_on_server("--engine")
-    with address.open(read_only=True) as graph:
-        found = graph.diff(
+    with (
+        address.open(read_only=True) as graph,
+        graph.diff(
             one,
             other,
             kinds=kind,
@@ -51,9 +52,12 @@ def diff(
             ops=op,
             engine=engine,
             progress=terminal_progress(quiet=quiet),
-        )
+        ) as found,
+    ):
         if json:
-            print_json(found.to_json())
+            changes = StreamedList(found, lambda change: change.to_json())
+            stats = found.stats.to_json()
+            print_json({**found.header(), "changes": changes, "stats": stats})
             return
         print_lines(net_change_line(change) for change in found)
         print_text(diff_summary(found, one, other))

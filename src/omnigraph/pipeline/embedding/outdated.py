@@ -9,19 +9,22 @@ not decided, is outdated. Inserts decide nothing: an older entity of the same id
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.manifest import PHYSICAL_KINDS, branch_of, first_parents, open_pin, reading_pins
 from omnigraph.pipeline.comparing import delta_between
-from omnigraph.pipeline.differences import RowShape
+from omnigraph.pipeline.differences import DELETED, UPDATED, RowShape
+from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.storage.row_changes import differing_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from omnigraph.manifest import GraphCommit, History, TablePin
+    from omnigraph.pipeline.deltas import Delta
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.storage import Table, TableStore
 
@@ -86,6 +89,7 @@ class OutdatedRows:
         self._store = store
         self._engine = engine
         self._column = column
+        self._place = ScratchPlace(root=store.location, is_writer=True)
         self._pins: dict[str, tuple[list[int], list[TablePin]]] = {}
 
     def find(self, head: str) -> Outdated:
@@ -147,18 +151,20 @@ class OutdatedRows:
         """What a commit did."""
         old, new = open_pin(self._store, before), open_pin(self._store, after)
         with reading_pins(self._store, [before, after]):
-            if not differing_rows(old, new)[0].row_count:
+            named = differing_rows(old, new, self._engine.small_rows)
+            if named is not None and not named[0].row_count:
                 return CommitDelta(frozenset(), frozenset(), frozenset())
-            texts, vectors = (self._differing(old, new, name) for name in names)
-        return CommitDelta(
-            changed_texts=_ids(texts, in_both=True),
-            changed_vectors=_ids(vectors, in_both=True),
-            deleted=_ids(vectors, in_both=False),
-        )
+            with closing(Scratch(self._place)) as scratch:
+                texts, vectors = (self._differing(old, new, name, scratch) for name in names)
+                return CommitDelta(
+                    changed_texts=_ids(texts, UPDATED),
+                    changed_vectors=_ids(vectors, UPDATED),
+                    deleted=_ids(vectors, DELETED),
+                )
 
-    def _differing(self, old: Table, new: Table, column: str) -> Any:
+    def _differing(self, old: Table, new: Table, column: str, scratch: Scratch) -> Delta:
         shape = RowShape(columns=("id", column), is_edge=False)
-        return delta_between(old, new, shape, self._engine)
+        return delta_between(old, new, shape, self._engine, scratch)
 
     # ---- versions of the table, without a snapshot per commit
 
@@ -192,11 +198,8 @@ class OutdatedRows:
         return self._pins[branch_key]
 
 
-def _ids(delta: Any, *, in_both: bool) -> frozenset[str]:
-    """Ids of rows that differ and are in both states, or of those that are gone."""
-    import pyarrow.compute as pc
-
-    is_old = pc.is_valid(delta["old"])
-    is_new = pc.is_valid(delta["new"])
-    mask = pc.and_(is_old, is_new) if in_both else pc.and_not(is_old, is_new)
-    return frozenset(delta.filter(mask)["id"].to_pylist())
+def _ids(delta: Delta, code: int) -> frozenset[str]:
+    """Ids of the rows of one operation."""
+    return frozenset(
+        text for rows in delta.only([code]).batches() for text in rows["id"].to_pylist()
+    )

@@ -22,6 +22,7 @@ from omnigraph.wire import DiffFilter, commit_document, diff_page, log_document
 from omnigraph.wire.protocol import JSON
 
 if TYPE_CHECKING:
+    from omnigraph.branches import Diff
     from omnigraph.manifest import GraphCommit, Snapshot
     from omnigraph.server.calls import GraphCall
 
@@ -139,9 +140,13 @@ async def diff(request: Request) -> Response:
     def work() -> bytes:
         one, other = (call.visible_state(name) for name in (params.from_, params.to))
         chosen = DiffFilter(kinds=params.kind, types=params.type, ops=params.op)
-        found = call.graph.diff(
-            one, other, kinds=params.kind, types=params.type, ops=params.op, engine="local"
-        )
+
+        def compare() -> Diff:
+            return call.graph.diff(
+                one, other, kinds=params.kind, types=params.type, ops=params.op, engine="local"
+            )
+
+        found = call.served.diffs.get(one, other, chosen.digest, compare)
         page = diff_page(found, chosen, limit=params.limit, page_token=params.page_token)
         return json_bytes(page)
 

@@ -1,0 +1,119 @@
+"""The folder of one large comparison or merge: made with its first file, gone with the object that uses it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import weakref
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import BadRequestError, OmniError
+from omnigraph.storage.answers import new_answer_folder, remove_answers
+from omnigraph.storage.location import parse_location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.storage.answers import AnswerFolder
+    from omnigraph.storage.location import GraphLocation
+
+_log = logging.getLogger(__name__)
+#: A folder or `s3://` prefix for the files of large reads, which driver and executors reach.
+SCRATCH = "OMNIGRAPH_SCRATCH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScratchPlace:
+    """Where an operation may keep files."""
+
+    root: GraphLocation
+    #: A writer keeps them in the graph: its executors write there anyway.
+    is_writer: bool = False
+    is_read_only: bool = False
+
+    def location(self, spark: Session | None) -> tuple[GraphLocation, bool]:
+        """The root for files that all workers reach, and whether it was made for them alone.
+
+        Raises:
+            BadRequestError: there is no place that the executors of a cluster reach.
+        """
+        if self.is_writer:
+            return self.root, False
+        if chosen := os.environ.get(SCRATCH, "").strip():
+            return parse_location(chosen), False
+        if spark is None or _is_on_this_machine(spark):
+            return parse_location(tempfile.mkdtemp(prefix="omnigraph-")), True
+        if not self.is_read_only:
+            return self.root, False
+        raise BadRequestError(
+            "the differences are too many for one process, and the executors of a cluster may not keep them in a graph "
+            f"that is open for reading only: set {SCRATCH} to a folder or s3:// prefix that this process and the "
+            "executors reach, or open the graph for writing"
+        )
+
+
+class Scratch:
+    """A folder for the files of one operation.
+
+    It is removed by `close`, when nothing refers to the object any more, and at the end of the process.
+    """
+
+    def __init__(self, place: ScratchPlace) -> None:
+        self._place = place
+        self._folder: AnswerFolder | None = None
+        self._removal: weakref.finalize[[AnswerFolder, bool, int], Scratch] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether there was a folder, and it is gone."""
+        return self._removal is not None and not self._removal.alive
+
+    def folder(self, spark: Session | None) -> AnswerFolder:
+        """The folder, for workers of a session or of this process.
+
+        Raises:
+            BadRequestError: there is no place that the executors of a cluster reach.
+        """
+        if self._folder is None:
+            root, is_own = self._place.location(spark)
+            self._folder = new_answer_folder(root)
+            self._removal = weakref.finalize(self, _remove, self._folder, is_own, os.getpid())
+        return self._folder
+
+    @contextmanager
+    def inner(self) -> Iterator[Scratch]:
+        """A second folder at the same place, for what only a step of the work needs."""
+        inner = Scratch(self._place)
+        try:
+            yield inner
+        finally:
+            inner.close()
+
+    def close(self) -> None:
+        """Remove the folder, if there is one."""
+        if self._removal is not None:
+            self._removal()
+
+
+def _remove(folder: AnswerFolder, is_own: bool, process_id: int) -> None:
+    if os.getpid() != process_id:
+        return  # a fork of the process: the folder is its parent's
+    try:
+        remove_answers(folder)
+    except (OmniError, OSError) as problem:
+        # The work is done; `cleanup` removes what stays in a graph.
+        _log.warning("%s stays behind: %s", folder.root.child(folder.name), problem)
+    if is_own:
+        with suppress(OSError):
+            folder.root.path.rmdir()
+
+
+def _is_on_this_machine(spark: Session) -> bool:
+    # Late: work in this process needs no Spark.
+    from omnigraph.engine.spark.masters import is_on_this_machine
+
+    return is_on_this_machine(spark)
