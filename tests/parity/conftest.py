@@ -8,7 +8,7 @@ from omnigraph import Graph
 from omnigraph.server import ServerSettings, open_service
 from omnigraph.serving import single_graph
 from parity.worlds import QUERIES, Pair, make_history
-from server.servers import listening
+from server.servers import copy_graph, listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,29 +30,36 @@ def _pair(embedded: str, served: str, queries: Path) -> Iterator[Pair]:
         yield Pair(embedded=local, remote=remote)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("queries") / "queries.gq"
     path.write_text(QUERIES)
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("outside") / "scan.bin"
     path.write_bytes(b"bytes outside of the graph")
     return path
 
 
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> str:
+    """The graph that others are copies of: making one takes longer."""
+    return make_history(tmp_path_factory.mktemp("history"), outside)
+
+
 @pytest.fixture(scope="module")
-def same(tmp_path_factory: pytest.TempPathFactory, queries: Path, outside: Path) -> Iterator[Pair]:
+def same(tmp_path_factory: pytest.TempPathFactory, queries: Path, history: str) -> Iterator[Pair]:
     """One graph, read in both ways."""
-    uri = make_history(tmp_path_factory.mktemp("same"), outside)
+    uri = copy_graph(history, tmp_path_factory.mktemp("same"))
     yield from _pair(uri, uri, queries)
 
 
-@pytest.fixture(scope="module")
-def twins(tmp_path_factory: pytest.TempPathFactory, queries: Path, outside: Path) -> Iterator[Pair]:
-    """Two graphs with the same history, one written directly and one through a server."""
-    one, other = (make_history(tmp_path_factory.mktemp(name), outside) for name in ("one", "other"))
-    yield from _pair(one, other, queries)
+@pytest.fixture
+def twins(tmp_path: Path, queries: Path, history: str) -> Iterator[Pair]:
+    """Two graphs with the same history, one to be written directly and one through a server."""
+    yield from _pair(
+        copy_graph(history, tmp_path / "one"), copy_graph(history, tmp_path / "other"), queries
+    )
