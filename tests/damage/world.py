@@ -80,7 +80,7 @@ def make_graph(folder: Path) -> None:
     adjacencies.PERSIST_MIN_EDGES = reading.PERSIST_MIN_EDGES = 10
     try:
         with Graph.init(str(folder), SCHEMA) as graph:
-            graph.load(str(source), mode="append")
+            graph.load(str(source), mode="append", engine="local")
             graph.ensure_indices()
             graph.mutate("query gone() { delete Person where age = 13 }")
             graph.create_branch("draft")
