@@ -36,8 +36,11 @@ _PLAIN = {_INTEGER, _NULL, "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"}
 _SHOWN = 60
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path, *, are_texts: bool = False) -> Any:
     """The content of a YAML file; JSON is YAML too.
+
+    With `are_texts` keys and values are the texts that stand there: `yes`, `007` and `null` as a key. Only a value
+    that is null, or missing, is None.
 
     Raises:
         InputFileError: the file cannot be read.
@@ -49,8 +52,8 @@ def read_yaml(path: Path) -> Any:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InputFileError(str(path), reason or str(error)) from error
     try:
-        # The loader is the safe one, made strict: a repeated key would silently hide what it held first.
-        return yaml.load(text, Loader=_StrictLoader)
+        # The loaders are the safe one, made strict: a repeated key would silently hide what it held first.
+        return yaml.load(text, Loader=_TextLoader if are_texts else _StrictLoader)
     except yaml.YAMLError as error:
         raise BadRequestError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
 
@@ -288,6 +291,15 @@ class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no typ
 
 
 def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    if isinstance(loader, _TextLoader):
+        loader.flatten_mapping(node)
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key is a list or a mapping", key.start_mark
+            )
+        if isinstance(loader, _TextLoader):
+            key.tag = _STRING
     pairs = loader.construct_pairs(node, deep=True)
     names = [name for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -296,6 +308,15 @@ def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, 
             None, None, f"the key {twice!r} is given twice", node.start_mark
         )
     return dict(pairs)
+
+
+class _TextLoader(_StrictLoader):
+    """YAML whose words stay words: no numbers, no dates, nothing that is true or false."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # PyYAML reads it from the class
+        first: [item for item in known if item[0] in (_NULL, _MERGE)]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 _StrictLoader.add_constructor("tag:yaml.org,2002:map", _strict_mapping)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.errors import ConfigurationError, InputFileError
+from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
 from omnigraph.syntax import SourceText
-from omnigraph.yaml_files import YamlDocument
+from omnigraph.yaml_files import YamlDocument, read_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,3 +105,25 @@ def test_a_file_of_bytes_is_refused_as_configuration(tmp_path: Path) -> None:
     path.write_bytes(b"a: \xff")
     with pytest.raises(ConfigurationError, match="not UTF-8"):
         YamlDocument.read(path, code="config")
+
+
+def test_words_stay_words_where_all_values_are_texts(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        "On: {null: [no, 007, 1.5], true: TRUE, day: 2024-01-01}\n"
+        "empty:\nnothing: ~\nword: 'null'\nbase: &base {a: 1}\nmore: {<<: *base, b: 2}\n",
+        encoding="utf-8",
+    )
+    assert read_yaml(path, are_texts=True) == {
+        "On": {"null": ["no", "007", "1.5"], "true": "TRUE", "day": "2024-01-01"},
+        "empty": None,
+        "nothing": None,
+        "word": "null",
+        "base": {"a": "1"},
+        "more": {"a": "1", "b": "2"},
+    }
+    for text, said in (("1: a\n'1': b", "'1' is given twice"), ("? [a]\n: b", "is no YAML")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(BadRequestError) as caught:
+            read_yaml(path, are_texts=True)
+        assert said in caught.value.message
