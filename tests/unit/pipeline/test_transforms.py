@@ -1,0 +1,359 @@
+"""What a mapping says about a value, and what becomes of a column: every transform, alone and together."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.value_bodies import value_source
+from omnigraph.pipeline.values import Timestamps
+from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+
+BAD = object()
+STRING, BOOL, DAY, MOMENT = (
+    ScalarType(item) for item in (Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME)
+)
+I64, F64, F32 = (ScalarType(item) for item in (Scalar.I64, Scalar.F64, Scalar.F32))
+WORDS = {"true": ["yes", "1"], "false": ["no", "0"]}
+GERMAN = {"decimal": ",", "thousands": "."}
+
+
+def read(
+    spec: dict[str, Any], base: Any, *columns: Any, **options: Any
+) -> tuple[list[Any], dict[int, str]]:
+    """The stored values of columns `a`, `b`, …, and what is said about those that are bad."""
+    named = dict(zip("abc", columns, strict=False))
+    spec = spec if {"concat", "constant"} & set(spec) else {"column": "a", **spec}
+    count = len(columns[0]) if columns else 2
+    timestamps = options.pop("timestamps", Timestamps.REFUSE)
+    given = MappedColumn(source=value_source(spec, "here"), columns=named, count=count, **options)
+    stored, complaints = read_mapped(
+        given, PropertyType(base=base, nullable=True), timestamps=timestamps
+    )
+    stored.validate()
+    if pa.types.is_date64(stored.type):
+        stored = stored.view(pa.timestamp("ms"))
+    values = stored.to_pylist()
+    for place in complaints:
+        assert values[place] is None
+        values[place] = BAD
+    return values, complaints
+
+
+CASES: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
+    ({"trim": True}, STRING, [" a\t", "\u00a0b", "c", "", None], ["a", "b", "c", "", None]),
+    ({"null": ["", "N/A"]}, STRING, ["", "N/A", "n/a", " "], [None, None, "n/a", " "]),
+    ({"null": "-", "trim": True}, STRING, [" - ", "--"], [None, "--"]),
+    (
+        {"bool": WORDS},
+        BOOL,
+        ["yes", "no", "1", "0", None, "Yes", ""],
+        [True, False, True, False, None, BAD, BAD],
+    ),
+    ({"bool": {"true": "x"}, "null": ""}, BOOL, ["x", "", "y"], [True, None, BAD]),
+    (
+        {"date_format": ["%d.%m.%Y", "%Y-%m-%d"]},
+        DAY,
+        ["1.2.2024", "2024-02-03", "31.02.2024", None, "soon"],
+        [date(2024, 2, 1), date(2024, 2, 3), BAD, None, BAD],
+    ),
+    (
+        {"date_format": "%d.%m.%Y %H:%M"},
+        DAY,
+        ["1.2.2024 00:00", "1.2.2024 00:01"],
+        [date(2024, 2, 1), BAD],
+    ),
+    (
+        {"date_format": "%d.%m.%Y %H:%M"},
+        MOMENT,
+        ["1.2.2024 13:30", "1.2.2024"],
+        [datetime(2024, 2, 1, 13, 30), BAD],
+    ),
+    (
+        {"number": GERMAN},
+        F64,
+        ["1.234,5", "47", "-1.000.000", "1234,5", "1.23,4", "12.34", "1,5e3", "1,", ",5", "x"],
+        [1234.5, 47.0, -1e6, 1234.5, BAD, BAD, 1500.0, BAD, BAD, BAD],
+    ),
+    (
+        {"number": {"thousands": ","}},
+        I64,
+        ["47,034", "47034", "4,7034", "47.0", str(2**63), "-9,223,372,036,854,775,808"],
+        [47034, 47034, BAD, BAD, BAD, -(2**63)],
+    ),
+    ({"number": {"thousands": " "}}, F32, ["1 000.5", "1 00"], [1000.5, BAD]),
+    ({"number": True}, I64, ["1", "1.5", "0x1", "+1"], [1, BAD, BAD, BAD]),
+    (
+        {"split": "|"},
+        ListType(Scalar.STRING),
+        ["a|b", "a", "", "|", None, "a||b"],
+        [["a", "b"], ["a"], [], ["", ""], None, ["a", "", "b"]],
+    ),
+    ({"split": ", "}, ListType(Scalar.I64), ["1, 2", "1,2"], [[1, 2], BAD]),
+    ({"split": "|", "trim": True}, ListType(Scalar.I64), [" 1 | 2", "1|x"], [[1, 2], BAD]),
+    (
+        {"split": "|", "number": GERMAN},
+        ListType(Scalar.F64),
+        ["1,5|2.000", "1.5|2"],
+        [[1.5, 2000.0], BAD],
+    ),
+    ({"split": "/", "bool": WORDS}, ListType(Scalar.BOOL), ["1/no", "1/2"], [[True, False], BAD]),
+    (
+        {"split": ";", "date_format": "%d.%m.%Y"},
+        ListType(Scalar.DATE),
+        ["1.2.2024;3.2.2024", "1.2.2024;"],
+        [[date(2024, 2, 1), date(2024, 2, 3)], BAD],
+    ),
+    ({"split": " "}, VectorType(2), ["0.5 2", "1", "1 x"], [[0.5, 2.0], BAD, BAD]),
+    ({"trim": True}, EnumType(("draft", "final")), [" draft "], ["draft"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "base", "given", "expected"), CASES, ids=lambda item: str(item)[:40]
+)
+@pytest.mark.parametrize(
+    "form", ["utf8", "large", "view", "dictionary", "slice", "python", "untyped"]
+)
+def test_a_transform_gives_the_same_for_every_form_of_texts(
+    spec: dict[str, Any], base: Any, given: list[Any], expected: list[Any], form: str
+) -> None:
+    column: Any = pa.array(given, pa.utf8())
+    match form:
+        case "large":
+            column = column.cast(pa.large_utf8())
+        case "view":
+            column = column.cast(pa.string_view())
+        case "dictionary":
+            column = column.dictionary_encode()
+        case "slice":
+            column = pa.array(["x", *given, "x"], pa.utf8()).slice(1, len(given))
+        case "python":
+            column = given
+    values, complaints = read(spec, base, column, is_text=form == "untyped")
+    assert values == expected
+    assert list(complaints) == [place for place, value in enumerate(expected) if value is BAD]
+
+
+TYPED: list[tuple[dict[str, Any], Any, Any, list[Any]]] = [
+    ({"null": ["-1", "N/A", "0x7", "1.0"]}, I64, pa.array([-1, 7, 1]), [None, 7, 1]),
+    ({"null": ["-1", "NaN"]}, F64, pa.array([-1.0, float("nan"), 2.0]), [None, None, 2.0]),
+    (
+        {"null": ["1900-01-01"]},
+        DAY,
+        pa.array([date(1900, 1, 1), date(2024, 1, 1)]),
+        [None, date(2024, 1, 1)],
+    ),
+    (
+        {"null": ["1900-01-01 00:00:00"]},
+        MOMENT,
+        pa.array([datetime(1900, 1, 1), datetime(2024, 1, 1)], pa.timestamp("us", "UTC")),
+        [None, datetime(2024, 1, 1)],
+    ),
+    ({"null": ["1", "false"]}, BOOL, pa.array([True, False]), [True, None]),
+    ({"null": ["0"]}, F64, pa.array([Decimal("0.00"), Decimal("1.50")]), [None, 1.5]),
+    ({"bool": WORDS}, BOOL, pa.array([1, 0, 2]), [True, False, BAD]),
+    ({"bool": WORDS}, BOOL, pa.array([True, None]), [True, None]),
+    ({"date_format": "%Y%m%d"}, DAY, pa.array([20240131, 3]), [date(2024, 1, 31), BAD]),
+    ({"date_format": "%Y%m%d"}, DAY, pa.array([date(2024, 1, 31)]), [date(2024, 1, 31)]),
+    ({"number": GERMAN}, F64, pa.array([1.5, None]), [1.5, None]),
+    (
+        {"number": GERMAN},
+        ListType(Scalar.I64),
+        pa.array([["1.000"], ["x"], None]),
+        [[1000], BAD, None],
+    ),
+    ({"number": GERMAN}, ListType(Scalar.I64), pa.array([["1.000", None], []]), [BAD, []]),
+    ({"split": "|"}, ListType(Scalar.STRING), pa.array([["a"], None]), [["a"], None]),
+    ({"split": "|", "number": True}, VectorType(2), pa.array([[1.0, 2.0]]), [[1.0, 2.0]]),
+    ({"trim": True}, I64, pa.array([1, None]), [1, None]),
+    ({"trim": True}, STRING, pa.array([1]), [BAD]),
+    ({"trim": True}, I64, pa.array(["1"]), [BAD]),
+    ({"number": True}, ListType(Scalar.I64), pa.array(["1"]), [BAD]),
+    ({"trim": True}, I64, pa.nulls(2), [None, None]),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "base", "column", "expected"), TYPED, ids=lambda item: str(item)[:30]
+)
+def test_values_that_have_a_type_keep_it(
+    spec: dict[str, Any], base: Any, column: Any, expected: list[Any]
+) -> None:
+    assert read(spec, base, column)[0] == expected
+
+
+def test_values_of_several_types_as_json_has_them() -> None:
+    values = [20240131, "20240201", None, True, 1.5, "x", {"a": 1}, 10**30]
+    found, complaints = read({"date_format": "%Y%m%d"}, DAY, values)
+    assert found == [date(2024, 1, 31), date(2024, 2, 1), None, *[BAD] * 5]
+    assert complaints[5] == "'x' is not a date of the form %Y%m%d"
+    assert "an object" in complaints[6]
+    assert read({"trim": True}, STRING, [])[0] == []
+
+
+def test_columns_are_joined() -> None:
+    country, number = pa.array([" DE", "AT ", None, "CH"]), pa.array([1, None, 3, 4])
+    spec = {"concat": ["a", "b"], "separator": "-", "trim": True, "null": ["CH"]}
+    assert read(spec, STRING, country, number)[0] == ["DE-1", None, None, None]
+    days, times = pa.array([date(2024, 1, 2), None]), pa.array(["3:04", "5:06"])
+    spec = {"concat": ["a", "b"], "separator": " ", "date_format": "%Y-%m-%d %H:%M"}
+    assert read(spec, MOMENT, days, times)[0] == [datetime(2024, 1, 2, 3, 4), None]
+    spec = {"concat": [{"constant": "user:"}, "a"]}
+    assert read(spec, STRING, pa.array(["x", None]))[0] == ["user:x", None]
+    found, complaints = read(
+        {"concat": ["a", "b"]}, STRING, ["x", 1, True, None], ["y", 2, 1.5, {}]
+    )
+    assert found == ["xy", "12", BAD, BAD]
+    assert complaints[2] == "1.5 is not a text, a whole number or a date, which can be joined"
+    assert read({"concat": ["a", "b"]}, STRING, pa.array(["x"]), pa.array([1.5]))[0] == [BAD]
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "expected"),
+    [
+        ("DE", STRING, "DE"),
+        (7, I64, 7),
+        ("7", I64, 7),
+        (1.5, F64, 1.5),
+        (True, BOOL, True),
+        (date(2024, 1, 2), DAY, date(2024, 1, 2)),
+        (7, STRING, "7"),
+        ('["a"]', ListType(Scalar.STRING), ["a"]),
+    ],
+)
+def test_a_constant_is_read_as_csv_would_be(value: Any, base: Any, expected: Any) -> None:
+    assert read({"constant": value}, base) == ([expected, expected], {})
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (Timestamps.REFUSE, [BAD, BAD, datetime(2024, 1, 1)]),
+        (
+            Timestamps.ROUND,
+            [
+                datetime(2024, 1, 1, 0, 0, 1),
+                datetime(2023, 12, 31, 0, 0, 0, 1000),
+                datetime(2024, 1, 1),
+            ],
+        ),
+        (
+            Timestamps.TRUNCATE,
+            [
+                datetime(2024, 1, 1, 0, 0, 0, 999_000),
+                datetime(2023, 12, 31, 0, 0, 0, 1000),
+                datetime(2024, 1, 1),
+            ],
+        ),
+    ],
+)
+def test_finer_times_in_a_format_follow_the_rule(rule: Timestamps, expected: list[Any]) -> None:
+    texts = pa.array(
+        ["1.1.2024 0:00:00.9995", "31.12.2023 0:00:00.001499999", "1.1.2024 0:00:00.000000"]
+    )
+    spec = {"date_format": "%d.%m.%Y %H:%M:%S.%f"}
+    assert read(spec, MOMENT, texts, timestamps=rule)[0] == expected
+    listed = pa.array([f"{text}|{text}" for text in texts.to_pylist()])
+    pairs = [item if item is BAD else [item, item] for item in expected]
+    found, complaints = read(
+        {**spec, "split": "|"}, ListType(Scalar.DATETIME), listed, timestamps=rule
+    )
+    # Python shows the milliseconds of a list as a day: the numbers of bad values are enough here.
+    assert [item is BAD for item in found] == [item is BAD for item in pairs]
+    assert all(
+        "item 1: " in text and "finer than milliseconds" in text for text in complaints.values()
+    )
+
+
+def test_what_is_said_about_bad_values() -> None:
+    def said(spec: dict[str, Any], base: Any, text: str) -> str:
+        return read(spec, base, pa.array([None, text]))[1][1]
+
+    assert (
+        said({"bool": WORDS}, BOOL, "maybe") == "'maybe' is neither true (yes, 1) nor false (no, 0)"
+    )
+    assert said({"number": GERMAN}, F64, "1.5") == (
+        "'1.5' is not a number with the decimal separator ',' and '.' every 3 digits"
+    )
+    assert said({"date_format": "%d.%m.%Y"}, DAY, "x") == ("'x' is not a date of the form %d.%m.%Y")
+    assert said({"split": "|", "number": True}, ListType(Scalar.I64), "1|x|y") == (
+        "item 2: 'x' is not a number with the decimal separator '.'"
+    )
+    assert "`split` makes one of a text" in said({"number": True}, ListType(Scalar.I64), "1")
+    long = said({"date_format": "%d.%m.%Y"}, DAY, "x" * 5000)
+    assert len(long) < 400
+
+
+def test_texts_that_are_not_utf8_are_bad_values() -> None:
+    column = pa.array([b"a ", b"\xff", None], pa.binary()).view(pa.utf8())
+    found, complaints = read({"trim": True}, STRING, column)
+    assert found == ["a", BAD, None]
+    assert complaints == {1: "the text is not UTF-8"}
+    found, complaints = read({"trim": True}, STRING, ["a ", "\ud800"])
+    assert found[0] == "a"
+    assert list(complaints) == [1]
+
+
+def test_a_slice_of_a_mapped_column_is_that_part_of_it() -> None:
+    source = value_source({"concat": ["a", "b"], "separator": "/"}, "here")
+    given = MappedColumn(
+        source=source, columns={"a": pa.array(["x", "y", None]), "b": [1, 2, 3]}, count=3
+    )
+    part = given[1:3]
+    assert len(part) == 2
+    assert part.value(0) == "y/2"
+    assert part.value(1) == "/3"
+    stored, _ = read_mapped(part, PropertyType(base=STRING, nullable=True))
+    assert stored.to_pylist() == ["y/2", None]
+
+
+BAD_SPECS: list[tuple[Any, str]] = [
+    ({}, "give one of `column`, `concat` and `constant`"),
+    ({"column": "a", "constant": 1}, "give one of"),
+    ({"columns": "a"}, "columns: extra inputs are not permitted"),
+    ({"column": 7}, "column: input should be a valid string"),
+    ({"column": "a", "separator": "-"}, "`separator` belongs to `concat`"),
+    ({"concat": []}, "`concat` is a list of columns, with at least one"),
+    ({"concat": [{"constant": "x"}]}, "with at least one"),
+    ({"constant": None}, "`constant` is a text, a number"),
+    ({"constant": [1]}, "`constant` is a text, a number"),
+    ({"constant": "x", "trim": True}, "a `constant` is written as it is stored"),
+    ({"column": "a", "bool": WORDS, "number": True}, "give one of `bool` and `number`"),
+    ({"column": "a", "bool": {}}, "`bool`: give the texts, as in `{true: [yes], false: [no]}`"),
+    ({"column": "a", "bool": "yes"}, "`bool`: keys and values are expected here, not 'yes'"),
+    ({"concat": ["a", 7]}, "an item of `concat` is a column or `{constant: text}`, not '7'"),
+    ({"concat": "a"}, "concat: input should be a valid list"),
+    ({"column": "a", "bool": {"true": ["1"], "false": ["1"]}}, "'1' stands for true and for false"),
+    ({"column": "a", "bool": {"yes": ["1"]}}, "extra inputs are not permitted"),
+    ({"column": "a", "split": ""}, "`split` is the text between two items"),
+    ({"column": "a", "date_format": "%Q"}, "`%Q` is not a date format: `%Q` is not a directive"),
+    ({"column": "a", "number": {"decimal": ""}}, "`decimal` is one character"),
+    ({"column": "a", "number": {"decimal": "1"}}, "`decimal` is one character"),
+    ({"column": "a", "number": {"thousands": "-"}}, "`thousands` is one character"),
+    ({"column": "a", "number": {"thousands": "."}}, "are the same character"),
+    ({"column": "a", "number": "47,034"}, "`number`: keys and values are expected here"),
+    ({"column": "a", "number": {"dec": ","}}, "`number`: dec: extra inputs are not permitted"),
+    ({"column": "a", "null": [None]}, "null"),
+    (7, "here"),
+]
+
+
+@pytest.mark.parametrize(("spec", "text"), BAD_SPECS, ids=[text for _, text in BAD_SPECS])
+def test_a_description_that_is_wrong_is_explained(spec: Any, text: str) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        value_source(spec, "here")
+    assert text in caught.value.message
+    assert caught.value.message.startswith("here")
+
+
+def test_words_that_other_readers_of_yaml_make_values_of() -> None:
+    read_by_them = {"column": "a", None: ["", 7], "bool": {True: [True, 1], False: [False]}}
+    texts = {"column": "a", "null": ["", "7"], "bool": {"true": ["true", "1"], "false": "false"}}
+    assert value_source(read_by_them, "here") == value_source(texts, "here")
