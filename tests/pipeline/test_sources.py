@@ -291,7 +291,7 @@ def test_a_source_that_is_none(
 def test_exactly_one_input(untouched: Graph, folder: Path) -> None:
     path = write(folder / "x.jsonl", person("a"))
     frames = {"Person": pa.table({"name": ["a"]})}
-    for given in ({}, {"source": path, "frames": frames}, {"mapping": {}, "frames": frames}):
+    for given in ({}, {"source": path, "frames": frames}, {"source": path, "mapping": {}}):
         with refused(untouched, BadRequestError, "give one input"):
             load(untouched, given.pop("source", None), **given)
 
@@ -718,7 +718,7 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
         "there is no column `nme`: did you mean `name`",
     ),
     ({"edges": {"At": EDGE | {"to": {"series": "age"}}}}, "`to` has to map number, series of Slot"),
-    ({"nodes": {"Person": "x.csv"}}, "`nodes.Person` is a mapping or a list, not a text"),
+    ({"nodes": {"Person": "x.csv"}}, "the mapping, Person: keys and values are expected here"),
     ({"nodes": ["Person"]}, "`nodes` is a mapping, not a list"),
     ({"nodes": {"Person": {"source": "x.xyz"}}}, "give `format:` in the mapping"),
     ({"nodes": {"Person": {"source": "x.parquet"}}}, "x.parquet: it is damaged"),
@@ -757,20 +757,14 @@ def test_a_mapping_that_does_not_fit_is_explained(
         ("nodes: [", "is no YAML"),
         ("", "m.yaml:1:1: error mapping: the file is a mapping, not null"),
         ("- 1", "m.yaml:1:1: error mapping: the file is a mapping, not a list"),
-        (
-            "nodes:\n  1: {source: x}",
-            "m.yaml:2:3: error mapping: `nodes.1` has a name that is not a",
-        ),
-        (
-            "nodes:\n  No: {source: x}",
-            "m.yaml:2:3: error mapping: `nodes.False` has a name that is",
-        ),
+        ("nodes:\n  1: {source: x}", "there is no node type `1`"),
+        ("nodes:\n  No: {source: x}", "there is no node type `No`"),
         (
             "nodes:\n  Person: {sauce: x}",
             "m.yaml:2:12: error mapping: `nodes.Person.sauce` is not a",
         ),
         (
-            "nodes:\n  Person:\n  - source: 1",
+            "nodes:\n  Person:\n  - source: [1]",
             "m.yaml:3:13: error mapping: `nodes.Person[0].source` is",
         ),
         ("nodes: !!python/object:os.system {}", "is no YAML"),
@@ -876,10 +870,17 @@ def test_a_delimiter_that_csv_cannot_have(graph: Graph, folder: Path) -> None:
         load(graph, mapping={"nodes": {"Person": {"source": str(path), "delimiter": "é"}}})
 
 
-def test_a_type_called_like_a_word_of_yaml_is_explained(graph: Graph, folder: Path) -> None:
-    path = write(folder / "m.yaml", "edges:", "  On: {source: x.csv, from: a, to: b}")
-    with refused(graph, BadRequestError, "quote"):
-        load(graph, mapping=path)
+def test_words_of_yaml_are_texts_in_a_mapping(graph: Graph, folder: Path) -> None:
+    """A type is called `On`, `null` is a key, and neither 007 nor no is a value of its own."""
+    run(graph, 'insert Person { name: "a" } insert Team { code: 7 }')
+    write(folder / "on.csv", "who,yes,role", "a,7,no", "a,7,007", "a,7,-")
+    mapping = write(
+        folder / "m.yaml",
+        "edges:",
+        "  On: {source: on.csv, from: who, to: yes, null: [no, 007], multiline: yes}",
+    )
+    load(graph, mapping=mapping)
+    assert sorted(str(row["role"]) for row in rows_of(graph, "edge:On")) == ["-", "None", "None"]
 
 
 # ---- frames
@@ -912,6 +913,8 @@ def test_frames_of_several_kinds_are_one_commit(graph: Graph) -> None:
         ({"Knows": pa.table({"from": ["a"]})}, "there is no column `to`"),
         ({"Knows": pa.table({"since": [1]})}, "there is no column `src`"),
         ({"Person": pd.Series(["a"], name="name")}, "Series"),
+        ({"Person": pd.DataFrame({"name": ["a", 1]})}, "frame `Person` cannot be read"),
+        ({"Person": pd.DataFrame([["a", "b"]], columns=["name", "name"])}, "cannot be read: Dup"),
     ],
 )
 def test_a_frame_that_does_not_fit_is_explained(untouched: Graph, frames: Any, text: str) -> None:

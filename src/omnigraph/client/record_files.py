@@ -11,7 +11,6 @@ from json import JSONDecoder
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
-    BadRequestError,
     InputFileError,
     LoadKeyConflictError,
     LoadRejectedError,
@@ -165,13 +164,3 @@ def _objects_before(files: list[InputFile]) -> list[int]:
             found = read_objects(file, JSONDecoder())
             count += sum(not isinstance(item, BadRecordError) for item, _ in found)
     return before
-
-
-def check_one_input(source: object, mapping: object, frames: object) -> None:
-    """Make sure that a load has one input.
-
-    Raises:
-        BadRequestError: it has none or several.
-    """
-    if sum(item is not None for item in (source, mapping, frames)) != 1:
-        raise BadRequestError("give one input: files of graph records, a mapping, or frames")

@@ -121,7 +121,8 @@ class RemoteWriting(OpenRemoteGraph):
             ResourceLimitError: it is more than the server takes at once. Nothing was written.
             ServerUnreachableError: `outcome_unknown` says whether it may have happened.
         """
-        from omnigraph.client.record_files import BODY_NAME, RecordFiles, check_one_input
+        from omnigraph.client.record_files import BODY_NAME, RecordFiles
+        from omnigraph.pipeline.inputs import check_one_input
 
         refuse_actor(actor)
         refuse_session(spark)

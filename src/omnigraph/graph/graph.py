@@ -388,11 +388,13 @@ class Graph(
         """Load files, mapped tables or frames of any size; all of it becomes visible at once, or nothing does.
 
         `source` is a file, directory or pattern of graph records (JSON lines, packed or not); `mapping` says which
-        tables feed which types; `frames` maps type names to Spark, Arrow or pandas frames. `append` inserts and
-        refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type that is present.
-        With `base` a missing branch is created in the same commit. `dry_run` does everything but the commit.
-        `engine="local"` runs the same stages in this process, for small inputs. `timeout_s` and `cancel` stop it before
-        its commit begins, as Ctrl-C does: jobs end, and what they wrote is removed.
+        tables feed which types, and how their columns are read; `frames` maps type names to Spark, Arrow or pandas
+        frames, which a mapping beside them may describe as well.
+
+        `append` inserts and refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type
+        that is present. With `base` a missing branch is created in the same commit. `dry_run` does everything but the
+        commit. `engine="local"` runs the same stages in this process, for small inputs. `timeout_s` and `cancel` stop
+        it before its commit begins, as Ctrl-C does: jobs end, and what they wrote is removed.
 
         >>> import tempfile
         >>> folder = tempfile.mkdtemp()

@@ -41,8 +41,8 @@ _LEAST_BYTES_PER_8_VALUES = 4
 class ColumnarTable(Protocol):
     """An open file of columns."""
 
-    #: Its columns.
-    names: list[str]
+    #: Its columns, as Arrow reads them.
+    schema: Any
 
     def group_rows(self) -> list[int]:
         """The rows of each of its groups, which tasks read.
@@ -53,7 +53,7 @@ class ColumnarTable(Protocol):
         ...
 
     def batches(self, groups: Sequence[int], columns: list[str]) -> Iterator[Any]:
-        """Some columns of some groups, in bounded pieces.
+        """Some columns of some groups, in bounded pieces; `address.city` is a member of a struct.
 
         Raises:
             ResourceLimitError: they hold too much.
@@ -90,7 +90,7 @@ class _Parquet:
         self._stream = stream
         self._table = parquet.ParquetFile(stream, schema_depth_limit=_MAX_SCHEMA_DEPTH)
         self._metadata = self._table.metadata
-        self.names = list(self._table.schema_arrow.names)
+        self.schema = self._table.schema_arrow
 
     def group_rows(self) -> list[int]:
         groups = range(self._metadata.num_row_groups)
@@ -121,10 +121,10 @@ class _Parquet:
 
     def _leaves(self, group: int, columns: list[str] | None = None) -> Iterator[Any]:
         """What a row group says about each of its stored columns; a column of lists is stored as its items."""
-        known = self._metadata.row_group(group)
+        known, wanted = self._metadata.row_group(group), set(columns or ())
         for number in range(known.num_columns):
             leaf = known.column(number)
-            if columns is None or leaf.path_in_schema.partition(".")[0] in columns:
+            if columns is None or not wanted.isdisjoint(_beginnings(leaf.path_in_schema)):
                 yield leaf
 
     def _check_lists(self, group: int, columns: list[str], longest: dict[str, int]) -> None:
@@ -138,9 +138,9 @@ class _Parquet:
             length = longest.get(leaf.path_in_schema, 0)
             if leaf.num_values <= rows or leaf.num_values * length <= _BATCH_BYTES:
                 continue
-            probe = self._with_dictionaries([leaf.path_in_schema])
-            name, content_bytes = leaf.path_in_schema.partition(".")[0], 0
-            for batch in probe.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[name]):
+            path, content_bytes = leaf.path_in_schema, 0
+            probe = self._with_dictionaries([path])
+            for batch in probe.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[path]):
                 for values in _dictionary_arrays(batch.column(0)):
                     lengths = pc.binary_length(values.dictionary).cast(pa.int64())
                     content_bytes += pc.sum(lengths.take(values.indices)).as_py() or 0
@@ -170,13 +170,12 @@ class _Parquet:
             return {}
         found: dict[str, int] = {}
         probe = self._with_dictionaries(list(paths))
-        chosen = list(dict.fromkeys(path.partition(".")[0] for path in paths))
-        for batch in probe.iter_batches(1, row_groups=[group], columns=chosen):
+        for batch in probe.iter_batches(1, row_groups=[group], columns=list(paths)):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 for values in _dictionary_arrays(column):
                     longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
                     for path in paths:
-                        if path.partition(".")[0] == name:
+                        if name in _beginnings(path):
                             found[path] = max(found.get(path, 0), longest)
             break
         return found
@@ -186,6 +185,13 @@ class _Parquet:
         return parquet.ParquetFile(
             self._stream, metadata=self._metadata, read_dictionary=paths, pre_buffer=False
         )
+
+
+def _beginnings(path: str) -> Iterator[str]:
+    """A path and the columns that it is inside of."""
+    steps = path.split(".")
+    for count in range(1, len(steps) + 1):
+        yield ".".join(steps[:count])
 
 
 def _dictionary_arrays(column: Any) -> Iterator[Any]:
@@ -204,11 +210,11 @@ class _Orc:
     def __init__(self, file: InputFile, stream: Any) -> None:
         self._input = file
         self._table = orc.ORCFile(stream)
-        self.names = list(self._table.schema.names)
+        self.schema = self._table.schema
 
     def group_rows(self) -> list[int]:
         self._input.check_content(
-            self._table.nrows * len(self.names) * _LEAST_BYTES_PER_8_VALUES // 8
+            self._table.nrows * len(self.schema.names) * _LEAST_BYTES_PER_8_VALUES // 8
         )
         # The length of a stripe is known only by reading it: one column is enough.
         with _damage(self._input):

@@ -1,11 +1,12 @@
-"""Frames of a load: Spark frames, Arrow tables and pandas frames, one per type. Columns have the names of properties.
+"""Frames of a load: Spark frames, Arrow tables and pandas frames, one per type.
 
-Edges bring their ends in `from` and `to` (or `src` and `dst`), and any type may bring `id`.
+A mapping says how a frame is read. Without one, columns have the names of properties, edges bring their ends in `from`
+and `to` (or `src` and `dst`), and any type may bring `id`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,11 @@ import pyarrow as _arrow
 
 from omnigraph.errors import BadRequestError
 from omnigraph.ids import TableKey
-from omnigraph.pipeline.mapping import MappedType, map_columns
-from omnigraph.pipeline.reading import raw_records
+from omnigraph.pipeline.column_map import map_columns
+from omnigraph.pipeline.mapped_records import raw_records
+from omnigraph.pipeline.mapping import MappedType, TypeMapping
+from omnigraph.pipeline.source_columns import arrow_columns, spark_columns
+from omnigraph.pipeline.value_sources import column_source
 from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -22,9 +26,10 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from omnigraph.pipeline.mapping import ColumnMap
+    from omnigraph.pipeline.column_map import ColumnMap
     from omnigraph.pipeline.plan import LoadPlan
     from omnigraph.pipeline.shaping import RawRecords
+    from omnigraph.pipeline.source_columns import SourceColumns
     from omnigraph.schema import Catalog
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
@@ -38,6 +43,8 @@ class FrameSource:
     name: str
     type_key: TableKey
     chosen: ColumnMap
+    #: What the columns of batches are, in their order; None: they have their own names.
+    paths: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,40 +62,93 @@ class Frame:
         return isinstance(self.data, pa.Table)
 
     @property
-    def columns(self) -> list[str]:
-        """The names of its columns."""
-        return list(self.data.schema.names if self.is_local else self.data.columns)
+    def columns(self) -> SourceColumns:
+        """Its columns."""
+        schema = self.data.schema
+        return arrow_columns(schema) if self.is_local else spark_columns(schema)
 
 
-def read_frames(frames: Mapping[str, object], catalog: Catalog) -> list[Frame]:
-    """The frames that a caller gives, by type name or table key.
+def read_frames(
+    frames: Mapping[str, object], catalog: Catalog, mapping: TypeMapping | None = None
+) -> list[Frame]:
+    """The frames that a caller gives, by type name or table key, and how the mapping reads them.
 
     Raises:
-        BadRequestError: a name is no type, or a value no frame.
+        BadRequestError: a name is not a type, a value is not a frame, or the mapping gives the type another source.
     """
-    found = []
+    mapping = mapping or TypeMapping()
+    found: dict[TableKey, Frame] = {}
     for name, given in frames.items():
         key = _table_key(name, catalog)
+        if key in found:
+            raise BadRequestError(f"there are two frames of {key}")
+        entry = mapping.frames.get(key)
+        if entry is None:
+            _refuse_source(key, mapping)
+            entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
         data = _data(name, given)
-        columns = list(data.schema.names if isinstance(data, pa.Table) else data.columns)
-        ends = None
-        if key.startswith("edge:"):
-            ends = ("from", "to") if "from" in columns else ("src", "dst")
-        mapped = MappedType(type_key=key, source=f"frame {name}", format=None, ends=ends)
-        found.append(Frame(type_key=key, data=data, mapped=mapped))
-    return found
+        names = data.schema.names if isinstance(data, pa.Table) else data.columns
+        if key.startswith("edge:") and entry.ends is None:
+            ends = ("from", "to") if "from" in names else ("src", "dst")
+            entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
+        mapped = replace(entry, source=f"frame {name}")
+        found[key] = Frame(type_key=key, data=data, mapped=mapped)
+    return list(found.values())
+
+
+def _refuse_source(key: TableKey, mapping: TypeMapping) -> None:
+    if any(item.type_key == key for item in mapping.types):
+        name = key.partition(":")[2]
+        raise BadRequestError(
+            f"{mapping.name}, {name}: a type with a frame has an entry without `source` and `table`; "
+            "leave them out, or the frame"
+        )
 
 
 def frame_source(frame: Frame, plan: LoadPlan) -> FrameSource:
     """A frame for tasks.
 
     Raises:
-        BadRequestError: a column is missing, or is no property.
+        BadRequestError: a column is missing, or is not a property.
     """
     shape = plan.shapes[frame.type_key]
     where = frame.mapped.source
     chosen = map_columns(frame.mapped, shape, frame.columns, where, is_strict=plan.is_strict)
-    return FrameSource(name=where, type_key=frame.type_key, chosen=chosen)
+    paths = None if frame.is_local else tuple(chosen.columns)
+    return FrameSource(name=where, type_key=frame.type_key, chosen=chosen, paths=paths)
+
+
+def chosen_columns(frame: Frame, source: FrameSource) -> Any:
+    """The data of a frame; of a Spark frame only what tasks read, members of structs as columns of their own.
+
+    Raises:
+        BadRequestError: Spark cannot tell two columns apart.
+    """
+    if source.paths is None:
+        return frame.data
+    from pyspark.errors import AnalysisException
+
+    steps = [source.chosen.steps.get(path, (path,)) for path in source.paths]
+    # Spark takes a point in the name of a column for a path: the columns get numbers for their way to the tasks.
+    columns = [f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(steps)]
+    try:
+        # Rows without columns would not be counted.
+        return frame.data.selectExpr(*(columns or ["1 AS c0"]))
+    except AnalysisException as error:
+        reason = str(error).splitlines()[0]
+        raise BadRequestError(
+            f"{source.name}: Spark cannot select its columns: {reason}"
+        ) from error
+
+
+def _quoted(name: str) -> str:
+    """A name in the SQL of Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def partition_name(source: FrameSource, partition: int) -> str:
+    """A partition of a frame, as reports call it."""
+    return f"{source.name}, partition {partition}"
 
 
 def frame_records(
@@ -97,7 +157,8 @@ def frame_records(
     """The records of one partition of a frame; they are counted from 1."""
     shape = plan.shapes[source.type_key]
     first = 0
-    for batch in batches:
+    for given in batches:
+        batch = given.rename_columns(list(source.paths)) if source.paths else given
         if batch.num_rows:
             numbers = np.arange(first + 1, first + batch.num_rows + 1, dtype=np.int64)
             first += batch.num_rows
@@ -124,7 +185,11 @@ def _data(name: str, given: Any) -> Any:
     if module == "pyspark" and hasattr(given, "mapInArrow"):
         return given
     if module == "pandas" and hasattr(given, "to_numpy") and hasattr(given, "columns"):
-        return pa.Table.from_pandas(given, preserve_index=False)
+        try:
+            return pa.Table.from_pandas(given, preserve_index=False)
+        except (ValueError, TypeError) as error:
+            # Two columns of one name, or values of several types in one.
+            raise BadRequestError(f"frame `{name}` cannot be read: {error}") from error
     raise BadRequestError(
         f"frame `{name}` is a {type(given).__name__}: give a Spark frame, an Arrow table or a pandas frame"
     )

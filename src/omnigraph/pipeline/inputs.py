@@ -19,7 +19,7 @@ import pyarrow as _arrow
 import pyarrow.fs as _fs
 
 from omnigraph.environ import whole_number
-from omnigraph.errors import InputFileError, ResourceLimitError
+from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +90,18 @@ class InputFile:
         if name.suffix in _COMPRESSIONS:
             name = PurePosixPath(name.stem)
         return name.suffix.lstrip(".").lower()
+
+
+def check_one_input(source: object, mapping: object, frames: object) -> None:
+    """Make sure that a load has one input.
+
+    Raises:
+        BadRequestError: it has none, or graph records beside something else.
+    """
+    if (source is None) == (mapping is None and frames is None):
+        raise BadRequestError(
+            "give one input: files of graph records, a mapping, frames, or frames with a mapping"
+        )
 
 
 def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[InputFile]:

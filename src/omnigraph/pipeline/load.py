@@ -19,7 +19,7 @@ from omnigraph.errors import (
 )
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
-from omnigraph.pipeline.frames import frame_source
+from omnigraph.pipeline.frames import chosen_columns, frame_source, partition_name
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.job_names import detail
 from omnigraph.pipeline.parts import by_source
@@ -187,10 +187,11 @@ class LoadJob:
             workers = (
                 LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
             )
-            messages = workers.run_batches("write fragments", FrameTask(source, plan), frame.data)
+            columns = chosen_columns(frame, source)
+            messages = workers.run_batches("write fragments", FrameTask(source, plan), columns)
             external += sum(int(answer["external"]) for answer in messages)
             for answer in sorted(messages, key=lambda item: int(item["part"])):
-                name = f"{source.name}, partition {answer['part']}"
+                name = partition_name(source, int(answer["part"]))
                 self._take(answer, problems, found, Origin(name=name))
         try:
             self._found_aliases = alias_conflicts(found)

@@ -1,9 +1,11 @@
-"""Which table or file feeds which type: mapping files (YAML) and their Python form.
+"""Which table, file or frame feeds which type, and how: mapping files (YAML) and their Python form.
 
     nodes:
       Person:
         source: people/*.parquet
         columns: {full_name: name}
+        properties:
+          born: {column: birthday, date_format: "%d.%m.%Y"}
     edges:
       Knows:
         source: knows.csv
@@ -11,22 +13,25 @@
         to: person_b
 
 Paths are relative to the mapping file. Without `columns`, columns and properties have equal names and every column has
-to be one; with it, only the columns that it names are read.
+to be one; with it, only the columns that it names are read. `properties` says how values are read. An entry without
+`source` and `table` describes the frame of its type.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.problems import shown
+from omnigraph.pipeline.value_bodies import end_source, named_content, value_source
+from omnigraph.pipeline.value_sources import ValueSource
+from omnigraph.pipeline.values import Timestamps
 from omnigraph.syntax.suggest import did_you_mean
 from omnigraph.validation import listed, problems_of
 from omnigraph.yaml_files import raise_problems, read_yaml
@@ -35,12 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.pipeline.inputs import InputFile
-    from omnigraph.pipeline.plan import EntityShape
+    from omnigraph.pipeline.value_sources import EndSource
     from omnigraph.schema import Catalog
 
 _CODE = "mapping"
-#: How many columns a message names.
-_SHOWN_NAMES = 20
 _ABSOLUTE = re.compile(r"^(/|~|[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
@@ -71,8 +74,8 @@ class CsvOptions:
     """How a CSV file is written."""
 
     delimiter: str = ","
-    #: The text that stands for null; an empty quoted text is a text.
-    null: str = ""
+    #: The texts that stand for null where they are not quoted.
+    null: tuple[str, ...] = ("",)
     #: Whether values may hold line breaks; such a file is read by one task.
     multiline: bool = False
 
@@ -82,15 +85,44 @@ class MappedType:
     """One type and where its records come from."""
 
     type_key: str
-    #: Path, directory, pattern, or the name of a Spark table.
+    #: Path, directory, pattern, or the name of a Spark table; of a frame, what reports call it.
     source: str
-    format: SourceFormat | None
+    format: SourceFormat | None = None
     #: Column → property; None: equal names.
     columns: Mapping[str, str] | None = None
-    id: str | None = None
-    #: A column of ids, or key member → column.
-    ends: tuple[str | Mapping[str, str], str | Mapping[str, str]] | None = None
+    #: How values of properties are read.
+    properties: Mapping[str, ValueSource] = field(default_factory=dict)
+    id: ValueSource | None = None
+    ends: tuple[EndSource, EndSource] | None = None
     csv: CsvOptions = field(default_factory=CsvOptions)
+    timestamps: Timestamps = Timestamps.REFUSE
+
+    @property
+    def named_columns(self) -> list[str]:
+        """All columns that the mapping names."""
+        columns = list(self.columns or ())
+        renamed = {name: column for column, name in (self.columns or {}).items()}
+        for name, source in self.properties.items():
+            columns += source.columns if source.parts else [renamed.get(name, name)]
+        columns += [] if self.id is None else self.id.columns
+        for end in self.ends or ():
+            sources = [end] if isinstance(end, ValueSource) else end.values()
+            columns += [column for source in sources for column in source.columns]
+        return list(dict.fromkeys(columns))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeMapping:
+    """A whole mapping."""
+
+    #: Types with a source of their own.
+    types: tuple[MappedType, ...] = ()
+    #: How the frames of types are read, by table key.
+    frames: Mapping[str, MappedType] = field(default_factory=dict)
+    #: For frames that have no entry.
+    timestamps: Timestamps = Timestamps.REFUSE
+    #: As messages call it.
+    name: str = "the mapping"
 
 
 class _TypeBody(BaseModel):
@@ -100,102 +132,216 @@ class _TypeBody(BaseModel):
     table: str | None = None
     format: str | None = None
     columns: dict[str, str] | None = None
-    id: str | None = None
-    source_end: str | dict[str, str] | None = Field(default=None, alias="from")
-    target_end: str | dict[str, str] | None = Field(default=None, alias="to")
+    properties: dict[str, Any] | None = None
+    id: str | dict[str, Any] | None = None
+    source_end: str | dict[str, Any] | None = Field(default=None, alias="from")
+    target_end: str | dict[str, Any] | None = Field(default=None, alias="to")
     delimiter: str | None = None
-    null: str | None = None
-    multiline: bool | None = None
+    null: str | list[str] | None = None
+    multiline: Annotated[bool, Field(strict=False)] | None = None
+    timestamps: str | None = None
 
 
 class _MappingBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    nodes: dict[str, _TypeBody | list[_TypeBody]] = Field(default_factory=dict)
-    edges: dict[str, _TypeBody | list[_TypeBody]] = Field(default_factory=dict)
+    nodes: dict[str, Any] = Field(default_factory=dict)
+    edges: dict[str, Any] = Field(default_factory=dict)
+    timestamps: str | None = None
 
 
 def read_mapping(
-    given: str | os.PathLike[str] | Mapping[str, object], catalog: Catalog
-) -> list[MappedType]:
-    """The mapped types of a YAML file, or of its content as a dictionary.
+    given: str | os.PathLike[str] | Mapping[str, object],
+    catalog: Catalog,
+    *,
+    with_frames: bool = False,
+) -> TypeMapping:
+    """The mapping in a YAML file, or in its content as a dictionary.
 
     Raises:
         InputFileError: the file cannot be read.
         ConfigurationError: the file is not a mapping; every finding has its place.
         BadRequestError: the mapping does not fit this schema; the text says what is wrong and where.
     """
-    where, base, body = "the mapping", Path.cwd(), given
+    where, base, content = "the mapping", Path.cwd(), given
     path = None if hasattr(given, "keys") else Path(os.fspath(given))
     if path is not None:
-        where, base, body = str(path), path.parent, read_yaml(path)
+        where, base, content = str(path), path.parent, read_yaml(path, are_texts=True)
     try:
-        parsed = _MappingBody.model_validate(body)
+        parsed = _MappingBody.model_validate(content)
     except ValidationError as error:
-        problems = problems_of(error, body, mapping="a mapping")
-        if path is not None:
-            raise_problems(path, problems, code=_CODE)
-        raise BadRequestError(listed(problems, where)) from error
-    found: list[MappedType] = []
+        _refuse(error, content, path, where)
+    reader = _Reader(catalog, where, base, path)
+    reader.timestamps = reader.timestamps_of(parsed.timestamps, where)
     for kind, types in (("node", parsed.nodes), ("edge", parsed.edges)):
-        for name, bodies in types.items():
-            key = _type_key(kind, name, catalog, where)
-            several = bodies if isinstance(bodies, list) else [bodies]
-            found += [_mapped(key, item, base, f"{where}, {name}") for item in several]
-    if not found:
+        for name, content in types.items():
+            reader.add(kind, name, content)
+    if not (parsed.nodes or parsed.edges or with_frames):
         raise BadRequestError(f"{where} maps no type: give `nodes:` or `edges:`")
-    return found
-
-
-def _type_key(kind: str, name: str, catalog: Catalog, where: str) -> str:
-    known = list(catalog.nodes if kind == "node" else catalog.edges)
-    if name not in known:
-        hint = did_you_mean(name, known)
-        raise BadRequestError(
-            f"{where}: there is no {kind} type `{name}`" + (f": {hint}" if hint else "")
-        )
-    return f"{kind}:{name}"
-
-
-def _mapped(key: str, body: _TypeBody, base: Path, where: str) -> MappedType:
-    if (body.source is None) == (body.table is None):
-        raise BadRequestError(f"{where}: give `source` (files) or `table` (a Spark table)")
-    is_edge = key.startswith("edge:")
-    if is_edge and (body.source_end is None or body.target_end is None):
-        raise BadRequestError(f"{where}: an edge needs the columns `from` and `to`")
-    if not is_edge and (body.source_end is not None or body.target_end is not None):
-        raise BadRequestError(f"{where}: a node has no `from` and `to`")
-    ends = None
-    if body.source_end is not None and body.target_end is not None:
-        ends = (body.source_end, body.target_end)
-    if body.delimiter is not None and (len(body.delimiter) != 1 or not body.delimiter.isascii()):
-        raise BadRequestError(f"{where}: `delimiter` is one ASCII character")
-    source = str(body.source if body.source is not None else body.table)
-    if body.source is not None and not _ABSOLUTE.match(source):
-        source = os.path.join(base, source)
-    return MappedType(
-        type_key=key,
-        source=source,
-        format=SourceFormat.TABLE if body.table is not None else _format(body.format, where),
-        columns=body.columns,
-        id=body.id,
-        ends=ends,
-        csv=CsvOptions(
-            delimiter=body.delimiter or ("\t" if source.endswith((".tsv", ".tsv.gz")) else ","),
-            null=body.null or "",
-            multiline=bool(body.multiline),
-        ),
+    return TypeMapping(
+        types=tuple(reader.types),
+        frames=reader.frames,
+        timestamps=reader.timestamps,
+        name=where,
     )
+
+
+def _refuse(
+    error: ValidationError,
+    content: object,
+    path: Path | None,
+    where: str,
+    place: tuple[str | int, ...] = (),
+) -> NoReturn:
+    """Raise what a model found wrong with a part of a mapping, in a file with its place."""
+    problems = [
+        replace(problem, path=(*place, *problem.path))
+        for problem in problems_of(error, content, mapping="a mapping")
+    ]
+    if path is not None:
+        raise_problems(path, problems, code=_CODE)
+    raise BadRequestError(listed(problems, where)) from error
+
+
+class _Reader:
+    """Reads the entries of one mapping."""
+
+    def __init__(self, catalog: Catalog, where: str, base: Path, path: Path | None) -> None:
+        self.types: list[MappedType] = []
+        self.frames: dict[str, MappedType] = {}
+        self.timestamps = Timestamps.REFUSE
+        self._catalog = catalog
+        self._where = where
+        self._base = base
+        self._path = path
+
+    def add(self, kind: str, name: str, content: object) -> None:
+        """Read what a mapping says about one type."""
+        key = self._type_key(kind, name)
+        where = f"{self._where}, {name}"
+        several = isinstance(content, list)
+        for number, item in enumerate(content if isinstance(content, list) else [content]):
+            place = (f"{kind}s", name, number) if several else (f"{kind}s", name)
+            body = self._body(item, place)
+            mapped = self._mapped(key, body, where)
+            if body.source is not None or body.table is not None:
+                self.types.append(mapped)
+            elif key in self.frames:
+                raise BadRequestError(
+                    f"{where}: two entries have neither `source` nor `table`, and a type has one frame"
+                )
+            else:
+                self.frames[key] = mapped
+
+    def _body(self, item: object, place: tuple[str | int, ...]) -> _TypeBody:
+        named = named_content(item, f"{self._where}, {place[1]}")
+        try:
+            return _TypeBody.model_validate(named)
+        except ValidationError as error:
+            _refuse(error, named, self._path, self._where, place)
+
+    def _type_key(self, kind: str, name: str) -> str:
+        known = list(self._catalog.nodes if kind == "node" else self._catalog.edges)
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise BadRequestError(
+                f"{self._where}: there is no {kind} type `{name}`" + (f": {hint}" if hint else "")
+            )
+        return f"{kind}:{name}"
+
+    def _mapped(self, key: str, body: _TypeBody, where: str) -> MappedType:
+        if body.source is not None and body.table is not None:
+            raise BadRequestError(
+                f"{where}: give `source` (files) or `table` (a Spark table), not both"
+            )
+        if body.delimiter is not None and (
+            len(body.delimiter) != 1 or not body.delimiter.isascii()
+        ):
+            raise BadRequestError(f"{where}: `delimiter` is one ASCII character")
+        if body.source is None and body.table is None:
+            _refuse_file_options(body, where)
+        source = body.source or body.table or ""
+        if body.source is not None and not _ABSOLUTE.match(source):
+            source = os.path.join(self._base, source)
+        nulls = [body.null] if isinstance(body.null, str) else body.null
+        return MappedType(
+            type_key=key,
+            source=source,
+            format=SourceFormat.TABLE if body.table is not None else _format(body.format, where),
+            columns=body.columns,
+            properties={
+                name: value_source(value, f"{where}, {name}", needs_parts=False)
+                for name, value in (body.properties or {}).items()
+            },
+            id=None if body.id is None else value_source(body.id, f"{where}, `id`"),
+            ends=self._ends(key, body, where),
+            csv=CsvOptions(
+                delimiter=body.delimiter or ("\t" if source.endswith((".tsv", ".tsv.gz")) else ","),
+                null=tuple(nulls) if nulls is not None else ("",),
+                multiline=bool(body.multiline),
+            ),
+            timestamps=self.timestamps_of(body.timestamps, where),
+        )
+
+    def _ends(self, key: str, body: _TypeBody, where: str) -> tuple[EndSource, EndSource] | None:
+        given = (body.source_end, body.target_end)
+        is_frame = body.source is None and body.table is None
+        if key.startswith("node:"):
+            if given != (None, None):
+                raise BadRequestError(f"{where}: a node has no `from` and `to`")
+            return None
+        if given == (None, None) and is_frame:
+            return None
+        if None in given:
+            raise BadRequestError(f"{where}: an edge needs the columns `from` and `to`")
+        edge = self._catalog.edges[key.partition(":")[2]]
+        source, target = (
+            end_source(end, self._members(name), f"{where}, `{side}`")
+            for side, end, name in zip(
+                ("from", "to"), given, (edge.source, edge.target), strict=True
+            )
+        )
+        return source, target
+
+    def _members(self, name: str) -> frozenset[str]:
+        key = self._catalog.nodes[name].key
+        return frozenset() if key is None else frozenset(key.members)
+
+    def timestamps_of(self, given: str | None, where: str) -> Timestamps:
+        """What an entry says about moments that are finer than `DateTime`; otherwise what the mapping says."""
+        if given is None:
+            return self.timestamps
+        try:
+            return Timestamps(given)
+        except ValueError:
+            known = ", ".join(Timestamps)
+            raise BadRequestError(
+                f"{where}: `timestamps` is one of {known}, not `{given}`; a DateTime holds milliseconds, "
+                "so that finer digits cannot be kept"
+            ) from None
+
+
+def _refuse_file_options(body: _TypeBody, where: str) -> None:
+    """What only files have would be without effect."""
+    given = [
+        name
+        for name in ("format", "delimiter", "null", "multiline")
+        if getattr(body, name) is not None
+    ]
+    if given:
+        advice = "; `null` of a property works with any source" if "null" in given else ""
+        raise BadRequestError(
+            f"{where}: `{given[0]}` is about files, and an entry without `source` describes a frame{advice}"
+        )
 
 
 def _format(name: str | None, where: str) -> SourceFormat | None:
     if name is None:
         return None
-    try:
-        return SourceFormat(name)
-    except ValueError:
-        known = ", ".join(item for item in SourceFormat if item is not SourceFormat.TABLE)
-        raise BadRequestError(f"{where}: `{name}` is no format; known are {known}") from None
+    known = [item for item in SourceFormat if item is not SourceFormat.TABLE]
+    if name not in known:
+        raise BadRequestError(f"{where}: `{name}` is not a format; known are {', '.join(known)}")
+    return SourceFormat(name)
 
 
 def format_of(file: InputFile, mapped: MappedType) -> SourceFormat:
@@ -215,88 +361,3 @@ def format_of(file: InputFile, mapped: MappedType) -> SourceFormat:
 def endings_of(mapped: MappedType) -> tuple[str, ...] | None:
     """The endings that files of a directory have; None when the format was given."""
     return tuple(_ENDINGS) if mapped.format is None else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnMap:
-    """How the columns of one source feed the columns of one type."""
-
-    #: Property → column.
-    properties: Mapping[str, str]
-    id: str | None
-    ends: tuple[str | Mapping[str, str], str | Mapping[str, str]] | None
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that are read."""
-        wanted = list(self.properties.values())
-        if self.id is not None:
-            wanted.append(self.id)
-        for end in self.ends or ():
-            wanted += [end] if isinstance(end, str) else list(end.values())
-        return list(dict.fromkeys(wanted))
-
-
-def map_columns(
-    mapped: MappedType, shape: EntityShape, present: list[str], where: str, *, is_strict: bool
-) -> ColumnMap:
-    """Which columns of a source are read as what.
-
-    Raises:
-        BadRequestError: a column does not exist, or a name is no property.
-    """
-    properties = shape.definition.properties
-    special = set()
-    if mapped.id is not None:
-        special.add(mapped.id)
-    for name, end, side in zip(("from", "to"), mapped.ends or (), shape.ends or (), strict=False):
-        if isinstance(end, str):
-            special.add(end)
-            continue
-        members = {member for member, _ in side.members}
-        if set(end) != members:
-            wanted = ", ".join(sorted(members)) or "no key members"
-            raise BadRequestError(f"{where}: `{name}` has to map {wanted} of {side.name}")
-        special |= set(end.values())
-    if mapped.columns is not None:
-        chosen = {name: column for column, name in mapped.columns.items()}
-        if len(chosen) < len(mapped.columns):
-            names = list(mapped.columns.values())
-            twice = next(name for name in names if names.count(name) > 1)
-            raise BadRequestError(f"{where}: two columns feed the property `{twice}`")
-        for name in chosen:
-            if name not in properties:
-                hint = did_you_mean(name, list(properties))
-                raise BadRequestError(
-                    f"{where}: {shape.name} has no property `{name}`"
-                    + (f": {hint}" if hint else "")
-                )
-    else:
-        chosen = {name: name for name in present if name in properties}
-        extra = [n for n in present if n not in properties and n not in special and n != "id"]
-        if extra and is_strict:
-            raise BadRequestError(
-                f"{where}: {shape.name} has no property "
-                f"{_listed(extra)}; name the columns to read in `columns:`"
-            )
-    explicit = mapped.id
-    if explicit is None and "id" in present and "id" not in properties:
-        explicit = "id" if mapped.columns is None else None
-    found = ColumnMap(properties=chosen, id=explicit, ends=mapped.ends)
-    repeated = [column for column in found.columns if present.count(column) > 1]
-    if repeated:
-        raise BadRequestError(f"{where}: there are two columns `{shown(repeated[0])}`")
-    missing = [column for column in found.columns if column not in present]
-    if missing:
-        hint = did_you_mean(missing[0], present)
-        raise BadRequestError(
-            f"{where}: there is no column `{shown(missing[0])}`" + (f": {hint}" if hint else "")
-        )
-    return found
-
-
-def _listed(names: list[str]) -> str:
-    """Some names of columns: a file may have many, and long ones."""
-    some = ", ".join(f"`{shown(name)}`" for name in names[:_SHOWN_NAMES])
-    hidden = len(names) - _SHOWN_NAMES
-    return f"{some} and {hidden:,} more" if hidden > 0 else some

@@ -11,11 +11,17 @@ import pyarrow.csv as _csv
 
 from omnigraph.errors import BadRecord, InputFileError
 from omnigraph.ids import TableKey
+from omnigraph.pipeline.column_map import map_columns
 from omnigraph.pipeline.columnar import open_table
 from omnigraph.pipeline.inputs import open_bytes, open_text, readable
 from omnigraph.pipeline.jsonl import count_bad, group_records, is_utf8, read_lines
 from omnigraph.pipeline.lines import line_blocks
-from omnigraph.pipeline.mapping import map_columns
+from omnigraph.pipeline.mapped_records import (
+    NotAnObjectError,
+    json_columns,
+    json_member,
+    raw_records,
+)
 from omnigraph.pipeline.objects import read_items, read_objects
 from omnigraph.pipeline.parts import PartKind
 from omnigraph.pipeline.problems import shown
@@ -27,15 +33,18 @@ from omnigraph.pipeline.records import (
     is_too_long,
     read_record,
 )
-from omnigraph.pipeline.shaping import RawRecords
+from omnigraph.pipeline.source_columns import arrow_columns, plain_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.pipeline.mapping import ColumnMap, MappedType
+    from omnigraph.pipeline.column_map import ColumnMap
+    from omnigraph.pipeline.mapping import MappedType
     from omnigraph.pipeline.parts import Part
     from omnigraph.pipeline.plan import EntityShape, LoadPlan
     from omnigraph.pipeline.problems import Problems
+    from omnigraph.pipeline.shaping import RawRecords
+    from omnigraph.pipeline.source_columns import SourceColumns
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -113,15 +122,15 @@ class PartReader:
         assert mapped is not None, "a part of a table belongs to a mapped type"
         return mapped, self._plan.shapes[TableKey(mapped.type_key)]
 
-    def _columns_for(self, present: list[str]) -> ColumnMap:
+    def _columns_for(self, source: SourceColumns) -> ColumnMap:
         mapped, shape = self._mapped
         where = self._part.file.path
-        return map_columns(mapped, shape, present, where, is_strict=self._plan.is_strict)
+        return map_columns(mapped, shape, source, where, is_strict=self._plan.is_strict)
 
     def _columnar(self) -> Iterator[RawRecords]:
         part = self._part
         with open_table(part.file, is_parquet=part.kind is PartKind.PARQUET) as table:
-            chosen = self._columns_for(table.names)
+            chosen = self._columns_for(arrow_columns(table.schema))
             for batch in table.batches(part.groups, chosen.columns):
                 yield self.mapped_records(batch, chosen)
 
@@ -135,7 +144,7 @@ class PartReader:
     def _csv(self) -> Iterator[RawRecords]:
         mapped, shape = self._mapped
         names = self._csv_header(mapped)
-        chosen = self._columns_for(names)
+        chosen = self._columns_for(plain_columns(names))
         if mapped.csv.multiline:
             yield from self._csv_stream(mapped, names, chosen)
             return
@@ -243,15 +252,28 @@ class PartReader:
     def _json(self) -> Iterator[RawRecords]:
         """Objects of properties: one per line, or one list of them."""
         mapped, shape = self._mapped
-        for rows, numbers in self._json_rows():
-            present = list(dict.fromkeys(name for row in rows for name in row))
-            columns = present if mapped.columns is None else list(mapped.columns)
-            extra = [mapped.id] if mapped.id is not None else []
-            for end in mapped.ends or ():
-                extra += [end] if isinstance(end, str) else list(end.values())
-            chosen = self._columns_for(list(dict.fromkeys([*columns, *extra, *present])))
+        for objects, places in self._json_rows():
+            present = list(dict.fromkeys(name for row in objects for name in row))
+            chosen = self._columns_for(json_columns(present, mapped.named_columns))
+            rows, numbers = objects, places
+            if any("." in path for path in chosen.columns):
+                rows, numbers = self._with_members(objects, places, chosen.columns)
             batch = {name: [row.get(name) for row in rows] for name in chosen.columns}
             yield raw_records(shape, batch, chosen, numbers)
+
+    def _with_members(
+        self, rows: list[dict[str, Any]], numbers: Any, paths: list[str]
+    ) -> tuple[list[dict[str, Any]], Any]:
+        """Rows with the values at the end of paths; those in which a path leads nowhere are counted and left out."""
+        found: list[dict[str, Any]] = []
+        places: list[int] = []
+        for row, number in zip(rows, numbers.tolist(), strict=True):
+            try:
+                found.append({path: json_member(row, path) for path in paths})
+                places.append(number)
+            except NotAnObjectError as error:
+                self._complain(number, "invalid JSON", str(error), shown(error.value))
+        return found, np.array(places, dtype=np.int64)
 
     def _json_rows(self) -> Iterator[tuple[list[dict[str, Any]], Any]]:
         strict = decoder(self._plan)
@@ -371,40 +393,6 @@ class _CountedQuotes:
         """The part reader closes the file itself."""
 
 
-def raw_records(
-    shape: EntityShape, batch: Any, chosen: ColumnMap, numbers: Any, *, is_text: bool = False
-) -> RawRecords:
-    """Mapped columns of a batch, or of a dictionary of lists, as records of a type."""
-
-    def column(name: str) -> Any:
-        found = batch[name]
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-
-    def ids(name: str) -> Any:
-        found = column(name)
-        if not isinstance(found, list):
-            return found
-        # Numbers are ids in tables, whatever format they are written in.
-        return [str(item) if type(item) is int else item for item in found]
-
-    ends: Any = None
-    if chosen.ends is not None:
-        ends = tuple(
-            ids(end)
-            if isinstance(end, str)
-            else {member: column(name) for member, name in end.items()}
-            for end in chosen.ends
-        )
-    return RawRecords(
-        shape=shape,
-        columns={name: column(source) for name, source in chosen.properties.items()},
-        ids=None if chosen.id is None else ids(chosen.id),
-        ends=ends,
-        lines=numbers,
-        is_text=is_text,
-    )
-
-
 def _csv_options(
     names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Any = None
 ) -> dict[str, Any]:
@@ -420,7 +408,7 @@ def _csv_options(
         ),
         "convert_options": csv.ConvertOptions(
             column_types={name: pa.utf8() for name in names},
-            null_values=[mapped.csv.null],
+            null_values=list(mapped.csv.null),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),

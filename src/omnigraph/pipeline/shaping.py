@@ -14,10 +14,17 @@ import pyarrow.compute as _compute
 
 from omnigraph.errors import BadRecord
 from omnigraph.ids import split_id
-from omnigraph.pipeline.columns import fast_column, python_values, slow_column
+from omnigraph.pipeline.columns import (
+    fast_column,
+    positions,
+    python_values,
+    slow_column,
+    stored_column,
+)
 from omnigraph.pipeline.external import cell_values, external_texts, is_cell_parts, with_external
 from omnigraph.pipeline.ids import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.problems import Problems, shown
+from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.types import PropertyType, Scalar, ScalarType
 from omnigraph.types.arrow import arrow_type
 from omnigraph.types.values import parse_spelling
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 
     from omnigraph.ids import TableKey
     from omnigraph.pipeline.plan import EndType, EntityShape, LoadPlan
+    from omnigraph.pipeline.values import Timestamps
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -41,7 +49,7 @@ _BLOB = ScalarType(Scalar.BLOB)
 
 @dataclass(slots=True, kw_only=True)
 class RawRecords:
-    """Records of one type as a source gives them: a column per property, as Arrow or as Python values."""
+    """Records of one type as a source gives them: a column per property, as Arrow, as Python values or mapped."""
 
     shape: EntityShape
     #: Property → values; a property that is not here is missing in all records.
@@ -54,6 +62,8 @@ class RawRecords:
     lines: Any
     #: Whether all values are texts of a source without types.
     is_text: bool = False
+    #: What a mapping says about moments that are finer than `DateTime`; graph records have none.
+    timestamps: Timestamps | None = None
 
     @property
     def count(self) -> int:
@@ -67,6 +77,9 @@ class RawRecords:
             return False
         if isinstance(self.ids, list):
             return any(item is not None for item in self.ids)
+        if isinstance(self.ids, MappedColumn):
+            # Whether they are all null is known when they are read; assuming ids costs a comparison at most.
+            return True
         return bool(self.ids.null_count < len(self.ids))
 
     def pieces(self, size: int) -> Iterator[RawRecords]:
@@ -176,28 +189,42 @@ def _property_column(name: str, judge: _Judge) -> Any:
         stored, complaints = (
             _blobs(given, judge) if type_.base == _BLOB else _stored(type_, given, judge)
         )
-        values = None
-        for position, text in complaints.items():
-            values = values if values is not None else python_values(type_, given)
-            value = values[position]
-            rule = f"invalid value for {owner}"
-            judge.complain(position, rule, name, value, f"{rule}: {text}")
+        rule = f"invalid value for {owner}"
+        _complain_about(given, type_, complaints, judge, rule=rule, name=name)
     if not type_.nullable and stored.null_count:
-        for position in _positions(stored.is_null()):
+        for position in positions(stored.is_null()):
             if position not in complaints:
                 rule = f"missing value for {owner}"
                 judge.complain(position, rule, name, None, f"{rule}: it may not be null")
     return stored
 
 
+def _complain_about(
+    given: Any,
+    type_: PropertyType,
+    complaints: dict[int, str],
+    judge: _Judge,
+    *,
+    rule: str,
+    name: str,
+) -> None:
+    """Report values that do not fit, as the source has them."""
+    values = None
+    for position, text in complaints.items():
+        if isinstance(given, MappedColumn):
+            value = given.value(position)
+        else:
+            values = values if values is not None else python_values(type_, given)
+            value = values[position]
+        judge.complain(position, rule, name, value, f"{rule}: {text}")
+
+
 def _stored(type_: PropertyType, given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
-    is_text = judge.raw.is_text
-    if not isinstance(given, list):
-        fast = fast_column(type_, given, is_text=is_text)
-        if fast is not None:
-            return fast, {}
-    return slow_column(
-        type_, python_values(type_, given), is_text=is_text, is_strict=judge.plan.is_strict
+    raw, is_strict = judge.raw, judge.plan.is_strict
+    if isinstance(given, MappedColumn):
+        return read_mapped(given, type_, is_strict=is_strict, timestamps=raw.timestamps)
+    return stored_column(
+        type_, given, is_text=raw.is_text, is_strict=is_strict, timestamps=raw.timestamps
     )
 
 
@@ -222,18 +249,12 @@ def _blobs(given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
     return stored, complaints | refused
 
 
-def _positions(mask: Any) -> list[int]:
-    """Where a mask holds."""
-    found: list[int] = np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist()
-    return found
-
-
 def _apply_rule(rule: Any, column: Any, judge: _Judge) -> None:
     bad = violations(rule, column)
     if not pc.any(bad).as_py():
         return
     name = rule_name(rule)
-    for position in _positions(bad):
+    for position in positions(bad):
         value = stored_values(pa.chunked_array([column.slice(position, 1)]))[0]
         if pa.types.is_float32(column.type):
             # As few digits as the person wrote who gave it.
@@ -247,7 +268,7 @@ def _apply_rule(rule: Any, column: Any, judge: _Judge) -> None:
 
 def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
     if isinstance(given, dict):
-        found = _composed(given, end, judge)
+        found = _composed(given, end, judge, name)
     else:
         found = _id_texts(given, name, judge, [base for _, base in end.members])
     aliases = judge.plan.aliases.get(end.name)
@@ -255,19 +276,22 @@ def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
         found = pa.array([aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
     if found.null_count:
         rule = f"missing `{name}` of {judge.raw.shape.name}"
-        for position in _positions(found.is_null()):
+        for position in positions(found.is_null()):
             if not judge.bad[position]:
                 text = f"{rule}: an edge needs the id of a {end.name}"
                 judge.complain(position, rule, name, None, text)
     return found
 
 
-def _composed(given: dict[str, Any], end: EndType, judge: _Judge) -> Any:
+def _composed(given: dict[str, Any], end: EndType, judge: _Judge, name: str) -> Any:
     """Ids of keyed nodes from columns of their key members; null where a member is null or does not fit."""
+    rule = f"invalid `{name}` of {judge.raw.shape.name}"
     spellings = []
     for member, base in end.members:
         type_ = PropertyType(base=base, nullable=True)
-        stored, _ = _stored(type_, given[member], judge)
+        stored, complaints = _stored(type_, given[member], judge)
+        texts = {place: f"{member}: {text}" for place, text in complaints.items()}
+        _complain_about(given[member], type_, texts, judge, rule=rule, name=name)
         spellings.append(spelled(base, stored))
     return derived_ids(spellings)
 
@@ -275,6 +299,14 @@ def _composed(given: dict[str, Any], end: EndType, judge: _Judge) -> Any:
 def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
     """A column of ids as text: typed columns of a one-member key are spelled, integers are their digits."""
     rule = f"invalid `{name}` of {judge.raw.shape.name}"
+    if isinstance(given, MappedColumn):
+        if given.source.transforms.is_typed:
+            type_ = PropertyType(base=key[0], nullable=True)
+            stored, complaints = _stored(type_, given, judge)
+            _complain_about(given, type_, complaints, judge, rule=rule, name=name)
+            return spelled(key[0], stored)
+        mapped, (given, complaints) = given, given.prepare()
+        _complain_about(mapped, _STRING, complaints, judge, rule=rule, name=name)
     if isinstance(given, list):
         stored, complaints = slow_column(_STRING, given)
         for position, text in complaints.items():
@@ -284,7 +316,9 @@ def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
     if texts is not None:
         return texts
     if len(key) == 1:
-        typed = fast_column(PropertyType(base=key[0], nullable=True), given)
+        typed = fast_column(
+            PropertyType(base=key[0], nullable=True), given, timestamps=judge.raw.timestamps
+        )
         if typed is not None:
             return spelled(key[0], typed)
     if pa.types.is_integer(given.type):
@@ -316,7 +350,7 @@ def _id_column(columns: dict[str, Any], judge: _Judge, place: tuple[int, int]) -
 def _compare_ids(given: Any, derived: Any, judge: _Judge) -> None:
     """An explicit id of a keyed node says what its key says."""
     shape = judge.raw.shape
-    for position in _positions(pc.fill_null(pc.not_equal(given, derived), False)):
+    for position in positions(pc.fill_null(pc.not_equal(given, derived), False)):
         old, canonical = given[position].as_py(), derived[position].as_py()
         if not judge.plan.is_strict and _means_same(shape, old, canonical):
             judge.aliases.add((old, canonical))

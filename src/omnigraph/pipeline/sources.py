@@ -1,16 +1,17 @@
-"""The input of a load: files of graph records, a mapping of tables, or frames; planned before anything is read."""
+"""The input of a load: files of graph records, or mapped tables and frames; planned before anything is read."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.frames import Frame, read_frames
-from omnigraph.pipeline.inputs import find_files
-from omnigraph.pipeline.mapping import SourceFormat, endings_of, read_mapping
+from omnigraph.pipeline.inputs import check_one_input, find_files
+from omnigraph.pipeline.mapping import SourceFormat, TypeMapping, endings_of, read_mapping
 from omnigraph.pipeline.parts import GRAPH_ENDINGS, cut_graph_files, cut_mapped_files
 
 if TYPE_CHECKING:
@@ -59,31 +60,41 @@ def look_at_input(
     frames: Mapping[str, object] | None,
     catalog: Catalog,
 ) -> LoadInput:
-    """The input of a call; exactly one of the three ways to give it.
+    """The input of a call: files of graph records, or a mapping and frames, together or one of them.
 
     Raises:
-        BadRequestError: none or several are given, or one is wrong.
+        BadRequestError: nothing or too much is given, or something is wrong.
         InputFileError: a file does not exist.
     """
-    given = [item for item in (source, mapping, frames) if item is not None]
-    if len(given) != 1:
-        raise BadRequestError("give one input: files of graph records, a mapping, or frames")
+    check_one_input(source, mapping, frames)
     if source is not None:
         path = os.fspath(source)
         files = find_files(path, GRAPH_ENDINGS)
         return LoadInput(source=path, size_bytes=sum(file.size for file in files))
+    read = TypeMapping()
     if mapping is not None:
-        mapped = tuple(read_mapping(mapping, catalog))
-        sizes = [
-            file.size
-            for item in mapped
-            if item.format is not SourceFormat.TABLE
-            for file in find_files(item.source, endings_of(item))
-        ]
-        return LoadInput(mapped=mapped, size_bytes=sum(sizes))
-    assert frames is not None, "one of the three is given"
-    found = tuple(read_frames(frames, catalog))
-    return LoadInput(frames=found, size_bytes=sum(f.data.nbytes for f in found if f.is_local))
+        read = read_mapping(mapping, catalog, with_frames=frames is not None)
+    found = tuple(read_frames(frames or {}, catalog, read))
+    _refuse_unfed(read, found)
+    sizes = [
+        file.size
+        for item in read.types
+        if item.format is not SourceFormat.TABLE
+        for file in find_files(item.source, endings_of(item))
+    ]
+    sizes += [frame.data.nbytes for frame in found if frame.is_local]
+    return LoadInput(mapped=read.types, frames=found, size_bytes=sum(sizes))
+
+
+def _refuse_unfed(mapping: TypeMapping, frames: tuple[Frame, ...]) -> None:
+    fed = {frame.type_key for frame in frames}
+    for key in mapping.frames:
+        if key not in fed:
+            name = key.partition(":")[2]
+            raise BadRequestError(
+                f"{mapping.name}, {name}: give `source` (files) or `table` (a Spark table), or a frame of {name} "
+                "(frames=)"
+            )
 
 
 def check_local(given: LoadInput, limit_bytes: int) -> None:
@@ -93,10 +104,17 @@ def check_local(given: LoadInput, limit_bytes: int) -> None:
         ResourceLimitError: it is too large.
         BadRequestError: it needs Spark.
     """
-    if any(item.format is SourceFormat.TABLE for item in given.mapped):
-        raise BadRequestError("a Spark table needs Spark: use the default engine")
-    if any(not frame.is_local for frame in given.frames):
-        raise BadRequestError("a Spark frame needs Spark: use the default engine")
+    advice = 'leave the engine out, or choose it with `--engine spark` (engine="spark")'
+    for item in given.mapped:
+        if item.format is SourceFormat.TABLE:
+            raise BadRequestError(
+                f"`table: {item.source}`: a Spark table needs Spark, and this is the engine `local`: {advice}"
+            )
+    for frame in given.frames:
+        if not frame.is_local:
+            raise BadRequestError(
+                f"{frame.mapped.source}: a Spark frame needs Spark, and this is the engine `local`: {advice}"
+            )
     if given.size_bytes > limit_bytes:
         raise ResourceLimitError(
             "strict_input_arrow_bytes",
@@ -119,10 +137,57 @@ def plan_work(given: LoadInput, parallelism: int, spark: Any, *, is_strict: bool
 
 
 def _table(spark: Any, name: str) -> Any:
-    from pyspark.errors import AnalysisException
+    """A table by its name, in any catalog of the session.
+
+    Raises:
+        BadRequestError: there is no such table, or Spark cannot read it.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import ParseException, PySparkException
 
     try:
-        return spark.table(name)
-    except AnalysisException as error:
-        reason = str(error).splitlines()[0]
-        raise BadRequestError(f"Spark has no table {name}: {reason}") from error
+        frame = spark.table(name)
+        # A session of Spark Connect looks for it only when it has to.
+        _ = frame.columns
+        return frame
+    except ParseException as error:
+        raise BadRequestError(
+            f"`table: {name}` is not the name of a table: put a part with other characters in backticks"
+        ) from error
+    except PySparkException as error:
+        if error.getCondition() not in _NOT_FOUND:
+            raise BadRequestError(
+                f"Spark cannot read the table {name}: {_reason(error)}"
+            ) from error
+        raise BadRequestError(
+            f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(spark))}): give it as "
+            "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
+        ) from error
+    except Py4JError as error:
+        # A catalog whose classes the session lacks.
+        raise BadRequestError(f"Spark cannot read the table {name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    telling = [line for line in lines if "Exception: " in line]
+    return (telling or lines or [type(error).__name__])[0][:300]
+
+
+#: Conditions of Spark that mean that a part of a name is unknown.
+_NOT_FOUND = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+    "REQUIRES_SINGLE_PART_NAMESPACE",
+)
+_CATALOG_SETTING = re.compile(r"spark[.]sql[.]catalog[.]([^.]+)")
+
+
+def _catalogs(spark: Any) -> list[str]:
+    """The catalogs that a session uses or could use."""
+    loaded = [item.name for item in spark.catalog.listCatalogs()]
+    configured = [
+        found[1] for key in spark.conf.getAll if (found := _CATALOG_SETTING.fullmatch(key))
+    ]
+    return list(dict.fromkeys([*loaded, *configured]))

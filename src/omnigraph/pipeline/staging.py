@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.pipeline.external import COPIED_TOGETHER
-from omnigraph.pipeline.frames import frame_records
+from omnigraph.pipeline.frames import frame_records, partition_name
 from omnigraph.pipeline.problems import Problems
 from omnigraph.pipeline.reading import PartReader
 from omnigraph.pipeline.shaping import shape_records
@@ -70,7 +70,8 @@ class FrameTask:
 
     def __call__(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
         """The answer for one partition."""
-        stage = _Stage(self.plan, self.source.name, partition, Problems())
+        name = partition_name(self.source, partition)
+        stage = _Stage(self.plan, name, partition, Problems())
         lines = 0
         with stage.removed_on_failure():
             for raw in frame_records(self.source, self.plan, batches):

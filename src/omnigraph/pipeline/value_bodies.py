@@ -23,6 +23,7 @@ from omnigraph.pipeline.value_sources import (
     ValueSource,
     column_source,
 )
+from omnigraph.validation import listed, problems_of
 
 _Body = TypeVar("_Body", bound=BaseModel)
 #: The keys of which a description of a value has one, where nothing else says what it is about.
@@ -85,25 +86,24 @@ def read_body(body: type[_Body], content: object, where: str) -> _Body:
     Raises:
         BadRequestError: it has another form.
     """
-    named = _named({} if content is None else content)
-    if not isinstance(named, dict):
-        raise BadRequestError(f"{where}: keys and values are expected here, not {shown(content)!r}")
+    named = named_content(content, where)
     try:
         return body.model_validate(named)
     except ValidationError as error:
-        raise BadRequestError(f"{where}: {described(error)}") from error
+        problems = problems_of(error, named, mapping="a mapping")
+        raise BadRequestError(f"{where}: {listed(problems, 'the value')}") from error
 
 
-def described(error: ValidationError) -> str:
-    """What is wrong with the form of a mapping, and where."""
-    found = []
-    for item in error.errors():
-        place = ".".join(str(part) for part in item["loc"])
-        if place.endswith("[key]"):
-            found.append(f"{place}: a name is a text")
-            continue
-        found.append(f"{place}: {item['msg'].lower()}" if place else item["msg"].lower())
-    return "; ".join(dict.fromkeys(found))
+def named_content(content: object, where: str) -> dict[str, Any]:
+    """Keys and values of one place of a mapping, its keys as texts.
+
+    Raises:
+        BadRequestError: it is something else.
+    """
+    named = _named({} if content is None else content)
+    if not isinstance(named, dict):
+        raise BadRequestError(f"{where}: keys and values are expected here, not {shown(content)!r}")
+    return named
 
 
 def value_source(given: object, where: str, *, needs_parts: bool = True) -> ValueSource:

@@ -50,7 +50,7 @@ Data = Annotated[
 ]
 MappingFile = Annotated[
     Path | None,
-    typer.Option("--mapping", metavar="FILE", help="which tables feed which types (YAML)"),
+    typer.Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)"),
 ]
 Base = Annotated[
     str | None,

@@ -1,0 +1,274 @@
+"""Which columns of one source feed which columns of one type: a mapping and a source, put together and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.problems import shown
+from omnigraph.pipeline.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.value_sources import ValueSource, column_source
+from omnigraph.pipeline.values import Timestamps
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omnigraph.pipeline.mapping import MappedType
+    from omnigraph.pipeline.plan import EntityShape
+    from omnigraph.pipeline.source_columns import SourceColumns
+    from omnigraph.pipeline.value_sources import EndSource, Transforms
+    from omnigraph.types import BaseType
+
+#: How many columns a message names.
+_SHOWN_NAMES = 20
+_BLOB = ScalarType(Scalar.BLOB)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnMap:
+    """How the columns of one source feed the columns of one type."""
+
+    properties: Mapping[str, ValueSource]
+    id: ValueSource | None
+    ends: tuple[EndSource, EndSource] | None
+    #: The steps to members of structs, by path.
+    steps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    timestamps: Timestamps = Timestamps.REFUSE
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read, members of structs by their path."""
+        return _columns_of([*self.properties.values(), *_special(self.id, self.ends)])
+
+
+def map_columns(
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str, *, is_strict: bool
+) -> ColumnMap:
+    """Which columns of a source are read as what.
+
+    Raises:
+        BadRequestError: a column does not exist or holds several values, a name is not a property, or a transform
+            does not fit the type of its property.
+    """
+    chosen = _properties(mapped, shape, source, where)
+    _check_ends(mapped, shape, where)
+    special = _columns_of([*chosen.values(), *_special(mapped.id, mapped.ends)])
+    if mapped.columns is None and is_strict:
+        _refuse_extra(shape, source, special, where)
+    explicit = mapped.id
+    properties = shape.definition.properties
+    if explicit is None and mapped.columns is None and "id" in source.names:
+        explicit = None if "id" in properties else column_source("id")
+    found = ColumnMap(
+        properties=chosen, id=explicit, ends=mapped.ends, timestamps=mapped.timestamps
+    )
+    repeated = [column for column in found.columns if source.names.count(column) > 1]
+    if repeated:
+        raise BadRequestError(f"{where}: there are two columns `{shown(repeated[0])}`")
+    steps = _steps(found, source, where)
+    _refuse_nested(found, steps, shape, source, where)
+    _check_values(found, shape, where)
+    return replace(found, steps={path: some for path, some in steps.items() if len(some) > 1})
+
+
+def _special(
+    id_source: ValueSource | None, ends: tuple[EndSource, EndSource] | None
+) -> list[ValueSource]:
+    """What feeds the id and the ends."""
+    found = [] if id_source is None else [id_source]
+    for end in ends or ():
+        found += [end] if isinstance(end, ValueSource) else list(end.values())
+    return found
+
+
+def _columns_of(sources: Iterable[ValueSource]) -> list[str]:
+    return list(dict.fromkeys(name for source in sources for name in source.columns))
+
+
+def _properties(
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str
+) -> dict[str, ValueSource]:
+    """What feeds each property: columns by their names in the mapping or in the source, as the mapping reads them."""
+    known = shape.definition.properties
+    renamed = {name: column for column, name in (mapped.columns or {}).items()}
+    if len(renamed) < len(mapped.columns or {}):
+        names = list((mapped.columns or {}).values())
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequestError(f"{where}: two columns feed the property `{twice}`")
+    for name in (*renamed, *mapped.properties):
+        if name not in known:
+            hint = did_you_mean(name, list(known))
+            raise BadRequestError(
+                f"{where}: {shape.name} has no property `{name}`" + (f": {hint}" if hint else "")
+            )
+    if mapped.columns is None:
+        renamed = {name: name for name in source.names if name in known}
+    chosen = {name: column_source(column) for name, column in renamed.items()}
+    for name, given in mapped.properties.items():
+        if given.parts:
+            if name in renamed and mapped.columns is not None:
+                raise BadRequestError(
+                    f"{where}: `columns` and `properties` both say what feeds the property `{name}`"
+                )
+            chosen[name] = given
+        else:
+            chosen[name] = replace(given, parts=(renamed.get(name, name),))
+    return chosen
+
+
+def _check_ends(mapped: MappedType, shape: EntityShape, where: str) -> None:
+    for name, end, side in zip(("from", "to"), mapped.ends or (), shape.ends or (), strict=False):
+        if isinstance(end, ValueSource):
+            continue
+        members = {member for member, _ in side.members}
+        if set(end) != members:
+            wanted = ", ".join(sorted(members)) or "no key members"
+            raise BadRequestError(f"{where}: `{name}` has to map {wanted} of {side.name}")
+
+
+def _refuse_extra(shape: EntityShape, source: SourceColumns, used: list[str], where: str) -> None:
+    """Without a list of columns, each one has to be something."""
+    tops = {steps[0] for name in used if (steps := source.find(name)) is not None}
+    known = {*shape.definition.properties, *tops, "id"}
+    extra = [name for name in source.names if name not in known]
+    if not extra:
+        return
+    nested = source.nested.get(extra[0])
+    if nested is not None:
+        text = source.complaint_about(extra[0], nested)
+        raise BadRequestError(f"{where}: {shape.name} has no property `{extra[0]}`; {text}")
+    raise BadRequestError(
+        f"{where}: {shape.name} has no property {_listed(extra)}; name the columns to read in `columns:`"
+    )
+
+
+def _steps(found: ColumnMap, source: SourceColumns, where: str) -> dict[str, tuple[str, ...]]:
+    known = {}
+    for path in found.columns:
+        steps = source.find(path)
+        if steps is None:
+            hint = did_you_mean(path, source.paths)
+            raise BadRequestError(
+                f"{where}: there is no column `{shown(path)}`" + (f": {hint}" if hint else "")
+            )
+        known[path] = steps
+    return known
+
+
+def _refuse_nested(
+    found: ColumnMap,
+    steps: Mapping[str, tuple[str, ...]],
+    shape: EntityShape,
+    source: SourceColumns,
+    where: str,
+) -> None:
+    types = shape.definition.properties
+    # The bytes and the address of a blob may come as a struct.
+    others = [item for name, item in found.properties.items() if types[name].type.base != _BLOB]
+    for path in _columns_of([*others, *_special(found.id, found.ends)]):
+        nested = source.nested_at(steps[path])
+        if nested is not None:
+            raise BadRequestError(f"{where}: {source.complaint_about(path, nested)}")
+
+
+# ---- transforms and the types of properties
+
+
+def _check_values(found: ColumnMap, shape: EntityShape, where: str) -> None:
+    for name, item in found.properties.items():
+        type_ = shape.definition.properties[name].type
+        _check_transforms(item, type_.base, f"{shape.name}.{name}", where)
+        _check_constant(item, type_, f"{shape.name}.{name}", found.timestamps, where)
+    types = shape.definition.properties
+    if found.id is not None:
+        key = [types[name].type.base for name in shape.key_members]
+        _check_id(found.id, key, f"the id of {shape.name}", where)
+    for name, end, side in zip(("from", "to"), found.ends or (), shape.ends or (), strict=False):
+        if isinstance(end, ValueSource):
+            key = [base for _, base in side.members]
+            _check_id(end, key, f"`{name}` of {shape.name}", where)
+            continue
+        for member, base in side.members:
+            owner = f"{side.name}.{member}"
+            _check_transforms(end[member], base, owner, where)
+            type_ = PropertyType(base=base, nullable=True)
+            _check_constant(end[member], type_, owner, found.timestamps, where)
+
+
+def _check_id(source: ValueSource, key: list[BaseType], owner: str, where: str) -> None:
+    steps = source.transforms
+    if steps.split is not None:
+        raise BadRequestError(f"{where}: {owner} is not a list: `split` does not fit")
+    if not steps.is_typed:
+        return
+    if len(key) != 1:
+        raise BadRequestError(
+            f"{where}: {owner} is a text: `{_typed_step(steps)}` fits the members of a key, "
+            "as in `to: {member: {column: …}}`"
+        )
+    _check_transforms(source, key[0], owner, where)
+
+
+def _check_transforms(source: ValueSource, base: BaseType, owner: str, where: str) -> None:
+    steps = source.transforms
+    if base == _BLOB and source.plain_column is None:
+        raise BadRequestError(f"{where}: {owner} is a Blob, which is read from a column as it is")
+    if steps.split is not None and not isinstance(base, ListType | VectorType):
+        raise BadRequestError(f"{where}: {owner} is a {base}: `split` makes lists")
+    scalar = _scalar_of(base)
+    wanted = {
+        "bool": (scalar is Scalar.BOOL, "Bool properties"),
+        "date_format": (scalar in (Scalar.DATE, Scalar.DATETIME), "Date and DateTime properties"),
+        "number": (scalar in _NUMBERS, "numbers"),
+    }
+    if steps.is_typed:
+        step = _typed_step(steps)
+        fits, what = wanted[step]
+        if not fits:
+            raise BadRequestError(f"{where}: {owner} is a {base}: `{step}` is for {what}")
+    if scalar is Scalar.DATE:
+        zoned = [item.text for item in steps.date_formats if item.has_zone]
+        if zoned:
+            raise BadRequestError(
+                f"{where}: {owner} is a Date, which has no time zone: `{zoned[0]}` has one"
+            )
+
+
+_NUMBERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.F32, Scalar.F64)
+
+
+def _scalar_of(base: BaseType) -> Scalar | None:
+    match base:
+        case ScalarType(scalar) | ListType(scalar):
+            return scalar
+        case VectorType():
+            return Scalar.F32
+    return None
+
+
+def _typed_step(steps: Transforms) -> str:
+    if steps.words is not None:
+        return "bool"
+    return "date_format" if steps.date_formats else "number"
+
+
+def _check_constant(
+    source: ValueSource, type_: PropertyType, owner: str, timestamps: Timestamps, where: str
+) -> None:
+    """A fixed value is wrong for all records or for none."""
+    if source.columns:
+        return
+    given = MappedColumn(source=source, columns={}, count=1)
+    _, complaints = read_mapped(given, type_, timestamps=timestamps)
+    if complaints:
+        raise BadRequestError(f"{where}: the constant does not fit {owner}: {complaints[0]}")
+
+
+def _listed(names: list[str]) -> str:
+    """Some names of columns: a file may have many, and long ones."""
+    some = ", ".join(f"`{shown(name)}`" for name in names[:_SHOWN_NAMES])
+    hidden = len(names) - _SHOWN_NAMES
+    return f"{some} and {hidden:,} more" if hidden > 0 else some

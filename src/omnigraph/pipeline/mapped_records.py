@@ -1,0 +1,124 @@
+"""Columns and rows of mapped sources → records of a type: what feeds what is known, and nothing is read yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.pipeline.shaping import RawRecords
+from omnigraph.pipeline.source_columns import Nested, SourceColumns
+from omnigraph.pipeline.transforms import MappedColumn
+from omnigraph.pipeline.value_sources import ValueSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omnigraph.pipeline.column_map import ColumnMap
+    from omnigraph.pipeline.plan import EntityShape
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+
+def raw_records(
+    shape: EntityShape, batch: Any, chosen: ColumnMap, numbers: Any, *, is_text: bool = False
+) -> RawRecords:
+    """Mapped columns of a batch, or of a dictionary of lists, as records of a type."""
+    names = set(batch if isinstance(batch, dict) else batch.schema.names)
+
+    def column(path: str) -> Any:
+        steps = () if path in names else chosen.steps[path]
+        found = batch[steps[0] if steps else path]
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        return pc.struct_field(found, list(steps[1:])) if steps else found
+
+    def values(source: ValueSource) -> Any:
+        if source.plain_column is not None:
+            return column(source.plain_column)
+        return MappedColumn(
+            source=source,
+            columns={name: column(name) for name in source.columns},
+            count=len(numbers),
+            is_text=is_text,
+        )
+
+    def ids(source: ValueSource) -> Any:
+        found = values(source)
+        if not isinstance(found, list):
+            return found
+        # Numbers are ids in tables, whatever format they are written in.
+        return [str(item) if type(item) is int else item for item in found]
+
+    ends: Any = None
+    if chosen.ends is not None:
+        ends = tuple(
+            ids(end)
+            if isinstance(end, ValueSource)
+            else {member: values(source) for member, source in end.items()}
+            for end in chosen.ends
+        )
+    return RawRecords(
+        shape=shape,
+        columns={name: values(source) for name, source in chosen.properties.items()},
+        ids=None if chosen.id is None else ids(chosen.id),
+        ends=ends,
+        lines=numbers,
+        is_text=is_text,
+        timestamps=chosen.timestamps,
+    )
+
+
+# ---- rows of JSON
+
+
+class NotAnObjectError(Exception):
+    """A path leads through a value that has no members; never leaves the room."""
+
+    def __init__(self, path: str, value: object) -> None:
+        super().__init__(
+            f"it has no `{path}`: the way there leads through a value that is not an object"
+        )
+        self.value = value
+
+
+def json_columns(present: Sequence[str], wanted: Iterable[str]) -> SourceColumns:
+    """The columns of some objects: the members that any of them has, and those that a mapping names."""
+    names = dict.fromkeys(present)
+    nested: dict[str, dict[str, Any]] = {}
+    for path in wanted:
+        top, *rest = path.split(".")
+        if path in names or top not in names or not rest:
+            names.setdefault(path)
+            continue
+        inner = nested.setdefault(top, {})
+        for step in rest:
+            inner = inner.setdefault(step, {})
+    found = {name: _struct(members) for name, members in nested.items()}
+    return SourceColumns(names=tuple(names), nested=found)
+
+
+def _struct(members: dict[str, Any]) -> Nested:
+    inner = {name: _struct(some) if some else None for name, some in members.items()}
+    return Nested(kind="struct", members=inner)
+
+
+def json_member(row: dict[str, Any], path: str) -> Any:
+    """The member of an object, or of the objects inside of it; null when it is missing.
+
+    Raises:
+        NotAnObjectError: a value on the way is not an object.
+    """
+    if path in row or "." not in path:
+        return row.get(path)
+    found: Any = row
+    for step in path.split("."):
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            raise NotAnObjectError(path, found)
+        found = found.get(step)
+    return found
