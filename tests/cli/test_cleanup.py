@@ -9,8 +9,8 @@ import pytest
 
 from omnigraph.cli.commands.cleanup import report_lines
 from omnigraph.cli.main import main
-from omnigraph.cli.sizes import size_text
 from omnigraph.graph import CleanupReport, DatasetCleanup, Graph
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,9 +77,9 @@ def test_a_dataset_with_a_problem_is_told():
     [
         (0, "0 B"),
         (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (5 << 20, "5.0 MiB"),
-        (1 << 60, "1048576.0 TiB"),
+        (1024, "1 KiB"),
+        (5 << 20, "5 MiB"),
+        (1 << 60, "1048576 TiB"),
     ],
 )
 def test_sizes_have_the_unit_that_fits(size: int, text: str):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
 
 import omnigraph
 from omnigraph import errors
+from omnigraph.errors.requests import _RESOURCES
 
 SOURCES = Path(omnigraph.__file__).parent
 ROOMS = sorted(path.parent.name for path in SOURCES.glob("*/__init__.py"))
@@ -60,6 +62,15 @@ def test_the_words_of_pydantic_are_translated_in_one_place() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
     found = [path.name for path, text in texts.items() if "error.errors(" in text]
     assert found == ["validation.py"]
+
+
+def test_every_bounded_resource_has_words_for_people() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")]
+    raised = {
+        name for text in texts for name in re.findall(r'ResourceLimitError\(\s*"([^"]+)"', text)
+    }
+    raised |= {name for text in texts for name in re.findall(r'_RESOURCE = "([^"]+)"', text)}
+    assert raised == set(_RESOURCES)
 
 
 def _tree(cls: type) -> list[type]:

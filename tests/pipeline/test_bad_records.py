@@ -587,7 +587,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_lines_behind_it_keep_their_n
         ("line too long", 10),
         ("invalid JSON", 20),
     ]
-    assert "100,000" in error.report.examples[0].message
+    assert "97.7 KiB" in error.report.examples[0].message
 
 
 def test_a_line_of_the_allowed_length_is_loaded(

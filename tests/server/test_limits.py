@@ -51,13 +51,21 @@ def head_of(service: Service) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "kind", "limit"), [("query", JSON, 100), ("load/ndjson", NDJSON, 200)]
+    ("path", "kind", "limit", "setting"),
+    [
+        ("query", JSON, 100, "OMNIGRAPH_BODY_MAX_BYTES"),
+        ("load/ndjson", NDJSON, 200, "OMNIGRAPH_LOAD_BODY_MAX_BYTES"),
+    ],
 )
-def test_a_body_that_says_it_is_too_large_is_refused_unread(tiny, path, kind, limit):
+def test_a_body_that_says_it_is_too_large_is_refused_unread(tiny, path, kind, limit, setting):
     headers = {**kind, "content-length": "5000000000"}
     answer = post(tiny, f"{GRAPH}/{path}", [b"x", SILENCE], headers=headers)
     assert answer.status == 413
     assert answer.document["resource_limit"]["limit"] == limit
+    assert answer.document["error"] == (
+        f"body of the request: 4.7 GiB, above the limit of {limit} B; "
+        f"send less at once, or raise {setting} on the server"
+    )
     assert answer.headers["connection"] == "close"
     assert answer.taken == 0
 
@@ -170,9 +178,13 @@ def test_a_caller_has_two_exports_of_a_graph_and_all_have_four(uri, tmp_path):
             refused = nadia.post(f"{GRAPH}/{path}", json={})
             assert refused.status_code == 413
             assert refused.json()["resource_limit"]["resource"] == "stream_export_slots"
+            assert refused.json()["resource_limit"]["limit"] == 2
+            assert "OMNIGRAPH_EXPORTS_PER_CALLER" in refused.json()["error"]
             assert bot.post(f"{GRAPH}/{path}", json={}).status_code == 200, "another caller"
         assert [slots.take("one"), slots.take("two")] == [True, True]
-        assert bot.post(f"{GRAPH}/export", json={}).status_code == 413
+        refused = bot.post(f"{GRAPH}/export", json={})
+        assert (refused.status_code, refused.json()["resource_limit"]["limit"]) == (413, 4)
+        assert "OMNIGRAPH_EXPORTS_PER_GRAPH" in refused.json()["error"]
         slots.give_back("one")
         assert bot.post(f"{GRAPH}/export", json={}).status_code == 200
 

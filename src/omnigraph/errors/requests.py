@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from omnigraph.errors.base import Diagnostic, OmniError
+from omnigraph.sizes import compared_sizes
 
 #: How many findings an error carries; `total` counts all of them.
 MAX_DIAGNOSTICS = 100
@@ -171,6 +172,29 @@ class BranchExistsError(BadRequestError):
         return {"branch": self.branch}
 
 
+#: Names of bounded resources, which programs read → how people call them, and whether they are counted in bytes.
+_RESOURCES = {
+    "Blob read range bytes": ("range of the Blob", True),
+    "change_continuation_token_encoded_bytes": ("cursor", True),
+    "change_feed_commits_per_poll": ("commits per poll", False),
+    "commit_changes_page_bytes": ("size of a page", True),
+    "commit_changes_page_changes": ("changes per page", False),
+    "external blob URI bytes": ("address of an external blob", True),
+    "external blob bytes in memory": ("external blobs that are copied at once", True),
+    "external blobs of one operation": ("external blobs of one operation", False),
+    "http_request_bytes": ("body of the request", True),
+    "http_request_values": ("values in the body of the request", False),
+    "mcp_answer_bytes": ("answer of the tool", True),
+    "pending mutation bytes": ("rows that the mutation holds", True),
+    "query_memory_bytes": ("memory of the read", True),
+    "query_rows": ("rows of the answer", False),
+    "stream_export_slots": ("exports at the same time", False),
+    "stream_export_transport_bytes": ("memory of open streams", True),
+    "strict_input_arrow_bytes": ("input of a load in this process", True),
+    "unpacked_bytes": ("unpacked content", True),
+}
+
+
 class ResourceLimitError(OmniError):
     """A configured bound would be crossed. Nothing was written."""
 
@@ -183,7 +207,9 @@ class ResourceLimitError(OmniError):
         self.limit = limit
         self.actual = actual
         self.advice = advice
-        super().__init__(f"{resource}: {actual} is above the limit of {limit}; {advice}")
+        what, is_size = _RESOURCES.get(resource, (resource.replace("_", " "), "bytes" in resource))
+        found, most = compared_sizes(actual, limit) if is_size else (f"{actual:,}", f"{limit:,}")
+        super().__init__(f"{what}: {found}, above the limit of {most}; {advice}")
 
     def details(self) -> dict[str, object]:
         """`resource_limit` with the bound."""

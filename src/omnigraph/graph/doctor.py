@@ -35,6 +35,7 @@ from omnigraph.recovery import list_sidecars, read_sidecar
 from omnigraph.recovery.lock import lock_holder
 from omnigraph.recovery.retention import plan_cleanup, published_heads
 from omnigraph.schema import unbuilt_indexes
+from omnigraph.sizes import size_text
 from omnigraph.storage.failures import without_advice
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.listing import list_files
@@ -129,7 +130,7 @@ def _check_files(look: Inspection, progress: Progress | None) -> Iterator[Findin
         files = _count(len(report.files), "file")
         old = report.counts()[FileStatus.UNRECORDED]
         note = f", {old:,} of them without a checksum" if old else ""
-        yield _fine("files", f"{files} read{note}, {report.read_bytes:,} bytes")
+        yield _fine("files", f"{files} read{note}, {size_text(report.read_bytes)}")
 
 
 def _check_format(look: Inspection) -> Iterator[Finding]:
@@ -389,7 +390,7 @@ def _check_disk(look: Inspection) -> Iterator[Finding]:
         )
     look.disk.sort(key=lambda item: (-item.size_bytes, item.type_key))
     look.size_bytes = sum(file.size_bytes for file in list_files(location, ""))
-    yield _fine("disk", f"{look.size_bytes:,} bytes in {_count(len(look.disk), 'type')}")
+    yield _fine("disk", f"{size_text(look.size_bytes)} in {_count(len(look.disk), 'type')}")
 
 
 def _check_versions(look: Inspection) -> Iterator[Finding]:
@@ -404,7 +405,7 @@ def _check_versions(look: Inspection) -> Iterator[Finding]:
         check="versions",
         severity=Health.INFO,
         message=(
-            f"{_count(old, 'version')} ({size:,} bytes) would go if {_ADVISED_KEEP} commits of every branch "
+            f"{_count(old, 'version')} ({size_text(size)}) would go if {_ADVISED_KEEP} commits of every branch "
             "stayed readable"
         ),
         action=look.run("cleanup", f"--keep {_ADVISED_KEEP}"),

@@ -13,6 +13,7 @@ from omnigraph.recovery import (
     staged_max_age_s,
 )
 from omnigraph.recovery.retention import is_busy
+from omnigraph.sizes import size_text
 from omnigraph.storage.leftovers import find_leftovers
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class _Left:
         size = sum(file.size_bytes for file in self.files)
         forks = "1 fork" if len(self.forks) == 1 else f"{len(self.forks):,} forks"
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
-        return f"{forks} of no branch and {files} ({size:,} bytes) that nothing refers to"
+        return f"{forks} of no branch and {files} ({size_text(size)}) that nothing refers to"
 
 
 def check_leftovers(

@@ -13,6 +13,7 @@ import pyarrow.compute as _compute
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.records import MAX_LINE_BYTES
 from omnigraph.schema import EdgeDef
+from omnigraph.sizes import size_text
 from omnigraph.types import (
     FLOATS,
     BaseType,
@@ -108,8 +109,8 @@ def refuse_long_line(table_key: str, entity_id: str, size: int) -> NoReturn:
         BadRequestError: always.
     """
     raise BadRequestError(
-        f"{table_key} {entity_id!r} makes a line of about {size:,} bytes, and a load reads lines of up to "
-        f"{MAX_LINE_BYTES:,}: export as Parquet"
+        f"{table_key} {entity_id!r} makes a line of about {size_text(size)}, and a load reads lines of up to "
+        f"{size_text(MAX_LINE_BYTES)}: export as Parquet"
     )
 
 

@@ -20,6 +20,7 @@ import pyarrow.fs as _fs
 
 from omnigraph.environ import whole_number
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ class InputFile:
                 "unpacked_bytes",
                 limit,
                 content_bytes,
-                f"{self.path} ({self.size:,} bytes) unpacks to more than {ratio} times its size; if it is meant to, "
+                f"{self.path} ({size_text(self.size)}) unpacks to more than {ratio} times its size; if it is meant to, "
                 f"raise {UNPACK_MAX_RATIO} or {UNPACK_ALLOWED_BYTES}",
             )
 

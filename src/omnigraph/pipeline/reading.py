@@ -34,6 +34,7 @@ from omnigraph.pipeline.records import (
     read_record,
 )
 from omnigraph.pipeline.source_columns import arrow_columns, plain_columns
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,7 +240,7 @@ class PartReader:
                 if len(first) > _MAX_HEADER_BYTES:
                     raise InputFileError(
                         self._part.file.path,
-                        f"its first line, which names the columns, has more than {_MAX_HEADER_BYTES:,} bytes",
+                        f"its first line, which names the columns, has more than {size_text(_MAX_HEADER_BYTES)}",
                     )
         line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
         parsed = csv.read_csv(
@@ -330,7 +331,7 @@ class PartReader:
         """Whether a line of a table is whole; a longer one was cut when it was read."""
         if not is_too_long(line):
             return True
-        text = f"the line has more than {MAX_LINE_BYTES:,} bytes"
+        text = f"the line has more than {size_text(MAX_LINE_BYTES)}"
         self._complain(number, LINE_TOO_LONG, text, None)
         return False
 

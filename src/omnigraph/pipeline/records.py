@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from omnigraph.ids import TableKey
+from omnigraph.sizes import size_text
 from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def decode_line(line: bytes, plan: LoadPlan) -> Record:
         BadRecordError: with all complaints about its structure.
     """
     if is_too_long(line):
-        _refuse(LINE_TOO_LONG, f"the line has more than {MAX_LINE_BYTES:,} bytes")
+        _refuse(LINE_TOO_LONG, f"the line has more than {size_text(MAX_LINE_BYTES)}")
     if plan.is_strict and is_too_complex(line):
         _refuse(
             "line too complex",

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import TooManyRequestsError
+from omnigraph.server.settings import ACTOR_BYTES, ACTOR_INFLIGHT, BODIES_BYTES
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +46,8 @@ class Admission:
         with self._lock:
             if self._inflight[actor] >= self._inflight_max:
                 raise TooManyRequestsError(
-                    f"{self._inflight_max} writes of this actor are in flight: try again when one is done"
+                    f"{self._inflight_max} writes of this actor are in flight: try again when one is done, or raise "
+                    f"{ACTOR_INFLIGHT} on the server"
                 )
             self._hold(actor, size)
             self._inflight[actor] += 1
@@ -69,8 +72,9 @@ class Admission:
         held = self._bytes[actor]
         if held + size > self._bytes_max:
             raise TooManyRequestsError(
-                f"this request holds about {size:,} bytes, the others of this actor {held:,}, and "
-                f"{self._bytes_max:,} is the limit: send less, or try again when one is done"
+                f"this request holds about {size_text(size)}, the others of this actor {size_text(held)}, and "
+                f"{size_text(self._bytes_max)} is the limit: send less, try again when one is done, or raise "
+                f"{ACTOR_BYTES} on the server"
             )
         self._bytes[actor] += size
 
@@ -129,8 +133,9 @@ class BodyMemory:
         with self._lock:
             if size > 0 and self._held + size > self._limit:
                 raise TooManyRequestsError(
-                    f"this request holds about {size:,} bytes, all others {self._held:,}, and {self._limit:,} is the "
-                    "limit of the server: send less, or try again when others are done"
+                    f"this request holds about {size_text(size)}, all others {size_text(self._held)}, and "
+                    f"{size_text(self._limit)} is the limit of the server: send less, try again when others are done, "
+                    f"or raise {BODIES_BYTES} on the server"
                 )
             self._held += size
 

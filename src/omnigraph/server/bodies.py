@@ -19,6 +19,7 @@ from omnigraph.errors import (
 from omnigraph.server.admission import memory_of
 from omnigraph.server.bounded_json import WINDOW_BYTES, check_characters, measure_json, parse_json
 from omnigraph.server.load_envelopes import ENVELOPE_VALUES, split_envelope
+from omnigraph.server.settings import BODY_VALUES
 from omnigraph.server.threads import run_in_thread
 from omnigraph.validation import listed, problems_of
 from omnigraph.wire.protocol import JSON, NDJSON
@@ -29,14 +30,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from omnigraph.server.load_envelopes import LongText
-    from omnigraph.server.settings import ServerSettings
+    from omnigraph.server.settings import BodyLimit, ServerSettings
 
     Grow = Callable[[int], None]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Outcome = TypeVar("_Outcome")
 _RESOURCE = "http_request_bytes"
-_ADVICE = "send less at once"
 #: Bodies up to this size are parsed where they are read; handing them to a thread would take longer.
 _INLINE_BYTES = 32 * 1024
 #: Digits of a length; those of nonsense are not turned into a number.
@@ -75,8 +75,11 @@ async def read_json_bytes(request: Request, settings: ServerSettings) -> bytes:
         ResourceLimitError: it is larger than the limit.
         TooManyRequestsError: the bodies of all requests together take too much memory.
     """
-    limit, max_values = settings.body_max_bytes, settings.body_max_values
-    return bytes(await _json_bytes(request, settings, limit, _ignore, max_values=max_values))
+
+    def measure(body: bytearray) -> None:
+        measure_json(body, max_values=settings.body_max_values, setting=BODY_VALUES)
+
+    return bytes(await _json_bytes(request, settings, settings.body_limit, _ignore, measure))
 
 
 async def parse_body(request: Request, body: bytes, settings: ServerSettings) -> tuple[Any, int]:
@@ -90,7 +93,7 @@ async def parse_body(request: Request, body: bytes, settings: ServerSettings) ->
     memory = memory_of(request)
 
     def work() -> tuple[Any, int]:
-        size = measure_json(body, max_values=settings.body_max_values)
+        size = measure_json(body, max_values=settings.body_max_values, setting=BODY_VALUES)
         memory.grow(size.memory_bytes)
         return parse_json(body), size.memory_bytes
 
@@ -108,8 +111,11 @@ async def read_load(
         TooManyRequestsError: the bodies of all requests together take too much memory.
         BadRequestError: it is not JSON, or JSON of another shape.
     """
-    limit = settings.load_body_max_bytes
-    body = await _json_bytes(request, settings, limit, grow, max_values=ENVELOPE_VALUES)
+
+    def measure(body: bytearray) -> None:
+        measure_json(body, max_values=ENVELOPE_VALUES)
+
+    body = await _json_bytes(request, settings, settings.load_body_limit, grow, measure)
     document, text = await _run(request, lambda: split_envelope(body, member), len(body))
     return _validated(model, document), text
 
@@ -122,7 +128,11 @@ async def _run(request: Request, work: Callable[[], _Outcome], size: int) -> _Ou
 
 
 async def _json_bytes(
-    request: Request, settings: ServerSettings, limit: int, grow: Grow, *, max_values: int
+    request: Request,
+    settings: ServerSettings,
+    limit: BodyLimit,
+    grow: Grow,
+    measure: Callable[[bytearray], None],
 ) -> bytearray:
     """The bytes of a JSON body; one that begins with too many values is refused before the rest has come."""
     # A page of another origin may send forms and plain text without asking, but not JSON.
@@ -141,7 +151,7 @@ async def _json_bytes(
         is_first_window = len(body) < WINDOW_BYTES <= len(body) + len(chunk)
         body += chunk
         if is_first_window:
-            measure_json(body[:WINDOW_BYTES], max_values=max_values)
+            measure(body[:WINDOW_BYTES])
     return body
 
 
@@ -152,13 +162,13 @@ async def spooled_ndjson(
     """The body of a load in a file of this process, which is gone afterwards."""
     _check_content_type(request, NDJSON)
     with NamedTemporaryFile(prefix="omnigraph-load-", suffix=".jsonl") as file:
-        async for chunk in _chunks(request, settings, settings.load_body_max_bytes, grow):
+        async for chunk in _chunks(request, settings, settings.load_body_limit, grow):
             file.write(chunk)
         file.flush()
         yield file.name
 
 
-def announced_size(request: Request, limit: int) -> int | None:
+def announced_size(request: Request, limit: BodyLimit) -> int | None:
     """How large a body says it is; None when it does not say.
 
     Raises:
@@ -167,9 +177,15 @@ def announced_size(request: Request, limit: int) -> int | None:
     text = request.headers.get("content-length", "")
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_LENGTH:
         return None
-    if (size := int(text)) > limit:
-        raise ResourceLimitError(_RESOURCE, limit, size, _ADVICE)
+    size = int(text)
+    _check_size(size, limit)
     return size
+
+
+def _check_size(size: int, limit: BodyLimit) -> None:
+    if size > limit.size_bytes:
+        advice = f"send less at once, or raise {limit.setting} on the server"
+        raise ResourceLimitError(_RESOURCE, limit.size_bytes, size, advice)
 
 
 def parse_query(request: Request, model: type[_Model]) -> _Model:
@@ -226,7 +242,7 @@ def _has_body(request: Request) -> bool:
 
 
 async def _chunks(
-    request: Request, settings: ServerSettings, limit: int, grow: Grow
+    request: Request, settings: ServerSettings, limit: BodyLimit, grow: Grow
 ) -> AsyncIterator[bytes]:
     """The pieces of a body as they come; `grow` is told the size of each that was not announced."""
     is_announced = announced_size(request, limit) is not None
@@ -246,8 +262,7 @@ async def _chunks(
         is_complete = not message.get("more_body", False)
         chunk: bytes = message.get("body", b"")
         received += len(chunk)
-        if received > limit:
-            raise ResourceLimitError(_RESOURCE, limit, received, _ADVICE)
+        _check_size(received, limit)
         if not is_announced:
             grow(len(chunk))
         yield chunk

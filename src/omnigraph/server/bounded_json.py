@@ -46,11 +46,13 @@ class JsonSize:
         return self.length * _CHARACTER_BYTES + self.values * _VALUE_BYTES
 
 
-def measure_json(body: bytes | bytearray, *, max_values: int) -> JsonSize:
+def measure_json(
+    body: bytes | bytearray, *, max_values: int, setting: str | None = None
+) -> JsonSize:
     """Count the values of a JSON text; a text that is not JSON is counted too, and refused when it is parsed.
 
     Raises:
-        ResourceLimitError: it holds more values than `max_values`.
+        ResourceLimitError: it holds more values than `max_values`, which `setting` changes.
         BadRequestError: it is nested too deeply.
     """
     values, quotes, depth = 1, 0, 0
@@ -64,7 +66,10 @@ def measure_json(body: bytes | bytearray, *, max_values: int) -> JsonSize:
         values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
         counted = max(values, quotes // _QUOTES_PER_VALUE)
         if counted > max_values:
-            raise ResourceLimitError(_RESOURCE, max_values, counted, "send less at once")
+            advice = "send less at once"
+            if setting is not None:
+                advice += f", or raise {setting} on the server"
+            raise ResourceLimitError(_RESOURCE, max_values, counted, advice)
         for sign in outside.translate(None, _NO_BRACKETS):
             depth += 1 if sign in _OPENING else -1
             if depth > MAX_DEPTH:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 _MALFORMED = "the request is not HTTP/1.1"
-_ALL_BUSY = "all connections of the server are busy: try again later"
+_ALL_BUSY = "all connections of the server are busy: try again later, or raise OMNIGRAPH_MAX_CONNECTIONS on the server"
 #: What a client has to take of its answer in a time; the transport reports every 48 KiB.
 _LEAST_TAKEN_BYTES = 48 * 1024
 

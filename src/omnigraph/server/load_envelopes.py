@@ -17,6 +17,7 @@ from omnigraph.server.bounded_json import (
     measure_json,
     parse_json,
 )
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def split_envelope(body: bytes | bytearray, member: str) -> tuple[Any, LongText 
 
 
 def _other_text_is_long(member: str) -> BadRequestError:
-    return BadRequestError(f"only `{member}` may be longer than {_SHORT_BYTES:,} bytes")
+    return BadRequestError(f"only `{member}` may be longer than {size_text(_SHORT_BYTES)}")
 
 
 def _texts(body: bytes | bytearray) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from omnigraph.budget import MemoryAccount, Turns
 from omnigraph.environ import available_memory, duration_s, is_on, whole_number
@@ -14,6 +15,21 @@ MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.
 _LOWEST_BYTES = 256 * MEBIBYTE
 _READ_MEMORY = "OMNIGRAPH_SERVER_READ_MEMORY_BYTES"
+_BODY = "OMNIGRAPH_BODY_MAX_BYTES"
+_LOAD_BODY = "OMNIGRAPH_LOAD_BODY_MAX_BYTES"
+ACTOR_INFLIGHT = "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX"
+ACTOR_BYTES = "OMNIGRAPH_PER_ACTOR_BYTES_MAX"
+BODIES_BYTES = "OMNIGRAPH_BODIES_MAX_BYTES"
+BODY_VALUES = "OMNIGRAPH_BODY_MAX_VALUES"
+EXPORTS_PER_GRAPH = "OMNIGRAPH_EXPORTS_PER_GRAPH"
+EXPORTS_PER_CALLER = "OMNIGRAPH_EXPORTS_PER_CALLER"
+
+
+class BodyLimit(NamedTuple):
+    """The largest body of a kind of request, and the setting that changes it."""
+
+    size_bytes: int
+    setting: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +76,16 @@ class ServerSettings:
     #: How long requests in flight may take after the signal to stop.
     shutdown_s: int = 30
 
+    @property
+    def body_limit(self) -> BodyLimit:
+        """What bounds the body of a request that is not a load."""
+        return BodyLimit(self.body_max_bytes, _BODY)
+
+    @property
+    def load_body_limit(self) -> BodyLimit:
+        """What bounds the body of a load."""
+        return BodyLimit(self.load_body_max_bytes, _LOAD_BODY)
+
     def read_limits(self) -> ReadLimits:
         """What bounds every read of this process; memory and turns are shared by all that are given the same limits."""
         return ReadLimits(
@@ -90,25 +116,17 @@ class ServerSettings:
         defaults = ServerSettings()
         hosts = os.environ.get("OMNIGRAPH_ALLOWED_HOSTS", "").lower().split(",")
         return ServerSettings(
-            actor_inflight_max=whole_number(
-                "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX", defaults.actor_inflight_max, lowest=1
-            ),
+            actor_inflight_max=whole_number(ACTOR_INFLIGHT, defaults.actor_inflight_max, lowest=1),
             actor_bytes_max=whole_number(
-                "OMNIGRAPH_PER_ACTOR_BYTES_MAX",
+                ACTOR_BYTES,
                 max(available_memory() // 4, _LOWEST_BYTES),
                 lowest=1,
             ),
-            body_max_bytes=whole_number(
-                "OMNIGRAPH_BODY_MAX_BYTES", defaults.body_max_bytes, lowest=1
-            ),
-            load_body_max_bytes=whole_number(
-                "OMNIGRAPH_LOAD_BODY_MAX_BYTES", defaults.load_body_max_bytes, lowest=1
-            ),
-            body_max_values=whole_number(
-                "OMNIGRAPH_BODY_MAX_VALUES", defaults.body_max_values, lowest=1
-            ),
+            body_max_bytes=whole_number(_BODY, defaults.body_max_bytes, lowest=1),
+            load_body_max_bytes=whole_number(_LOAD_BODY, defaults.load_body_max_bytes, lowest=1),
+            body_max_values=whole_number(BODY_VALUES, defaults.body_max_values, lowest=1),
             bodies_max_bytes=whole_number(
-                "OMNIGRAPH_BODIES_MAX_BYTES", max(available_memory() // 4, _LOWEST_BYTES), lowest=1
+                BODIES_BYTES, max(available_memory() // 4, _LOWEST_BYTES), lowest=1
             ),
             body_idle_s=duration_s("OMNIGRAPH_BODY_IDLE", "10s"),
             body_total_s=duration_s("OMNIGRAPH_BODY_TOTAL", "5m"),
@@ -119,10 +137,10 @@ class ServerSettings:
             header_s=duration_s("OMNIGRAPH_HEADER_TIMEOUT", "10s"),
             keep_alive_s=whole_number("OMNIGRAPH_KEEP_ALIVE_S", defaults.keep_alive_s, lowest=1),
             exports_per_graph=whole_number(
-                "OMNIGRAPH_EXPORTS_PER_GRAPH", defaults.exports_per_graph, lowest=1, highest=8
+                EXPORTS_PER_GRAPH, defaults.exports_per_graph, lowest=1, highest=8
             ),
             exports_per_caller=whole_number(
-                "OMNIGRAPH_EXPORTS_PER_CALLER", defaults.exports_per_caller, lowest=1, highest=8
+                EXPORTS_PER_CALLER, defaults.exports_per_caller, lowest=1, highest=8
             ),
             read_threads=whole_number(
                 "OMNIGRAPH_SERVER_READ_THREADS", defaults.read_threads, lowest=1, highest=1024

@@ -11,17 +11,22 @@ class StreamSlots:
 
     def __init__(self, count: int, *, per_caller: int) -> None:
         self.count = count
-        self._per_caller = per_caller
+        self.per_caller = per_caller
         self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def take(self, caller: str) -> bool:
         """Take a place; False when there is none for the caller."""
         with self._lock:
-            if self._taken[caller] >= self._per_caller or self._taken.total() >= self.count:
+            if self._taken[caller] >= self.per_caller or self._taken.total() >= self.count:
                 return False
             self._taken[caller] += 1
             return True
+
+    def has_all(self, caller: str) -> bool:
+        """Whether the caller has all places that one caller gets."""
+        with self._lock:
+            return self._taken[caller] >= self.per_caller
 
     def give_back(self, caller: str) -> None:
         """Give a place back."""

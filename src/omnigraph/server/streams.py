@@ -20,6 +20,7 @@ from starlette.responses import Response
 from omnigraph.errors import OmniError, ResourceLimitError
 from omnigraph.server.calls import until_gone
 from omnigraph.server.logs import logger
+from omnigraph.server.settings import EXPORTS_PER_CALLER, EXPORTS_PER_GRAPH
 from omnigraph.server.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -243,8 +244,12 @@ async def reserve(call: GraphCall) -> Release:
     """
     service, slots, caller = call.service, call.served.slots, call.caller
     if not slots.take(caller):
-        advice = "others of this graph are running: try again when one is done"
-        raise ResourceLimitError("stream_export_slots", slots.count, slots.count + 1, advice)
+        if slots.has_all(caller):
+            most, whose, setting = slots.per_caller, "yours", EXPORTS_PER_CALLER
+        else:
+            most, whose, setting = slots.count, "this graph", EXPORTS_PER_GRAPH
+        advice = f"other exports of {whose} are running: try again when one is done, or raise {setting} on the server"
+        raise ResourceLimitError("stream_export_slots", most, most + 1, advice)
     try:
         await _take_stream(service, caller)
     except BaseException:  # also when cancelled: the graph would have a place less for exports

@@ -66,7 +66,10 @@ def copied_cells(uris: Sequence[ExternalUri], max_bytes: int) -> list[bytes]:
 def check_bytes(size: int, max_bytes: int) -> None:
     """Refuse to copy more bytes than one step may have in memory."""
     if size > max_bytes:
-        advice = "load them with mode overwrite, which keeps references, or bring fewer at once"
+        advice = (
+            "load them with mode overwrite, which keeps references, bring fewer at once, or raise "
+            "OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES for a load, OMNIGRAPH_MUTATION_MAX_BYTES for a mutation"
+        )
         raise ResourceLimitError("external blob bytes in memory", max_bytes, size, advice)
 
 

@@ -17,6 +17,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionErr
 from obstore.store import LocalStore
 
 from omnigraph.errors import DamageError, StorageError, StorageFailure
+from omnigraph.sizes import size_text
 from omnigraph.storage.boundary import inside
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import store_code, translated
@@ -179,7 +180,7 @@ class ObstoreObjects:
                     # Before it is in memory: a sparse file takes no room on disk and all of it here.
                     raise DamageError(
                         f"reading {name}",
-                        f"it has {size:,} bytes, at most {MAX_OBJECT_BYTES:,} are read",
+                        f"it has {size_text(size)}, at most {size_text(MAX_OBJECT_BYTES)} are read",
                     )
                 return StoredObject(bytes(result.bytes()), result.meta["e_tag"])
             except FileNotFoundError:

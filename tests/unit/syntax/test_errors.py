@@ -15,6 +15,7 @@ from omnigraph.errors import (
     OmniError,
     ParameterError,
     QuerySelectionError,
+    ResourceLimitError,
     Severity,
 )
 
@@ -159,3 +160,25 @@ def test_a_mixed_mutation_is_told_to_be_split() -> None:
 
 def test_an_unreadable_file_is_named_with_its_reason() -> None:
     assert str(InputFileError("x.pg", "gone")) == "cannot read x.pg: gone"
+
+
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("resource", "limit", "actual", "text"),
+    [
+        ("http_request_bytes", 64 * MEBIBYTE, 96 * MEBIBYTE, "body of the request: 96 MiB, above the limit of 64 MiB"),
+        ("http_request_bytes", 1024, 1025, "body of the request: 1,025 bytes, above the limit of 1,024 bytes"),
+        ("query_rows", 10_000_000, 10_000_001, "rows of the answer: 10,000,001, above the limit of 10,000,000"),
+        ("later_bytes", 1024, 2048, "later bytes: 2 KiB, above the limit of 1 KiB"),
+        ("later_things", 1024, 2048, "later things: 2,048, above the limit of 1,024"),
+    ],
+)  # fmt: skip
+def test_a_limit_is_told_with_sizes_and_words_for_people(
+    resource: str, limit: int, actual: int, text: str
+) -> None:
+    error = ResourceLimitError(resource, limit, actual, "do less")
+
+    assert error.message == f"{text}; do less"
+    assert error.to_json()["resource_limit"]["resource"] == resource

@@ -10,8 +10,8 @@ from omnigraph.cli.options import AsJson, Consent, Quiet
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
-from omnigraph.cli.sizes import size_text
 from omnigraph.cli.tables import text_table
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
-from omnigraph.cli.sizes import size_text
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,6 +18,7 @@ from omnigraph.pipeline.embedding.texts import is_missing, is_selected, text_of
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.records import MAX_LINE_BYTES
 from omnigraph.search import EmbedPurpose
+from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -221,7 +222,7 @@ def _lines(source: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
     while content := source.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(content) > MAX_LINE_BYTES:
-            _refuse(path, number, f"it is longer than {MAX_LINE_BYTES:,} bytes")
+            _refuse(path, number, f"it is longer than {size_text(MAX_LINE_BYTES)}")
         if number == 1:
             content = content.removeprefix(b"\xef\xbb\xbf")
         yield number, content.removesuffix(b"\n")

@@ -106,7 +106,7 @@ async def load_ndjson(request: Request) -> Response:
         source=params.source or _BODY,
     )
     await _authorize(call, wanted)
-    size = announced_size(request, call.settings.load_body_max_bytes)
+    size = announced_size(request, call.settings.load_body_limit)
     with call.admitted(0) as grant:
         hold = _holder(call, grant)
         hold(size or 0)
@@ -122,7 +122,7 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
     call = enter_graph(request)
     # Which branch is meant stands in the body; whether any could be is known before.
     call.authorize_some(Action.CHANGE)
-    size = announced_size(request, call.settings.load_body_max_bytes)
+    size = announced_size(request, call.settings.load_body_limit)
     with call.admitted(0) as grant:
         hold = _holder(call, grant)
         hold(size or 0)
