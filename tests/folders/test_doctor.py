@@ -76,6 +76,34 @@ def test_versions_of_another_root_are_told_and_are_no_reason_to_act(root: Path) 
     assert Graph.examine(root).is_healthy
 
 
+def test_a_root_that_is_a_link_to_the_recorded_place_is_not_called_moved(
+    root: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.omni"
+    link.symlink_to(root, target_is_directory=True)
+    with Graph.open(link) as graph:
+        graph.mutate('query add() { insert Paper { doi: "through-a-link" } }', branch="draft")
+        graph.create_branch("made-through-a-link", base="draft")
+        graph.mutate(
+            'query add() { insert Paper { doi: "another" } }', branch="made-through-a-link"
+        )
+    for way in (root, link):
+        assert [item.severity for item in findings(way, "place")] == [Health.OK]
+
+
+def test_addresses_that_lead_through_a_link_to_the_same_place_are_not_called_moved(
+    root: Path, tmp_path: Path
+) -> None:
+    # As releases before recorded them.
+    link = tmp_path / "link.omni"
+    link.symlink_to(root, target_is_directory=True)
+    as_recorded_elsewhere(root, str(link))
+    for way in (root, link):
+        assert [item.severity for item in findings(way, "place")] == [Health.OK]
+    link.unlink()
+    assert [item.severity for item in findings(root, "place")] == [Health.INFO]
+
+
 def test_a_base_outside_of_the_graph_is_told_with_its_address(root: Path) -> None:
     for manifest in root.glob("nodes/*/tree/draft/_versions/*.manifest"):
         data = with_bases_in_file(manifest.read_bytes(), lambda _: "/other/nodes/elsewhere")

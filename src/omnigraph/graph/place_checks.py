@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph.diagnosis import Finding, Health
 from omnigraph.recovery import find_foreign_versions
+from omnigraph.recovery.rebasing import recorded_root
 from omnigraph.storage.boundary import walk
 
 if TYPE_CHECKING:
@@ -25,15 +26,13 @@ def check_place(environment: GraphEnvironment) -> Iterator[Finding]:
     """
     foreign = find_foreign_versions(environment)
     if foreign:
-        yield Finding(
-            check="place",
-            severity=Health.INFO,
-            message=(
-                f"the graph was copied or moved: {len(foreign):,} versions of branches hold the address of another "
-                f"root, such as {foreign[0]}; they are read here all the same, and the next open for writing "
-                "corrects them"
-            ),
+        message = (
+            f"the graph was copied or moved: {len(foreign):,} versions of branches hold the address of another "
+            f"root, such as {foreign[0]}; they are read here all the same"
         )
+        if recorded_root(environment.objects) != environment.location.root:
+            message += ", and the next open for writing corrects them"
+        yield Finding(check="place", severity=Health.INFO, message=message)
     links = find_links(environment)
     if links:
         yield Finding(

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import (
@@ -46,7 +45,7 @@ def has_moved(environment: GraphEnvironment, state: ManifestState) -> bool:
         head.fork_name is not None or any(pin.branch is not None for pin in head.pins.values())
         for head in state.all_heads
     )
-    return has_forks and recorded_root(environment.objects) != real_root(environment.location)
+    return has_forks and recorded_root(environment.objects) != environment.location.root
 
 
 def rebase_forks(environment: GraphEnvironment, state: ManifestState) -> int:
@@ -79,7 +78,7 @@ def find_foreign_versions(environment: GraphEnvironment) -> list[str]:
         f"{line.folder}/{name}"
         for line in _lines(environment)
         for name, change in line.changes.items()
-        if change.old != change.new
+        if change.is_foreign
     ]
 
 
@@ -94,17 +93,14 @@ def recorded_root(objects: ControlObjects) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def real_root(location: GraphLocation) -> str:
-    """The root as addresses record it: without links, so that every way to reach it is the same."""
-    return os.path.realpath(location.uri) if location.is_local else location.uri
-
-
 @dataclass(frozen=True, slots=True)
 class _Change:
     """A manifest as it is, and as it should be."""
 
     old: bytes
     new: bytes
+    #: Whether an address in it leads to another place, rather than to the same one through a link.
+    is_foreign: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ def _rebase_all(environment: GraphEnvironment) -> int:
             environment.tenure.check()
             environment.objects.write(f"{line.folder}/{name}", change.new)
             changed += 1
-    root = real_root(environment.location)
+    root = environment.location.root
     reach(Failpoint.BEFORE_ROOT_RECORD)
     environment.objects.write(RECORDED_ROOT, json.dumps({"root": root}).encode())
     if changed:
@@ -157,7 +153,7 @@ def _with_records(location: GraphLocation, line: _Line) -> dict[str, _Change]:
 
 def _lines(environment: GraphEnvironment) -> Iterator[_Line]:
     """Every fork with its versions, as they are and as they should be."""
-    root = real_root(environment.location)
+    root = environment.location.root
     for dataset in list_dataset_folders(environment.location):
         names = [file.name for file in list_files(environment.location, f"{dataset}/tree")]
         folders: dict[str, list[str]] = {}
@@ -176,12 +172,29 @@ def _changes(
         stored = environment.objects.read(f"{folder}/{name}")
         if stored is None:
             continue
+        is_foreign = False
+
+        def place(recorded: str) -> str:
+            nonlocal is_foreign
+            found = rebased(recorded, f"{root}/{folder}")
+            if found != recorded and not _is_same_place(recorded, found):
+                is_foreign = True
+            return found
+
         try:
-            new = with_bases_in_file(stored.data, partial(rebased, uri=f"{root}/{folder}"))
+            new = with_bases_in_file(stored.data, place)
         except OutsideRootError:
             raise
         except StorageError as error:
             # One damaged version must not keep the graph from being written; reading it tells what is wrong.
             _log.warning("%s/%s stays as it is: %s", folder, name, error)
             continue
-        yield name, _Change(stored.data, new)
+        yield name, _Change(stored.data, new, is_foreign)
+
+
+def _is_same_place(one: str, other: str) -> bool:
+    """Whether two local paths are one folder: earlier releases recorded the links that a graph was opened through."""
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False

@@ -40,15 +40,21 @@ _SUPPORTED = "a local path, file:// or s3://"
 class GraphLocation:
     """The root of a graph: an absolute local path, or an `s3://bucket/prefix`."""
 
+    #: As it was given; a local path may be a link, or lead through one.
     uri: str
     is_local: bool
 
     def __str__(self) -> str:
         return self.uri
 
+    @property
+    def root(self) -> str:
+        """The root without links: datasets record it, and every way to reach it has to be the same one for them."""
+        return os.path.realpath(self.uri) if self.is_local else self.uri
+
     def child(self, name: str) -> str:
-        """The address of something below the root."""
-        return f"{self.uri}/{name}"
+        """The address of something below the root, as datasets record it."""
+        return f"{self.root}/{name}"
 
     @property
     def path(self) -> Path:

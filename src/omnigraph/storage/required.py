@@ -34,7 +34,7 @@ def required_files(location: GraphLocation, table: Table) -> Iterator[RequiredFi
 
         def name_of(base_id: int | None, name: str) -> str:
             place = dataset.uri if base_id is None else places[base_id]
-            return f"{place.removeprefix(location.uri).strip('/')}/{name}"
+            return f"{place.removeprefix(location.root).strip('/')}/{name}"
 
         for fragment in dataset.get_fragments():
             metadata = fragment.metadata
