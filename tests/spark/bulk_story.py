@@ -73,8 +73,8 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
         write(edits, [paper(n, title="reviewed") for n in range(3)] + [paper(PAPERS)])
         graph.load(edits, mode="merge", branch="review", spark=spark)
         with_spark = {"engine": "spark", "spark": spark}
-        diff = graph.diff("main", "review", **with_spark)
-        report["diff"] = [(str(one.op), one.type_name, one.id) for one in diff]
+        with graph.diff("main", "review", **with_spark) as diff:
+            report["diff"] = [(str(one.op), one.type_name, one.id) for one in diff]
         outcome = graph.merge("review", into="main", **with_spark)
         report["merge"] = [change.to_json() for change in outcome.changes]
         report["embedded"] = graph.embed(**with_spark).embedded
