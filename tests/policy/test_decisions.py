@@ -248,3 +248,16 @@ def test_threads_get_their_own_answers_while_the_policy_is_replaced() -> None:
 def test_the_documented_examples_are_true() -> None:
     module = importlib.import_module("omnigraph.policy.policy")
     assert doctest.testmod(module) == doctest.TestResults(failed=0, attempted=4)
+
+
+@pytest.mark.parametrize(
+    ("scope", "known"),
+    [("", True), (", branch_scope: protected", False), (", branch_scope: unprotected", True)],
+)
+def test_an_actor_is_known_that_may_do_something_somewhere(scope: str, known: bool) -> None:
+    policy = Policy.from_text(
+        "version: 1\ngroups: { some: [one] }\n"
+        f"rules: [{{ id: r, allow: {{ actors: {{ group: some }}, actions: [change]{scope} }} }}]"
+    )
+    # No branch is protected, so a rule about protected ones allows nothing.
+    assert [policy.knows(actor) for actor in ("one", "two", None)] == [known, False, False]

@@ -60,6 +60,11 @@ rules:
   - id: callers
     allow: { actors: { group: callers }, actions: [invoke_query] }
 """
+#: As `POLICY`, and one more actor, who may know of the graph and do nothing to it through a server.
+POLICY_WITH_GUEST = (
+    POLICY.replace("groups: {", "groups: { guests: [act-stranger],")
+    + "  - { id: guests, allow: { actors: { group: guests }, actions: [admin] } }\n"
+)
 SERVER_POLICY = """
 version: 1
 groups: { operators: [act-nadia] }

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.server import ServerSettings
 from server.raw_requests import GONE, SILENCE, post
-from server.servers import TOKENS, client_of, guarded_server, open_server
+from server.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, open_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +126,7 @@ def test_who_may_do_it_nowhere_is_refused_before_the_body_is_read(uri, tmp_path,
         **(NDJSON if path == "load/ndjson" else JSON),
         "authorization": f"Bearer {TOKENS['act-stranger']}",
     }
-    with guarded_server(uri, tmp_path) as service:
+    with guarded_server(uri, tmp_path, policy=POLICY_WITH_GUEST) as service:
         answer = post(service, f"{GRAPH}/{path}", [SILENCE], headers=headers)
     assert answer.status == 403
     assert answer.taken == 0

@@ -19,7 +19,7 @@ from omnigraph.server.mcp import inner
 from omnigraph.server.mcp.built_in import BUILT_INS
 from omnigraph.server.mcp.stored import stored_tool
 from omnigraph.serving import BUILT_IN_TOOLS, StoredQueries, single_graph
-from server.servers import TOKENS, client_of, make_graph
+from server.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, make_graph
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -135,8 +135,16 @@ def test_an_agent_that_may_write_sees_what_writes(guarded: Service) -> None:
     assert additive == {"branch_create", "add_person"}
 
 
-def test_an_actor_of_no_group_sees_nothing_of_the_graph(guarded: Service) -> None:
-    assert set(_tools(guarded, "act-stranger")) == {"health"}
+def test_an_actor_that_may_do_nothing_here_has_no_tools_of_the_graph(uri: str, root: Path) -> None:
+    (root / "guest").mkdir()
+    with guarded_server(uri, root / "guest", policy=POLICY_WITH_GUEST) as service:
+        assert set(_tools(service, "act-stranger")) == {"health"}
+
+
+def test_an_actor_of_no_group_is_told_that_there_is_no_graph(guarded: Service) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    with client_of(guarded, "act-stranger") as stranger:
+        assert stranger.post(PATH, json=message).status_code == 404
 
 
 @pytest.mark.usefixtures("guarded")

@@ -14,7 +14,16 @@ from omnigraph.server import ServerSettings, open_service
 from omnigraph.server.app import describe_routes
 from omnigraph.server.hidden_places import HiddenPlaces
 from omnigraph.serving import ServedGraph, ServerConfig, read_config
-from server.servers import QUERIES, SERVER_POLICY, TOKENS, client_of, copy_graph, guarded_server
+from server.servers import (
+    POLICY,
+    POLICY_WITH_GUEST,
+    QUERIES,
+    SERVER_POLICY,
+    TOKENS,
+    client_of,
+    copy_graph,
+    guarded_server,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,7 +240,7 @@ def test_branches_are_listed_that_may_be_read(drafts):
     found = {name: client.get(f"{GRAPH}/branches") for name, client in drafts.items()}
     assert found["owner"].json() == {"branches": ["draft", "main", "vault"]}
     assert found["agent"].json() == {"branches": ["draft"]}
-    assert found["stranger"].status_code == 403
+    assert found["stranger"].status_code == 404
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "branches"}}
     told = drafts["agent"].post(f"{GRAPH}/mcp", json=call).json()
     assert json.loads(told["result"]["content"][0]["text"]) == {"branches": ["draft"]}
@@ -312,3 +321,68 @@ def test_an_open_server_lists_its_graphs(client):
     assert client.get("/graphs").json() == {
         "graphs": [{"graph_id": "default", "uri": "/graphs/default"}]
     }
+
+
+# ---- graphs that the caller may not know of
+
+ROUTES = [
+    (method, path)
+    for path, methods in describe_routes()["paths"].items()
+    for method in methods
+    if path.startswith("/graphs/{graph_id}")
+]
+
+
+def answers(client: TestClient, method: str, path: str, graph_id: str) -> tuple[Any, ...]:
+    """What a route answers about a graph, without what differs between any two requests."""
+    address = re.sub(r"\{\w+\}", "x", path.replace("{graph_id}", graph_id))
+    found = client.request(method.upper(), address, headers={"content-type": "application/json"})
+    own = ("omnigraph-request-id", "content-length")
+    headers = {name: text for name, text in found.headers.items() if name not in own}
+    return (
+        found.status_code,
+        found.text.replace(graph_id, "ID"),
+        str(headers).replace(graph_id, "ID"),
+    )
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids=" ".join)
+def test_a_graph_that_is_hidden_answers_as_one_that_is_absent(hidden, method, path):
+    found = answers(hidden, method, path, "default")
+    assert found == answers(hidden, method, path, "nothing")
+    assert found[0] == 404
+
+
+@pytest.fixture(scope="module")
+def hidden(shared_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A caller without any right on the graph."""
+    with (
+        guarded_server(shared_uri, tmp_path_factory.mktemp("hidden")) as service,
+        client_of(service, "act-stranger") as stranger,
+    ):
+        yield stranger
+
+
+def test_who_may_do_something_to_a_graph_is_told_what_is_denied(uri, tmp_path):
+    with (
+        guarded_server(uri, tmp_path, policy=POLICY_WITH_GUEST) as service,
+        client_of(service, "act-stranger") as guest,
+    ):
+        assert guest.get(f"{GRAPH}/snapshot").status_code == 403
+        assert guest.get("/graphs/nothing/snapshot").status_code == 404
+
+
+def test_who_may_list_graphs_is_told_what_is_denied(uri, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY.replace("act-nadia", "act-ivo"))
+    (tmp_path / "server.yaml").write_text(SERVER_POLICY)
+    graphs = {"default": {"store": uri, "policy": "policy.yaml"}}
+    (tmp_path / "serve.yaml").write_text(json.dumps({"graphs": graphs, "policy": "server.yaml"}))
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
+    config = read_config(tmp_path / "serve.yaml")
+    with (
+        open_service(config, ServerSettings(), environment=environment) as service,
+        client_of(service, "act-nadia") as lister,
+        client_of(service, "act-stranger") as stranger,
+    ):
+        assert lister.get(f"{GRAPH}/snapshot").status_code == 403
+        assert stranger.get(f"{GRAPH}/snapshot").status_code == 404

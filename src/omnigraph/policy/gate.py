@@ -87,3 +87,7 @@ class PolicyGate:
     def could(self, actor: str | None, action: Action) -> bool:
         """Whether the actor may do the action on some branch."""
         return self._policy.could(actor, action)
+
+    def knows(self, actor: str | None) -> bool:
+        """Whether the actor may do anything at all, on some branch."""
+        return self._policy.knows(actor)

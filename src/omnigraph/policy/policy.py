@@ -37,6 +37,8 @@ class Policy:
     def __init__(self, rules: PolicyRules) -> None:
         self.rules = rules
         self._actors = frozenset().union(*rules.groups.values())
+        #: Answers of `knows`: they are asked for with every request, and never change.
+        self._known: dict[str, bool] = {}
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Policy:
@@ -119,6 +121,14 @@ class Policy:
             )
             for state in states
         )
+
+    def knows(self, actor: str | None) -> bool:
+        """Whether the actor may do anything at all, on some branch: to others, what it protects need not exist."""
+        if actor is None:
+            return False
+        if actor not in self._known:
+            self._known[actor] = any(self.could(actor, action) for action in Action)
+        return self._known[actor]
 
     @cached_property
     def _cedar(self) -> CedarRules:

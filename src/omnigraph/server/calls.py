@@ -284,26 +284,37 @@ def enter_graph(request: Request) -> GraphCall:
 
     Raises:
         UnauthorizedError: the token is missing or unknown.
-        NotFoundError: no graph of that id is served.
+        NotFoundError: no graph of that id is served, or the caller may do nothing to it and does not learn that it is.
     """
     call = enter(request)
     graph_id = request.path_params["graph_id"]
     served = call.service.graphs.get(graph_id)
+    if served is not None and not _may_know(call, served):
+        _log.info("hidden graph", graph=graph_id)
+        served = None
     if served is None:
         raise NotFoundError(f"no graph {graph_id[:100]!r} is served here: name one that is")
     structlog.contextvars.bind_contextvars(graph=graph_id)
     return GraphCall(request=request, service=call.service, actor=call.actor, served=served)
 
 
+def _may_know(call: Call, served: OpenGraph) -> bool:
+    """Whether the caller may learn that a graph is served: it may do something to it, or list all graphs."""
+    return served.gate is None or served.gate.knows(call.actor) or _may_list(call)
+
+
+def _may_list(call: Call) -> bool:
+    gate = call.service.authority.server_gate
+    return call.service.is_open or (gate is not None and gate.could(call.actor, Action.GRAPH_LIST))
+
+
 def visible_graphs(call: Call) -> frozenset[str] | None:
     """The graphs that the caller may read on some branch; None for all, to whom may list them."""
-    service = call.service
-    gate = service.authority.server_gate
-    if service.is_open or (gate is not None and gate.could(call.actor, Action.GRAPH_LIST)):
+    if _may_list(call):
         return None
     return frozenset(
         graph_id
-        for graph_id, served in service.graphs.items()
+        for graph_id, served in call.service.graphs.items()
         if served.gate is None or served.gate.could(call.actor, Action.READ)
     )
 
