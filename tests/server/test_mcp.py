@@ -180,11 +180,23 @@ def test_a_stored_query_is_described_with_its_parameters_and_the_branch_apart(
         "age",
         "__branch",
         "__snapshot",
+        "__timeout_s",
     }
     written = tools["add_person"].input_schema
     assert written["properties"]["age"] == {"type": ["integer", "null"]}
     assert written["required"] == ["name"]
     assert "__snapshot" not in written["properties"]
+    assert "__timeout_s" not in written["properties"]
+
+
+def test_every_tool_that_runs_a_read_takes_the_time_that_it_may_work(guarded: Service) -> None:
+    tools = _tools(guarded, "act-nadia")
+    for tool, name in (("query", "timeout_s"), ("explain", "timeout_s"), ("people", "__timeout_s")):
+        assert tools[tool].input_schema["properties"][name]["exclusiveMinimum"] == 0
+    done = _call(guarded, "act-nadia", "people", __timeout_s=1e-9)
+    assert done.is_error
+    assert done.structured_content["kind"] == "query_timeout"
+    assert not _call(guarded, "act-nadia", "people", __timeout_s=60).is_error
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import Budget
 from omnigraph.client.connection import understood
 from omnigraph.client.lines import LineCount, held_back, opened_target
 from omnigraph.client.opened import OpenRemoteGraph, refuse_session
+from omnigraph.client.reading import timed
 from omnigraph.errors import NotFoundError
 from omnigraph.ids import is_ulid
 from omnigraph.manifest import MAIN
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from omnigraph.branches import ChangesPage, FeedPage
+    from omnigraph.budget import CancelSignal
     from omnigraph.manifest import GraphCommit
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
@@ -176,21 +179,25 @@ class RemoteHistory(OpenRemoteGraph):
         kinds: Sequence[str] | None = None,
         types: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> BaselineResult:
         """Write every entity of a branch as `export` does, and return the cursor from which its feed goes on.
 
         Raises:
             BadRequestError: the target exists, or a filter names something that does not exist.
+            QueryTimeoutError: it took longer than `timeout_s`, or than the server allows.
+            QueryCancelledError: `cancel` was set.
             UnexpectedAnswerError: the stream ended before its handshake; a path was not written.
         """
-        body = {"branch": branch, **_filters(kinds, types, ops)}
-        count, last = LineCount(), [b""]
+        body = {"branch": branch, **_filters(kinds, types, ops), **timed(timeout_s)}
+        budget, count, last = Budget(cancel=cancel), LineCount(), [b""]
         connection = self._connection
         with opened_target(out, self.uri) as (name, write):
             with connection.streaming(
                 "POST", f"{self._path}/changes/baseline", body=body, headers={"Accept": NDJSON}
             ) as response:
-                lines = count.whole_lines(connection.pieces(response))
+                lines = count.whole_lines(budget.steps(connection.pieces(response)))
                 for block in held_back(lines, last):
                     write(block)
             with understood("a baseline"):

@@ -12,6 +12,7 @@ from omnigraph.wire import BaselineResult
 
 if TYPE_CHECKING:
     from omnigraph.graph.history import Selection
+    from omnigraph.graph.limits import ReadLimits
     from omnigraph.manifest import Head
     from omnigraph.recovery import GraphEnvironment
     from omnigraph.schema import Catalog
@@ -26,6 +27,7 @@ def write_baseline(
     *,
     out: ExportTarget,
     cursor: str,
+    limits: ReadLimits,
 ) -> BaselineResult:
     """Write the entities of a head. Operations of the selection bind the cursor only: a baseline has none."""
     filter_ = make_filter([catalog], selection.kinds, selection.types, selection.ops)
@@ -38,6 +40,7 @@ def write_baseline(
         engine="local",
         spark=None,
         progress=None,
+        limits=limits,
     )
     exported = export_snapshot(environment, snapshot_of(head), catalog, call)
     return BaselineResult(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
     from omnigraph.branches.images import RowImage
+    from omnigraph.budget import CancelSignal
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.recovery import RecoveryRecord
@@ -192,23 +193,37 @@ class HistoryMethods(OpenGraph):
         kinds: Sequence[str] | None = None,
         types: Sequence[str] | None = None,
         ops: Sequence[str] | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> BaselineResult:
         """Write every entity of a branch as `export` does, and return the cursor from which its feed goes on.
 
+        `timeout_s` and `cancel` stop it as they stop an export.
+
         Raises:
             BadRequestError: the target exists, or a filter names something that does not exist.
+            QueryTimeoutError: it took longer than `timeout_s`.
+            QueryCancelledError: `cancel` was set.
         """
         from omnigraph.graph.baseline import write_baseline
         from omnigraph.graph.history import Selection
+        from omnigraph.graph.limits import ReadLimits
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
+        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
         name = check_branch_name(branch)
         with self._reading():
             state = self._state()
             catalog = self._schema_of(state.head(name).schema_hash).catalog
             cursor = self._history.cursor_at_head(state, name, selection)
             return write_baseline(
-                self._environment, state.head(name), catalog, selection, out=out, cursor=cursor
+                self._environment,
+                state.head(name),
+                catalog,
+                selection,
+                out=out,
+                cursor=cursor,
+                limits=limits,
             )
 
     # ---- recovery

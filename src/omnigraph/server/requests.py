@@ -14,6 +14,16 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
+Seconds = Annotated[
+    float | None,
+    Field(
+        description="how long it may work; the default and the longest time are those of the server",
+        gt=0,
+        allow_inf_nan=False,
+    ),
+]
+
+
 # ---- targets of reads
 
 
@@ -124,19 +134,10 @@ class BaselineBody(_Strict):
     kind: list[str] | None = None
     type: list[str] | None = None
     op: list[str] | None = None
+    timeout_s: Seconds = None
 
 
 # ---- queries
-
-Seconds = Annotated[
-    float | None,
-    Field(
-        description="how long it may work; the default and the longest time are those of the server",
-        gt=0,
-        allow_inf_nan=False,
-    ),
-]
-
 
 FirstRows = Annotated[
     int | None,
@@ -236,10 +237,7 @@ class ExportBody(_Strict):
     version: int | None = None
     as_of: str | None = None
     type_names: list[str] | None = None
-    timeout_s: Annotated[
-        float | None,
-        Field(description="how long it may work; by default as long as it takes", gt=0),
-    ] = None
+    timeout_s: Seconds = None
 
 
 class SchemaApplyBody(_Strict):

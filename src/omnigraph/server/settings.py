@@ -17,6 +17,8 @@ _LOWEST_BYTES = 256 * MEBIBYTE
 _READ_MEMORY = "OMNIGRAPH_SERVER_READ_MEMORY_BYTES"
 _BODY = "OMNIGRAPH_BODY_MAX_BYTES"
 _LOAD_BODY = "OMNIGRAPH_LOAD_BODY_MAX_BYTES"
+_QUERY_TIMEOUT_MAX = "OMNIGRAPH_QUERY_TIMEOUT_MAX"
+_EXPORT_TIMEOUT = "OMNIGRAPH_EXPORT_TIMEOUT"
 ACTOR_INFLIGHT = "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX"
 ACTOR_BYTES = "OMNIGRAPH_PER_ACTOR_BYTES_MAX"
 BODIES_BYTES = "OMNIGRAPH_BODIES_MAX_BYTES"
@@ -65,6 +67,8 @@ class ServerSettings:
     #: How long a read may work when its caller does not say, and at most; None is as long as it takes.
     query_timeout_s: float | None = 60.0
     query_timeout_max_s: float | None = 600.0
+    #: How long an export or a baseline may work, whatever its caller asks for: a slow reader holds a place for it.
+    export_timeout_s: float | None = 6 * 3600.0
     #: Rows that one answer may have.
     query_max_rows: int = 10_000_000
     #: Memory that the intermediate results of all reads may take together.
@@ -101,14 +105,17 @@ class ServerSettings:
             BadRequestError: it is more than the server allows.
         """
         longest = self.query_timeout_max_s
-        if wanted is None:
-            times = [time for time in (self.query_timeout_s, longest) if time is not None]
-            return min(times, default=None)
-        if longest is not None and wanted > longest:
-            raise BadRequestError(
-                f"timeout_s is {wanted:g}: this server allows at most {longest:g} s (OMNIGRAPH_QUERY_TIMEOUT_MAX)"
-            )
-        return wanted
+        times = [time for time in (self.query_timeout_s, longest) if time is not None]
+        return _allowed_s(wanted, min(times, default=None), longest, _QUERY_TIMEOUT_MAX)
+
+    def stream_timeout_s(self, wanted: float | None) -> float | None:
+        """As `timeout_s`, for an export or a baseline.
+
+        Raises:
+            BadRequestError: it is more than the server allows.
+        """
+        longest = self.export_timeout_s
+        return _allowed_s(wanted, longest, longest, _EXPORT_TIMEOUT)
 
     @staticmethod
     def from_environment() -> ServerSettings:
@@ -149,7 +156,8 @@ class ServerSettings:
                 "OMNIGRAPH_SERVER_WRITE_THREADS", defaults.write_threads, lowest=1, highest=1024
             ),
             query_timeout_s=duration_s("OMNIGRAPH_QUERY_TIMEOUT", "60s") or None,
-            query_timeout_max_s=duration_s("OMNIGRAPH_QUERY_TIMEOUT_MAX", "10m") or None,
+            query_timeout_max_s=duration_s(_QUERY_TIMEOUT_MAX, "10m") or None,
+            export_timeout_s=duration_s(_EXPORT_TIMEOUT, "6h") or None,
             query_max_rows=whole_number(
                 "OMNIGRAPH_QUERY_MAX_ROWS", defaults.query_max_rows, lowest=1
             ),
@@ -160,3 +168,15 @@ class ServerSettings:
             allowed_hosts=frozenset(host.strip() for host in hosts if host.strip()),
             shutdown_s=whole_number("OMNIGRAPH_SHUTDOWN_S", defaults.shutdown_s),
         )
+
+
+def _allowed_s(
+    wanted: float | None, default: float | None, longest: float | None, setting: str
+) -> float | None:
+    if wanted is None:
+        return default
+    if longest is not None and wanted > longest:
+        raise BadRequestError(
+            f"timeout_s is {wanted:g}: this server allows at most {longest:g} s ({setting})"
+        )
+    return wanted

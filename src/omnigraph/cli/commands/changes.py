@@ -8,7 +8,7 @@ import typer
 
 from omnigraph.cli.change_lines import change_line
 from omnigraph.cli.commit_lines import cause_line
-from omnigraph.cli.options import AsJson, Branch, Kinds, Operations, PageLimit, Types
+from omnigraph.cli.options import AsJson, Branch, Kinds, Operations, PageLimit, Timeout, Types
 from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
@@ -89,13 +89,14 @@ def baseline(
     kind: Kinds = None,
     type: Types = None,
     op: Operations = None,
+    timeout: Timeout = None,
     json: AsJson = False,
 ) -> None:
     """Write every entity of a branch as JSON lines, and print the cursor from which its changes go on."""
     if out == "-":
         raise typer.BadParameter("a baseline is a file, not standard output")
     with address.open(read_only=True) as graph:
-        result = graph.baseline(branch, out=out, kinds=kind, types=type, ops=op)
+        result = graph.baseline(branch, out=out, kinds=kind, types=type, ops=op, timeout_s=timeout)
     if json:
         print_json(result.to_json())
         return

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from omnigraph.server.mcp.tools import Arguments
     from omnigraph.serving import StoredQuery
 
-#: Where the query runs. No parameter has such a name: two underscores at the beginning are reserved.
-BRANCH, SNAPSHOT = "__branch", "__snapshot"
+#: Where the query runs, and for how long. No parameter has such a name: two underscores at the beginning are reserved.
+BRANCH, SNAPSHOT, TIMEOUT_S = "__branch", "__snapshot", "__timeout_s"
 
 
 def stored_tool(query: StoredQuery) -> GraphTool:
@@ -32,7 +32,7 @@ def stored_tool(query: StoredQuery) -> GraphTool:
 
 
 def _request(query: StoredQuery, arguments: Arguments) -> InnerRequest:
-    routing = {BRANCH: "branch", SNAPSHOT: "snapshot"}
+    routing = {BRANCH: "branch", SNAPSHOT: "snapshot", TIMEOUT_S: "timeout_s"}
     body: dict[str, Any] = {routing[name]: arguments[name] for name in routing if name in arguments}
     body["params"] = {name: value for name, value in arguments.items() if name not in routing}
     body["expect_mutation"] = query.is_mutation
@@ -51,6 +51,11 @@ def _input_schema(query: StoredQuery) -> dict[str, Any]:
         properties[SNAPSHOT] = {
             "type": "string",
             "description": "commit id: read the graph as it was right after it, instead of a branch",
+        }
+        properties[TIMEOUT_S] = {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "seconds that it may work, instead of the default of the server",
         }
     schema: dict[str, Any] = {
         "type": "object",

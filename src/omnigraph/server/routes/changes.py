@@ -14,7 +14,7 @@ from omnigraph.policy import Action
 from omnigraph.server import answers
 from omnigraph.server.bodies import parse_query, read_json
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.operations import GRAPH, STOPPED, operation
 from omnigraph.server.requests import BaselineBody, ChangesParams, FeedParams
 from omnigraph.server.responses import json_bytes
 from omnigraph.server.streams import produced, reserve
@@ -97,6 +97,7 @@ async def poll(request: Request) -> Response:
     router,
     "POST",
     f"{GRAPH}/changes/baseline",
+    errors=STOPPED,
     id="get_changes_baseline",
     tag="changes",
     body=BaselineBody,
@@ -110,10 +111,17 @@ async def baseline(request: Request) -> Response:
     body, _ = await read_json(request, BaselineBody, call.settings, optional=True)
     branch = MAIN if body.branch is None else body.branch
     call.authorize(Action.EXPORT, branch=branch)
+    timeout_s, signal = call.settings.stream_timeout_s(body.timeout_s), call.new_signal()
 
     def produce(sink: Sink) -> None:
         result = call.graph.baseline(
-            branch, out=sink, kinds=body.kind, types=body.type, ops=body.op
+            branch,
+            out=sink,
+            kinds=body.kind,
+            types=body.type,
+            ops=body.op,
+            timeout_s=timeout_s,
+            cancel=signal,
         )
         handshake = {
             "snapshot_commit_id": result.snapshot_commit_id,
@@ -122,6 +130,4 @@ async def baseline(request: Request) -> Response:
         sink.write(json.dumps({"baseline": handshake}) + "\n")
 
     release = await reserve(call)
-    return await produced(
-        call.service, produce, media_type=NDJSON, signal=call.new_signal(), release=release
-    )
+    return await produced(call.service, produce, media_type=NDJSON, signal=signal, release=release)

@@ -40,6 +40,7 @@ async def export(request: Request) -> Response:
     call.authorize_some(Action.EXPORT)
     body, _ = await read_json(request, ExportBody, call.settings)
     target = target_of(body)
+    timeout_s = call.settings.stream_timeout_s(body.timeout_s)
     if body.type_names == []:
         raise BadRequestError("type_names is empty: leave it out for all types")
     await call.authorize_target(target, Action.EXPORT)
@@ -55,7 +56,7 @@ async def export(request: Request) -> Response:
             sink,
             snapshot=found.commit_id,
             types=body.type_names,
-            timeout_s=body.timeout_s,
+            timeout_s=timeout_s,
             cancel=signal,
         )
 
