@@ -16,7 +16,7 @@ from omnigraph.pipeline.inputs import InputFile, find_files, open_bytes, readabl
 from omnigraph.pipeline.mapping import MappedType, SourceFormat, endings_of, format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 GRAPH_ENDINGS = ("jsonl", "ndjson", "json")
 _TABLE_ENDINGS = ("parquet", "pq", "csv", "tsv", "orc")
@@ -70,6 +70,20 @@ class _Cutter:
             end = begin + size if begin + size < file.size else None
             self.add(kind, file, begin=begin, end=end, **rest)
 
+    def add_groups(
+        self, kind: PartKind, file: InputFile, sizes: Sequence[int], limit: int, mapped: MappedType
+    ) -> None:
+        chosen: list[int] = []
+        first = rows = 0
+        for number, size in enumerate(sizes):
+            if chosen and rows + size > limit:
+                self.add(kind, file, groups=tuple(chosen), first_record=first, mapped=mapped)
+                first, rows, chosen = first + rows, 0, []
+            chosen.append(number)
+            rows += size
+        if chosen:
+            self.add(kind, file, groups=tuple(chosen), first_record=first, mapped=mapped)
+
 
 def cut_graph_files(source: str, parallelism: int, *, is_strict: bool) -> list[Part]:
     """Parts of files in the graph format.
@@ -121,12 +135,16 @@ def cut_mapped_files(types: Sequence[MappedType], parallelism: int) -> list[Part
         for file in find_files(mapped.source, endings_of(mapped))
     ]
     size = _part_bytes(sum(file.size for _, file in found), parallelism)
+    groups = _group_rows((file, format_of(file, mapped)) for mapped, file in found)
+    # Over all files, as for text: a file of many is not cut only because there are many tasks.
+    total = sum(sum(groups.get(file, ())) for _, file in found)
+    limit = min(_PART_ROWS, max(1, -(-total // parallelism)))
     for mapped, file in found:
         match format_of(file, mapped):
             case SourceFormat.PARQUET:
-                _cut_groups(cutter, PartKind.PARQUET, file, mapped)
+                cutter.add_groups(PartKind.PARQUET, file, groups[file], limit, mapped)
             case SourceFormat.ORC:
-                _cut_groups(cutter, PartKind.ORC, file, mapped)
+                cutter.add_groups(PartKind.ORC, file, groups[file], limit, mapped)
             case SourceFormat.CSV:
                 _cut_text(cutter, PartKind.CSV, file, mapped, size)
             case SourceFormat.JSON:
@@ -149,20 +167,16 @@ def _cut_text(
         cutter.add_lines(kind, file, size, mapped=mapped)
 
 
-def _cut_groups(cutter: _Cutter, kind: PartKind, file: InputFile, mapped: MappedType) -> None:
-    with readable(file), open_table(file, is_parquet=kind is PartKind.PARQUET) as table:
-        sizes = table.group_rows()
-    limit = min(_PART_ROWS, max(1, -(-sum(sizes) // cutter.parallelism)))
-    chosen: list[int] = []
-    first = rows = 0
-    for number, size in enumerate(sizes):
-        if chosen and rows + size > limit:
-            cutter.add(kind, file, groups=tuple(chosen), first_record=first, mapped=mapped)
-            first, rows, chosen = first + rows, 0, []
-        chosen.append(number)
-        rows += size
-    if chosen:
-        cutter.add(kind, file, groups=tuple(chosen), first_record=first, mapped=mapped)
+def _group_rows(
+    files: Iterable[tuple[InputFile, SourceFormat]],
+) -> dict[InputFile, list[int]]:
+    """The rows of each row group or stripe of columnar files; reads the ends of the files."""
+    found: dict[InputFile, list[int]] = {}
+    for file, kind in files:
+        if kind in (SourceFormat.PARQUET, SourceFormat.ORC) and file not in found:
+            with readable(file), open_table(file, is_parquet=kind is SourceFormat.PARQUET) as table:
+                found[file] = table.group_rows()
+    return found
 
 
 def _part_bytes(total: int, parallelism: int) -> int:
