@@ -114,6 +114,6 @@ def _remove(folder: AnswerFolder, is_own: bool, process_id: int) -> None:
 
 def _is_on_this_machine(spark: Session) -> bool:
     # Late: work in this process needs no Spark.
-    from omnigraph.engine.spark.masters import is_on_this_machine
+    from omnigraph.engine.spark.kinds import is_on_this_machine
 
     return is_on_this_machine(spark)

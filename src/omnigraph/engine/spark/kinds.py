@@ -31,6 +31,14 @@ def is_local_master(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def is_on_this_machine(spark: SparkSession) -> bool:
+    """Whether executors of a session see the files that this process writes to its disk.
+
+    A session of Spark Connect does not tell where its server runs.
+    """
+    return not is_connect(spark) and is_local_master(master_of(spark))
+
+
 def application_of(spark: SparkSession) -> str:
     """The id of the application behind a session, by which a cluster and its history know it."""
     return spark.conf.get("spark.app.id", "") or ""

@@ -1,7 +1,4 @@
-"""Masters of Spark sessions: whether a standalone one answers, and whether executors share the disks of this machine.
-
-Spark itself finds out after a minute that a master does not answer, and does not say so.
-"""
+"""Whether the master of a standalone cluster answers: Spark itself finds out after a minute, and does not say so."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from omnigraph.errors import SparkError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
 
 _SCHEME = "spark://"
 _TIMEOUT_S = 5.0
@@ -53,13 +49,3 @@ def addresses(master: str) -> Iterator[tuple[str, int]]:
         host, _, port = part.strip().rpartition(":")
         if host and port.isascii() and port.isdigit() and int(port) < 65536:
             yield host.strip("[]"), int(port)
-
-
-def is_on_this_machine(spark: SparkSession) -> bool:
-    """Whether executors of a session see the files that this process writes to its disk.
-
-    A session of Spark Connect does not tell where its server runs.
-    """
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        return False
-    return (spark.conf.get("spark.master", None) or "").startswith("local")
