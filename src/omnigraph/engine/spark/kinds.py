@@ -36,7 +36,8 @@ def is_on_this_machine(spark: SparkSession) -> bool:
 
     A session of Spark Connect does not tell where its server runs.
     """
-    return not is_connect(spark) and is_local_master(master_of(spark))
+    # Also `local-cluster[…]`, whose executors are processes of this machine.
+    return not is_connect(spark) and master_of(spark).startswith("local")
 
 
 def application_of(spark: SparkSession) -> str:
