@@ -33,6 +33,7 @@ from omnigraph.pipeline.ids import (
 )
 from omnigraph.pipeline.joins import Found, LocalJoins
 from omnigraph.pipeline.jsonl import count_bad, group_records, read_lines
+from omnigraph.pipeline.key_files import key_files, write_keys
 from omnigraph.pipeline.keys import key_scans, text_key
 from omnigraph.pipeline.lines import line_blocks
 from omnigraph.pipeline.merging import LocalMatcher, Merged
@@ -44,7 +45,9 @@ from omnigraph.pipeline.shaping import shape_records
 from omnigraph.pipeline.values import Timestamps
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
+from omnigraph.storage.answers import new_answer_folder
 from omnigraph.storage.fragments import write_rows
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.private import close_private, open_private
 from omnigraph.types import (
     EnumType,
@@ -784,6 +787,11 @@ def _questions(joins: Joins, new: list[KeyScan], old: list[KeyScan]) -> Iterator
     yield joins.shared(new, old)
     yield joins.missing(new, old)
     yield joins.outside(old, new, 2, 2, ["c", "nowhere"])
+    folder = new_answer_folder(parse_location(old[0].address.uri))
+    batches = [pa.RecordBatch.from_pydict({"k": keys}) for keys in (["c"], ["nowhere"])]
+    files = key_files(folder, [write_keys(folder, n, [b]) for n, b in enumerate(batches)])
+    assert list(files) == ["c", "nowhere"]
+    yield joins.outside(old, new, 2, 2, files)
 
 
 def test_few_keys_are_looked_up_as_if_all_were_read(
@@ -798,7 +806,7 @@ def test_few_keys_are_looked_up_as_if_all_were_read(
     monkeypatch.setattr(keys_module, "_PROBE_SHARE", 0)
     monkeypatch.setattr(keys_module, "PROBE_CHUNK", 2)
     looked_up = list(_questions(LocalJoins(), *scans))
-    assert [found.total for found in read] == [1, 5, 1, 5]
+    assert [found.total for found in read] == [1, 5, 1, 5, 5]
     for expected, found in zip(read, looked_up, strict=True):
         _same(expected, found)
 
@@ -848,7 +856,8 @@ def test_spark_decides_a_merge_as_this_process_does(tmp_path: Path, spark: Spark
         SparkMatcher(workers, joins, small_rows=0),
     ):
         private = open_private(stage_fragments(base, fragments))
-        merged = matcher.merge(base, private, fragments, with_sources=False)
+        folder = new_answer_folder(graph._environment.location)
+        merged = matcher.merge(base, private, fragments, with_sources=False, ledgers=folder)
         close_private(private, graph._environment.objects)
         seen.append(_decided(base, fragments, merged))
     assert seen[0] == seen[1]

@@ -16,14 +16,14 @@ from omnigraph.pipeline.merging import ShrinkItem, by_fragment, shrink_fragment
 from omnigraph.pipeline.workers import raise_failure
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
+    keep_ids,
     remove_written,
     stage_removal,
     stage_replacement,
-    with_row_ids,
     write_rows,
 )
 from omnigraph.storage.partitions import open_address, table_address
-from omnigraph.storage.row_changes import scan_by_row_id, take_by_row_id
+from omnigraph.storage.row_changes import kept_ids, scan_by_row_id, take_by_row_id
 from omnigraph.storage.row_columns import ROW_ADDRESS
 from omnigraph.writes.columns import stored_values
 from omnigraph.writes.value_rules import complaint, rule_name, violations
@@ -49,7 +49,7 @@ _BATCH_ROWS = 8_192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyItem:
-    """Rows that one task copies; the first of them replace rows of the target."""
+    """Rows that one task copies: new ones, or ones that replace rows of the target."""
 
     source: TableAddress
     target: TableAddress
@@ -84,11 +84,9 @@ def copy_rows(item: CopyItem) -> Message:
                 bad.extend(found[: MAX_CONFLICTS - len(bad)])
             yield batch
 
-    written = write_rows(target, batches())
-    if len(item.replaced):
-        written[0] = with_row_ids(written[0], item.replaced.tolist())
+    kept = kept_ids(target, item.replaced)
     return {
-        "fragments": written,
+        "fragments": keep_ids(target, write_rows(target, batches()), kept),
         "rows": len(item.row_ids),
         "violations": bad,
         "violation_total": total,
@@ -166,15 +164,18 @@ def stage_copy(plan: CopyPlan, workers: Workers) -> Copied:
 
 def _items(plan: CopyPlan) -> list[CopyItem]:
     source, target = table_address(plan.source), table_address(plan.target)
-    rows = np.concatenate([plan.updated, plan.inserted])
+    # Sorted, so that the ids that rows keep take little room; and apart from new rows, which have none.
+    order = np.argsort(plan.replaced)
+    none = np.empty(0, dtype=np.uint64)
     return [
         CopyItem(
             source=source,
             target=target,
             row_ids=rows[begin : begin + _TASK_ROWS],
-            replaced=plan.replaced[begin : begin + _TASK_ROWS],
+            replaced=replaced[begin : begin + _TASK_ROWS],
             rules=plan.rules,
         )
+        for rows, replaced in ((plan.updated[order], plan.replaced[order]), (plan.inserted, none))
         for begin in range(0, len(rows), _TASK_ROWS)
     ]
 

@@ -35,6 +35,7 @@ from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
     delete_fragment,
+    delete_marks,
     fragment_rows,
     read_addresses,
     stage_replacement,
@@ -422,14 +423,7 @@ class LoadJob:
         for key, item in merged.items():
             original = set(self._types[key].fragments)
             self._remove(key, [text for text in item.fragments if text not in original])
-            self._quietly(self._remove_marks, key, item)
-
-    def _remove_marks(self, key: TableKey, merged: Merged) -> None:
-        from omnigraph.storage import new_files
-
-        write = stage_replacement(self._tables[key], [], merged.shrunk)
-        for name in new_files(write):
-            self._objects.delete(name)
+            self._quietly(delete_marks, self._tables[key], item.shrunk.values(), self._objects)
 
     def _remove(self, key: TableKey, fragments: Sequence[str]) -> None:
         table = self._tables.get(key)

@@ -1,6 +1,6 @@
 """The identify stage of a merge: which new rows replace which old ones, and which are replaced by later ones.
 
-A replaced row keeps its row id: the fragment that brings its successor is written again with those rows first, and the
+A replaced row keeps its row id: the fragment that brings its successor is written again, with those rows apart, and the
 fragment that held it gets a deletion mark. Fragments without either stay as they are.
 """
 
@@ -20,14 +20,17 @@ from omnigraph.storage import ROW_ID
 from omnigraph.storage.fragments import (
     delete_offsets,
     fragment_rows,
-    with_row_ids,
-    write_rows,
+    write_replacing,
 )
 from omnigraph.storage.ledgers import Ledger
 from omnigraph.storage.partitions import open_address, scan_fragments, table_address
+from omnigraph.storage.row_columns import CREATED_AT
+from omnigraph.storage.row_ids import KeptIds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage import Table
@@ -56,7 +59,7 @@ class Merged:
     #: Records of the input that a later one replaced.
     superseded: int
     #: Sources of the old edges that are replaced.
-    old_sources: tuple[str, ...] = ()
+    old_sources: Sequence[str] = ()
     #: The attempts of tasks that wrote all of this.
     ledgers: frozenset[str] = frozenset()
 
@@ -71,7 +74,7 @@ class Matcher(Protocol):
         fragments: Sequence[str],
         *,
         with_sources: bool,
-        ledgers: AnswerFolder | None,
+        ledgers: AnswerFolder,
     ) -> Merged:
         """Decide about all new rows; `fragments` are those of the staged version, in order.
 
@@ -88,11 +91,11 @@ class RewriteItem:
     staged: TableAddress
     target: TableAddress
     fragment: int
-    #: Positions of rows that replace an old row, and the row ids that they get.
-    matched: tuple[int, ...]
-    row_ids: tuple[int, ...]
+    #: Positions of rows that replace an old row, and the ids that they keep.
+    matched: NDArray[np.int64]
+    kept: KeptIds
     #: Positions of rows that a later record replaced.
-    dropped: tuple[int, ...]
+    dropped: NDArray[np.int64]
     ledgers: AnswerFolder | None = None
 
 
@@ -102,26 +105,29 @@ class ShrinkItem:
 
     target: TableAddress
     fragment: int
-    offsets: tuple[int, ...]
+    offsets: NDArray[np.int64]
     ledgers: AnswerFolder | None = None
 
 
 def rewrite_fragment(item: RewriteItem) -> Message:
-    """Write a fragment again: replacing rows first, then new ones, without those that a later record replaced."""
+    """Write a fragment again: replacing rows in the order of their ids, then new ones, without superseded ones."""
     target = open_address(item.target)
     names = [field_.name for field_ in target.schema]
     rows = pa.Table.from_batches(list(scan_fragments(item.staged, [item.fragment], names)))
-    rest = np.ones(rows.num_rows, dtype=bool)
-    rest[list(item.matched)] = False
-    rest[list(item.dropped)] = False
-    order = np.concatenate([np.array(item.matched, dtype=np.int64), np.flatnonzero(rest)])
-    ordered = rows.take(pa.array(order)).combine_chunks()
-    written = write_rows(target, ordered.to_batches())
+    is_new = np.ones(rows.num_rows, dtype=bool)
+    is_new[item.matched] = False
+    is_new[item.dropped] = False
+    order = np.argsort(item.kept.row_ids)
+    written = write_replacing(
+        target,
+        rows.take(pa.array(item.matched[order])).combine_chunks(),
+        rows.take(pa.array(np.flatnonzero(is_new))).combine_chunks(),
+        KeptIds(item.kept.row_ids[order], item.kept.created[order]),
+    )
     ledger = Ledger(item.ledgers, item.fragment)
     ledger.note(target, written)
-    if item.row_ids:
-        written[0] = with_row_ids(written[0], item.row_ids)
-    return {"fragments": written, "rows": ordered.num_rows, "ledger": ledger.name}
+    count = len(item.matched) + int(np.count_nonzero(is_new))
+    return {"fragments": written, "rows": count, "ledger": ledger.name}
 
 
 def shrink_fragment(item: ShrinkItem) -> Message:
@@ -139,20 +145,14 @@ def shrink_fragment(item: ShrinkItem) -> Message:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of one fragment in their order, with a value each where there is one."""
+class RowsOfFragment:
+    """Rows of one fragment in their order, and where they were among all that were given."""
 
-    offsets: tuple[int, ...] = ()
-    values: tuple[int, ...] = ()
-
-
-_NONE = _Rows()
+    offsets: NDArray[np.int64]
+    places: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decisions:
-    matched: _Rows
-    dropped: _Rows
+_NO_ROWS = RowsOfFragment(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class LocalMatcher:
@@ -168,7 +168,7 @@ class LocalMatcher:
         fragments: Sequence[str],
         *,
         with_sources: bool,
-        ledgers: AnswerFolder | None,
+        ledgers: AnswerFolder,
     ) -> Merged:
         """As `Matcher.merge`."""
         new = _concatenated(
@@ -177,22 +177,17 @@ class LocalMatcher:
         )
         last = new.group_by("key").aggregate([("address", "max")])
         superseded = new.num_rows - last.num_rows
-        dropped: dict[int, _Rows] = {}
+        dropped: dict[int, RowsOfFragment] = {}
         if superseded:
             is_last = pc.is_in(new["address"], last["address_max"].combine_chunks())
             dropped = by_fragment(new.filter(pc.invert(is_last))["address"])
         old = self._matches(base, last["key"].combine_chunks(), with_sources=with_sources)
         joined = last.join(old, "key", join_type="inner")
-        matched = by_fragment(joined["address_max"], joined[ROW_ID])
-        decisions = {
-            number: _Decisions(
-                matched=matched.get(number, _NONE), dropped=dropped.get(number, _NONE)
-            )
-            for number in staged.new_fragments
-            if number in matched or number in dropped
-        }
         target = table_address(base)
-        rewritten = self._rewrite(staged, target, fragments, decisions, ledgers)
+        items = self._rewrites(staged, target, joined, dropped, ledgers)
+        rows = sum(fragment_rows(text) for text in fragments)
+        answers = self._choose(rows).run("replace rows", rewrite_fragment, items)
+        rewritten = {item.fragment: answer for item, answer in zip(items, answers, strict=True)}
         marked = self._shrink(target, joined["address"], ledgers)
         kept: list[str] = []
         discarded: list[str] = []
@@ -217,44 +212,45 @@ class LocalMatcher:
         return LocalWorkers(Silent()) if rows <= _IN_PROCESS_ROWS else self._workers
 
     def _matches(self, base: Table, ids: Any, *, with_sources: bool) -> Any:
-        """Old rows with one of the ids: key, address and row id, for edges their source too."""
-        extra = (ROW_ID, "src") if with_sources else (ROW_ID,)
+        """Old rows with one of the ids: key, address, row id and creation, for edges their source too."""
+        extra = (ROW_ID, CREATED_AT, "src") if with_sources else (ROW_ID, CREATED_AT)
         scans = key_scans(base, None, text_key("id"), extra=extra)
         pieces = list(find_keys(scans, ids, ids))
-        fields = [("key", pa.utf8()), ("address", pa.int64()), (ROW_ID, pa.int64())]
+        fields = [("key", pa.utf8())]
+        fields += [(name, pa.int64()) for name in ("address", ROW_ID, CREATED_AT)]
         if with_sources:
             fields.append(("src", pa.utf8()))
         return pa.concat_tables([pa.schema(fields).empty_table(), *pieces])
 
-    def _rewrite(
+    def _rewrites(
         self,
         staged: PrivateVersion,
         target: TableAddress,
-        fragments: Sequence[str],
-        decisions: dict[int, _Decisions],
-        ledgers: AnswerFolder | None,
-    ) -> dict[int, Message]:
-        """The answers about fragments that were written again."""
+        joined: Any,
+        dropped: Mapping[int, RowsOfFragment],
+        ledgers: AnswerFolder,
+    ) -> list[RewriteItem]:
+        """Fragments of new rows that replace old ones, or were replaced by later records."""
         source = table_address(staged.table)
-        items = [
-            RewriteItem(
-                staged=source,
-                target=target,
-                fragment=number,
-                matched=decision.matched.offsets,
-                row_ids=decision.matched.values,
-                dropped=decision.dropped.offsets,
-                ledgers=ledgers,
-            )
-            for number, decision in decisions.items()
-        ]
-        rows = sum(fragment_rows(text) for text in fragments)
-        answers = self._choose(rows).run("replace rows", rewrite_fragment, items)
-        return {item.fragment: answer for item, answer in zip(items, answers, strict=True)}
+        matched = by_fragment(joined["address_max"])
+        row_ids, created = _unsigned(joined[ROW_ID]), _unsigned(joined[CREATED_AT])
+        items = []
+        for number in staged.new_fragments:
+            if number in matched or number in dropped:
+                rows = matched.get(number, _NO_ROWS)
+                item = RewriteItem(
+                    staged=source,
+                    target=target,
+                    fragment=number,
+                    matched=rows.offsets,
+                    kept=KeptIds(row_ids[rows.places], created[rows.places]),
+                    dropped=dropped.get(number, _NO_ROWS).offsets,
+                    ledgers=ledgers,
+                )
+                items.append(item)
+        return items
 
-    def _shrink(
-        self, target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
-    ) -> list[Message]:
+    def _shrink(self, target: TableAddress, addresses: Any, ledgers: AnswerFolder) -> list[Message]:
         items = [
             ShrinkItem(target=target, fragment=number, offsets=rows.offsets, ledgers=ledgers)
             for number, rows in by_fragment(addresses).items()
@@ -263,20 +259,21 @@ class LocalMatcher:
         return workers.run("mark replaced rows", shrink_fragment, items)
 
 
-def by_fragment(addresses: Any, values: Any = None) -> dict[int, _Rows]:
+def by_fragment(addresses: Any) -> dict[int, RowsOfFragment]:
     """Addresses of rows as positions within their fragments."""
-    numbers = addresses.to_numpy()
+    numbers = np.asarray(addresses, dtype=np.int64)
     order = np.argsort(numbers, kind="stable")
     numbers = numbers[order]
-    given = None if values is None else values.to_numpy()[order]
     cuts = np.flatnonzero(np.diff(numbers >> 32)) + 1
-    found: dict[int, _Rows] = {}
-    for places in np.split(np.arange(len(numbers)), cuts):
-        if len(places):
-            offsets = tuple((numbers[places] & _OFFSET_MASK).tolist())
-            some = () if given is None else tuple(given[places].tolist())
-            found[int(numbers[places[0]] >> 32)] = _Rows(offsets, some)
-    return found
+    return {
+        int(part[0] >> 32): RowsOfFragment(part & _OFFSET_MASK, places)
+        for part, places in zip(np.split(numbers, cuts), np.split(order, cuts), strict=True)
+        if len(part)
+    }
+
+
+def _unsigned(column: Any) -> NDArray[np.uint64]:
+    return np.asarray(column, dtype=np.uint64)
 
 
 def _concatenated(streams: Any) -> Any:

@@ -37,7 +37,7 @@ class Image:
     #: Whether some ids of the new rows are given or derived; generated ones are distinct.
     has_given_ids: bool = True
     #: Sources of edges that the load replaces: they may have lost one.
-    old_sources: tuple[str, ...] = ()
+    old_sources: Sequence[str] = ()
 
     @property
     def old(self) -> list[int]:

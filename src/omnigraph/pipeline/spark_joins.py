@@ -23,6 +23,7 @@ from pyspark.sql import functions as sql
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.joins import Example, Found, LocalJoins, row_examples
+from omnigraph.pipeline.key_files import KeyFiles
 from omnigraph.pipeline.keys import can_probe, cut_scans, scan_keys, total_rows
 
 if TYPE_CHECKING:
@@ -178,12 +179,17 @@ class SparkJoins:
             is_bad |= sql.col("count") > high
         keys = self.keys(touched).select("key")
         if more:
-            keys = keys.union(
-                self._workers.spark.createDataFrame([(key,) for key in more], "key string")
-            )
+            keys = keys.union(self._given_keys(more))
         bad = counts.where(is_bad).hint("merge")
         found = bad.join(keys.distinct().hint("merge"), "key")
         return found.select("key", "count", sql.lit(1).cast("long").alias("weight"), "other")
+
+    def _given_keys(self, keys: Sequence[str]) -> DataFrame:
+        spark = self._workers.spark
+        if not isinstance(keys, KeyFiles):
+            return spark.createDataFrame([(key,) for key in keys], "key string")
+        numbers = spark.range(0, len(keys.names), 1, len(keys.names))
+        return numbers.mapInArrow(_read_function(keys), "key string")
 
     def keys(self, scans: Sequence[KeyScan], columns: str = _KEYS) -> DataFrame:
         """The keys of some scans as a frame, in as many partitions as the session has work for."""
@@ -254,6 +260,15 @@ def _scan_function(scans: list[KeyScan]) -> Callable[[Iterator[Any]], Iterator[A
             for number in batch.column(0).to_pylist():
                 for table in scan_keys(scans[number]):
                     yield from table.to_batches()
+
+    return function
+
+
+def _read_function(keys: KeyFiles) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def function(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from keys.batches(keys.names[number])
 
     return function
 

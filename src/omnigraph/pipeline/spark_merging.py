@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as _arrow
 from pyspark.sql import functions as sql
 
+from omnigraph.pipeline.key_files import key_files, write_keys
 from omnigraph.pipeline.keys import key_scans, text_key, total_rows
 from omnigraph.pipeline.merging import (
     LocalMatcher,
@@ -17,13 +19,15 @@ from omnigraph.pipeline.merging import (
     rewrite_fragment,
     shrink_fragment,
 )
-from omnigraph.pipeline.spark_failures import spark_errors
 from omnigraph.pipeline.spark_workers import collect
 from omnigraph.storage import ROW_ID
+from omnigraph.storage.fragments import fragment_rows
 from omnigraph.storage.partitions import table_address
+from omnigraph.storage.row_columns import CREATED_AT
+from omnigraph.storage.row_ids import KeptIds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
@@ -55,7 +59,7 @@ class SparkMatcher:
         fragments: Sequence[str],
         *,
         with_sources: bool,
-        ledgers: AnswerFolder | None,
+        ledgers: AnswerFolder,
     ) -> Merged:
         """As `Matcher.merge`."""
         scans = key_scans(staged.table, staged.new_fragments, text_key("id"))
@@ -63,8 +67,8 @@ class SparkMatcher:
             return self._local.merge(
                 base, staged, fragments, with_sources=with_sources, ledgers=ledgers
             )
-        extra = (ROW_ID, "src") if with_sources else (ROW_ID,)
-        columns = f"key string, address long, {ROW_ID} long" + (
+        extra = (ROW_ID, CREATED_AT, "src") if with_sources else (ROW_ID, CREATED_AT)
+        columns = f"key string, address long, {ROW_ID} long, {CREATED_AT} long" + (
             ", src string" if with_sources else ""
         )
         old = self._joins.keys(
@@ -72,7 +76,8 @@ class SparkMatcher:
         ).withColumnRenamed("address", "old_address")
         last = self._joins.keys(scans).groupBy("key").agg(sql.max("address").alias("address"))
         # Cut here: the join feeds both the fragments that are written again and those that shrink.
-        joined = last.join(old, "key", "left").persist()
+        # Spark takes both sides for tiny, and would send all ids of the table to every executor.
+        joined = last.join(old.hint("merge"), "key", "left").persist()
         try:
             return self._apply(
                 joined, base, staged, fragments, with_sources=with_sources, ledgers=ledgers
@@ -88,21 +93,21 @@ class SparkMatcher:
         fragments: Sequence[str],
         *,
         with_sources: bool,
-        ledgers: AnswerFolder | None,
+        ledgers: AnswerFolder,
     ) -> Merged:
         target = table_address(base)
         sizes = dict(zip(staged.new_fragments, fragments, strict=True))
-        physical = {number: json.loads(text)["physical_rows"] for number, text in sizes.items()}
+        physical = {number: fragment_rows(text) for number, text in sizes.items()}
         rewrite = _rewrite_function(table_address(staged.table), target, physical, ledgers)
+        replaced = joined.where("old_address is not null")
         answers = _answers(
             joined.withColumn("fragment", sql.shiftright("address", 32))
-            .select("fragment", "address", sql.col(ROW_ID).alias("row_id"))
+            .select("fragment", "address", ROW_ID, CREATED_AT)
             .groupBy("fragment")
             .applyInArrow(rewrite, _MESSAGES)
         )
         marked = _answers(
-            joined.where("old_address is not null")
-            .withColumn("fragment", sql.shiftright("old_address", 32))
+            replaced.withColumn("fragment", sql.shiftright("old_address", 32))
             .select("fragment", "old_address")
             .groupBy("fragment")
             .applyInArrow(_shrink_function(target, ledgers), _MESSAGES)
@@ -122,11 +127,11 @@ class SparkMatcher:
             else:
                 kept += answer["fragments"]
                 discarded.append(text)
-        sources: tuple[str, ...] = ()
+        sources: Sequence[str] = ()
         if with_sources:
-            moved = joined.where("old_address is not null").select("src").distinct()
-            with spark_errors():
-                sources = tuple(row["src"] for row in moved.toLocalIterator())
+            moved = replaced.select("src").distinct()
+            messages = _answers(moved.mapInArrow(_sources_function(ledgers), _MESSAGES))
+            sources = key_files(ledgers, messages.values())
         return Merged(
             fragments=tuple(kept),
             shrunk={number: answer["left"] for number, answer in marked.items()},
@@ -134,50 +139,68 @@ class SparkMatcher:
             superseded=sum(physical.values()) - rows,
             old_sources=sources,
             ledgers=frozenset(
-                str(answer.get("ledger", "")) for answer in (*answers.values(), *marked.values())
+                answer["ledger"]
+                for answer in (*answers.values(), *marked.values())
+                if "ledger" in answer
             ),
         )
 
 
 def _rewrite_function(
-    staged: TableAddress,
-    target: TableAddress,
-    physical: dict[int, int],
-    ledgers: AnswerFolder | None,
+    staged: TableAddress, target: TableAddress, physical: dict[int, int], ledgers: AnswerFolder
 ) -> Callable[[Any], Any]:
     def function(group: Any) -> Any:
         number = group["fragment"][0].as_py()
-        pairs = sorted(
-            zip(group["address"].to_pylist(), group["row_id"].to_pylist(), strict=True),
-            key=lambda pair: pair[0],
-        )
-        matched = [(a & _OFFSET_MASK, row) for a, row in pairs if row is not None]
-        kept = {address & _OFFSET_MASK for address, _ in pairs}
-        answer: dict[str, Any] = {"kept": len(kept), "fragments": None}
-        if matched or len(kept) < physical[number]:
+        offsets = np.asarray(group["address"]) & _OFFSET_MASK
+        row_ids = group[ROW_ID].combine_chunks()
+        is_matched = np.asarray(row_ids.is_valid())
+        is_dropped = np.ones(physical[number], dtype=bool)
+        is_dropped[offsets] = False
+        answer: dict[str, Any] = {"kept": len(offsets), "fragments": None}
+        if is_matched.any() or is_dropped.any():
             item = RewriteItem(
                 staged=staged,
                 target=target,
                 fragment=number,
-                matched=tuple(offset for offset, _ in matched),
-                row_ids=tuple(row_id for _, row_id in matched),
-                dropped=tuple(o for o in range(physical[number]) if o not in kept),
+                matched=offsets[is_matched],
+                kept=KeptIds(_unsigned(row_ids), _unsigned(group[CREATED_AT].combine_chunks())),
+                dropped=np.flatnonzero(is_dropped),
                 ledgers=ledgers,
             )
             answer |= rewrite_fragment(item)
-        return pa.table({"number": [number], "message": [json.dumps(answer)]})
+        return _message(number, answer)
 
     return function
 
 
-def _shrink_function(target: TableAddress, ledgers: AnswerFolder | None) -> Callable[[Any], Any]:
+def _shrink_function(target: TableAddress, ledgers: AnswerFolder) -> Callable[[Any], Any]:
     def function(group: Any) -> Any:
         number = group["fragment"][0].as_py()
-        offsets = sorted(address & _OFFSET_MASK for address in group["old_address"].to_pylist())
-        item = ShrinkItem(target=target, fragment=number, offsets=tuple(offsets), ledgers=ledgers)
-        return pa.table({"number": [number], "message": [json.dumps(shrink_fragment(item))]})
+        offsets = np.sort(np.asarray(group["old_address"]) & _OFFSET_MASK)
+        item = ShrinkItem(target=target, fragment=number, offsets=offsets, ledgers=ledgers)
+        return _message(number, shrink_fragment(item))
 
     return function
+
+
+def _sources_function(folder: AnswerFolder) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def function(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        part = 0 if context is None else context.partitionId()
+        yield from _message(part, write_keys(folder, part, batches)).to_batches()
+
+    return function
+
+
+def _unsigned(column: Any) -> Any:
+    """Values of an array without its nulls; Spark has no unsigned types."""
+    return np.asarray(column.drop_null()).astype(np.uint64)
+
+
+def _message(number: int, answer: dict[str, Any]) -> Any:
+    return pa.table({"number": [number], "message": [json.dumps(answer)]})
 
 
 def _answers(frame: Any) -> dict[int, dict[str, Any]]:

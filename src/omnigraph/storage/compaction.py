@@ -15,25 +15,30 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from lance import LanceOperation, optimize
 from lance.dataset import Transaction
+from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import InternalError
-from omnigraph.storage.checksums import sums_in, text_with_sums
+from omnigraph.storage.checksums import sums_in
 from omnigraph.storage.failures import translated
-from omnigraph.storage.fragments import fragment_text
+from omnigraph.storage.fragments import fragment_text, remove_written
 from omnigraph.storage.indexes import stage_index_removal
 from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.row_columns import CREATED_AT, UPDATED_AT
+from omnigraph.storage.row_ids import spill_sequences
 from omnigraph.storage.staged import StagedWrite, StageKind, follow
 from omnigraph.storage.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import lance
+    from numpy.typing import NDArray
 
-#: The stubs of Lance lack the methods that write these down as text and read them back.
+#: The stubs of Lance lack the method that reads one from its text.
 _Task: Any = optimize.CompactionTask
-_Result: Any = optimize.RewriteResult
 #: Rows of a table with blobs that are copied at once.
 _BLOB_BATCH_ROWS = 64
 #: One task writes one fragment: the groups were cut before.
@@ -47,20 +52,19 @@ class CompactionTask:
     uri: str
     version: int
     rows: int
-    #: The task as Lance writes it down.
-    text: str
+    fragments: tuple[int, ...]
 
 
 def plan_compaction(table: Table, groups: Iterable[Sequence[int]]) -> list[CompactionTask]:
     """One task for every group of fragments, given by their numbers."""
     with translated(f"planning the compaction of {table.path}"):
-        fragments = {item.fragment_id: item.metadata for item in table._dataset.get_fragments()}
+        rows = {item.fragment_id: item.metadata.num_rows for item in table._dataset.get_fragments()}
         return [
             CompactionTask(
                 uri=table._dataset.uri,
                 version=table.version,
-                rows=sum(fragments[number].num_rows for number in group),
-                text=_task_text(table, [fragments[number].to_json() for number in group]),
+                rows=sum(rows[number] for number in group),
+                fragments=tuple(group),
             )
             for group in groups
         ]
@@ -87,14 +91,40 @@ def _task_text(table: Table, fragments: list[Any]) -> str:
 
 
 def run_compaction_task(task: CompactionTask) -> str:
-    """Write the new fragments of one task; its result as text for `stage_compaction`. Moves nothing."""
+    """Write the new fragments of one task; its result as text for `stage_compaction`. Moves nothing.
+
+    Lance copies rows in the order of their fragments and puts their ids into the metadata of the new one, whatever room
+    they take there: long sequences become a hidden column.
+    """
     with translated(f"rewriting fragments of {task.uri}"):
         # A handle of its own: the task may run in another process than its plan was made in.
         dataset = open_dataset(task.uri, task.version)
-        result = _Task.from_json(task.text).execute(dataset)
         table = Table(dataset, task.uri, None)
-        sums = sums_in(fragment_text(table, fragment) for fragment in result.new_fragments)
-        return text_with_sums(json.loads(result.json()), sums)
+        present = {item.fragment_id: item for item in dataset.get_fragments()}
+        old = [present[number] for number in task.fragments]
+        text = _task_text(table, [item.metadata.to_json() for item in old])
+        result = _Task.from_json(text).execute(dataset)
+        written = [fragment_text(table, fragment) for fragment in result.new_fragments]
+        # One, or none when no row is left.
+        assert len(written) <= 1, "a group becomes one fragment"
+        try:
+            new = [
+                spill_sequences(table, text, lambda: _versions(dataset, old)) for text in written
+            ]
+        except BaseException:
+            # Also when the task is cancelled: nobody else knows these files.
+            remove_written(table, written)
+            raise
+        return json.dumps({"old": list(task.fragments), "new": new})
+
+
+def _versions(
+    dataset: lance.LanceDataset, fragments: list[lance.LanceFragment]
+) -> dict[str, NDArray[np.uint64]]:
+    """The versions of the rows of fragments in the order in which a compaction writes them."""
+    names = [CREATED_AT, UPDATED_AT]
+    rows = dataset.scanner(columns=names, fragments=fragments, scan_in_order=True).to_table()
+    return {name: np.asarray(rows[name], dtype=np.uint64) for name in names}
 
 
 def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None:
@@ -107,20 +137,20 @@ def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None
     with translated(f"staging the compaction of {table.path}"):
         fragments = {item.fragment_id: item.metadata for item in table._dataset.get_fragments()}
         groups, gone = [], set()
-        for text in results:
-            old = [int(item["id"]) for item in json.loads(text)["original_fragments"]]
-            gone.update(old)
+        bodies = [json.loads(text) for text in results]
+        for body in bodies:
+            gone.update(body["old"])
             groups.append(
                 LanceOperation.RewriteGroup(
-                    old_fragments=[fragments[number] for number in old],
-                    new_fragments=list(_Result.from_json(text).new_fragments),
+                    old_fragments=[fragments[number] for number in body["old"]],
+                    new_fragments=[FragmentMetadata.from_json(text) for text in body["new"]],
                 )
             )
         exchange = StagedWrite(
             table=table,
             kind=StageKind.REWRITE,
             _transaction=Transaction(table.version, LanceOperation.Rewrite(groups, [])),
-            sums=sums_in(results),
+            sums=sums_in(text for body in bodies for text in body["new"]),
         )
         removal = stage_index_removal(table, gone)
     return exchange if removal is None else follow(removal, exchange)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 from lance import LanceOperation
 from lance.dataset import Transaction
-from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
 
 from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import encoded_cells
@@ -21,19 +22,23 @@ from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import OneOf, to_sql
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
-from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
+from omnigraph.storage.row_columns import CREATED_AT, ROW_ADDRESS, ROW_ID
+from omnigraph.storage.row_ids import INLINE_ROWS, KeptIds, with_row_ids
 from omnigraph.storage.staged import StagedWrite, StageKind
 from omnigraph.storage.tables import Table, branch_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from omnigraph.storage.objects import ControlObjects
 
 #: The published stubs of pyarrow describe older functions.
 pc: Any = _compute
-#: Rows that one file holds; those that keep their row ids must be in the first one.
+#: Rows that are written at once.
 _FRAGMENT_ROWS = 1_000_000
+_OFFSET_MASK = 0xFFFFFFFF
 
 
 def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
@@ -68,11 +73,40 @@ def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def with_row_ids(fragment: str, row_ids: Sequence[int]) -> str:
-    """A fragment whose first rows keep the ids of rows that they replace; the others get new ones."""
-    metadata = FragmentMetadata.from_json(fragment)
-    metadata.row_id_meta = RowIdSequence(list(row_ids)).to_inline_metadata()
-    return text_with_sums(metadata.to_json(), sums_in([fragment]))
+def write_replacing(table: Table, replacing: pa.Table, new: pa.Table, kept: KeptIds) -> list[str]:
+    """Write rows that replace others and keep their ids, and new rows, as fragments like `write_rows` does.
+
+    The replacing rows are in the order of their ids. Few of them share a fragment with the new ones.
+    """
+    if len(kept) <= INLINE_ROWS:
+        rows = pa.concat_tables([replacing, new])
+        return keep_ids(table, write_rows(table, rows.to_batches()), kept)
+    written = keep_ids(table, write_rows(table, replacing.to_batches()), kept)
+    try:
+        return written + (write_rows(table, new.to_batches()) if new.num_rows else [])
+    except BaseException:
+        # Also when the task is cancelled: nobody else knows these files.
+        remove_written(table, written)
+        raise
+
+
+def keep_ids(table: Table, written: Sequence[str], kept: KeptIds) -> list[str]:
+    """Fragments that were just written, whose first rows keep the ids of rows that they replace.
+
+    When it fails, their files are gone.
+    """
+    found: list[str] = []
+    begin = 0
+    try:
+        for text in written:
+            end = min(begin + fragment_rows(text), len(kept))
+            found.append(with_row_ids(table, text, kept.part(begin, end)))
+            begin = end
+    except BaseException:
+        # Also when the task is cancelled: nobody else knows these files.
+        remove_written(table, [*found, *written[len(found) :]])
+        raise
+    return found
 
 
 def fragment_rows(fragment: str) -> int:
@@ -87,6 +121,13 @@ def delete_fragment(fragment: str, table: Table, objects: ControlObjects) -> Non
         name = f"{folder}/data/{file['path']}".removeprefix("/")
         objects.delete(name)
         objects.delete_folder(name.removesuffix(".lance"))
+
+
+def delete_marks(table: Table, shrunk: Iterable[str | None], objects: ControlObjects) -> None:
+    """Remove the deletion files of fragments that keep their rows after all."""
+    folder = branch_uri(table.path, table.branch)
+    for name in sums_in(shrunk):
+        objects.delete(f"{folder}/{name}")
 
 
 def remove_written(table: Table, fragments: Sequence[str]) -> None:
@@ -117,22 +158,30 @@ def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> Staged
     keys: Any = rows.column(key).combine_chunks()
     with translated(f"reading rows of {table.path}"):
         old: Any = table._dataset.to_table(
-            columns=[key, ROW_ID, ROW_ADDRESS], filter=to_sql(OneOf(key, keys.to_pylist()))
-        ).combine_chunks()
+            columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT],
+            filter=to_sql(OneOf(key, keys.to_pylist())),
+        )
+    old = old.sort_by(ROW_ID).combine_chunks()
     old_keys = old[key].combine_chunks()
-    is_new = pc.invert(pc.is_in(keys, old_keys))
-    ordered = pa.concat_tables([rows.take(pc.index_in(old_keys, keys)), rows.filter(is_new)])
+    replacing = rows.take(pc.index_in(old_keys, keys))
+    new = rows.filter(pc.invert(pc.is_in(keys, old_keys)))
+    kept = KeptIds(np.asarray(old[ROW_ID]), np.asarray(old[CREATED_AT]))
     added: list[str] = []
     try:
-        for begin in range(0, ordered.num_rows, _FRAGMENT_ROWS):
-            written = write_rows(table, ordered.slice(begin, _FRAGMENT_ROWS).to_batches())
-            added += written
-            if kept := old[ROW_ID].slice(begin, _FRAGMENT_ROWS).to_pylist():
-                added[-len(written)] = with_row_ids(written[0], kept)
-        offsets: dict[int, list[int]] = defaultdict(list)
-        for address in old[ROW_ADDRESS].to_pylist():
-            offsets[address >> 32].append(address & 0xFFFFFFFF)
-        shrunk = {number: delete_offsets(table, number, lost) for number, lost in offsets.items()}
+        for begin in range(0, max(replacing.num_rows, new.num_rows), _FRAGMENT_ROWS):
+            added += write_replacing(
+                table,
+                replacing.slice(begin, _FRAGMENT_ROWS),
+                new.slice(begin, _FRAGMENT_ROWS),
+                kept.part(begin, begin + _FRAGMENT_ROWS),
+            )
+        addresses = np.asarray(old[ROW_ADDRESS])
+        shrunk = {
+            int(number): delete_offsets(
+                table, int(number), addresses[addresses >> 32 == number] & _OFFSET_MASK
+            )
+            for number in np.unique(addresses >> 32)
+        }
     except BaseException:
         # Also after an interrupt: nobody else knows these files.
         remove_written(table, added)
@@ -140,14 +189,37 @@ def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> Staged
     return stage_replacement(table, added, shrunk)
 
 
-def delete_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> str | None:
-    """A fragment without some of its rows, as JSON; None when none is left. Writes a deletion file, moves nothing."""
+def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[Any]) -> str | None:
+    """What is left of a fragment without some of its rows, for `stage_replacement`; None when nothing is.
+
+    Writes a deletion file and moves nothing. Only the deletion file is told: the rest is known from the table.
+    """
     with translated(f"marking rows of {table.path}"):
         fragment = table._dataset.get_fragment(fragment_id)
         if fragment is None:
             raise InternalError(f"{table.path} has no fragment {fragment_id}")
-        remaining = fragment.delete_rows(list(offsets))
-        return None if remaining is None else fragment_text(table, remaining, is_new=False)
+        remaining = fragment.delete_rows(offsets.tolist())
+        if remaining is None:
+            return None
+        assert remaining.deletion_file is not None, "rows were deleted"
+        location = parse_location(table._dataset.uri)
+        names = added_names(table, location, remaining, knows_it=True)
+        body = {"deletion_file": remaining.deletion_file.asdict()}
+        return text_with_sums(body, sum_files(location, names))
+
+
+def _shrunk(table: Table, shrunk: Mapping[int, str | None]) -> tuple[list[int], list[Any]]:
+    """Fragments that are gone, and fragments with their new deletion files."""
+    removed: list[int] = []
+    updated: list[FragmentMetadata] = []
+    present = {item.fragment_id: item for item in table._dataset.get_fragments()}
+    for number, text in shrunk.items():
+        if text is None:
+            removed.append(number)
+        else:
+            mark = DeletionFile(**json.loads(text)["deletion_file"])
+            updated.append(replace(present[number].metadata, deletion_file=mark))
+    return removed, updated
 
 
 def stage_replacement(
@@ -157,8 +229,7 @@ def stage_replacement(
 
     `shrunk` maps a fragment to what is left of it; None when nothing is.
     """
-    updated = [FragmentMetadata.from_json(text) for text in shrunk.values() if text is not None]
-    removed = [number for number, text in shrunk.items() if text is None]
+    removed, updated = _shrunk(table, shrunk)
     operation = LanceOperation.Update(
         removed_fragment_ids=removed,
         updated_fragments=updated,
@@ -176,8 +247,7 @@ def stage_replacement(
 
 def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> StagedWrite:
     """Old fragments that lost rows, as a transaction of its own; `shrunk` as in `stage_replacement`."""
-    updated = [FragmentMetadata.from_json(text) for text in shrunk.values() if text is not None]
-    removed = [number for number, text in shrunk.items() if text is None]
+    removed, updated = _shrunk(table, shrunk)
     operation = LanceOperation.Delete(updated, removed, f"{rows} rows by address")
     return StagedWrite(
         table=table,

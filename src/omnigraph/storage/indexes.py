@@ -14,7 +14,7 @@ from lance.dataset import Index, Transaction
 
 from omnigraph.storage.failures import translated
 from omnigraph.storage.opening import open_dataset
-from omnigraph.storage.row_columns import ROW_ID
+from omnigraph.storage.row_columns import CREATED_AT, ROW_ID
 from omnigraph.storage.staged import StagedWrite, StageKind
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.tables import Table
 
 
-_CREATED_AT = "_row_created_at_version"
 #: A vector index is built anew when one row in so many is outside of it.
 _VECTOR_SHARE = 10
 
@@ -155,7 +154,7 @@ def _knows_rows_in(table: Table, built_version: int, fragments: Collection[int])
     """Whether an index that was built on a version may know a row that now lies in one of these fragments."""
     scanner = table._dataset.scanner(
         columns=[ROW_ID],
-        filter=f"{_CREATED_AT} <= {built_version}",
+        filter=f"{CREATED_AT} <= {built_version}",
         fragments=[
             item for item in table._dataset.get_fragments() if item.fragment_id in fragments
         ],

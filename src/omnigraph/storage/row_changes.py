@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.failures import translated
 from omnigraph.storage.opening import open_dataset
@@ -23,7 +24,8 @@ from omnigraph.storage.partitions import (
     open_address,
     table_address,
 )
-from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
+from omnigraph.storage.row_columns import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
+from omnigraph.storage.row_ids import INLINE_ROWS, KeptIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
     Fragments: TypeAlias = tuple[lance.LanceFragment, ...]
 
-UPDATED_AT = "_row_last_updated_at_version"
 #: Rows that one filter names.
 _PROBED_ROWS = 8_192
 #: So many rows may be looked at to find one that has to be named.
@@ -272,6 +273,17 @@ def take_by_row_id(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[
     with translated(f"reading rows of {table.path}"):
         found: pa.Table = take_cells(table._dataset, row_ids.tolist(), columns)
         return found
+
+
+def kept_ids(table: Table, row_ids: NDArray[np.uint64]) -> KeptIds:
+    """The ids of rows of a table for rows that replace them; looks up what many of them need."""
+    if len(row_ids) <= INLINE_ROWS:
+        return KeptIds(row_ids, np.zeros(len(row_ids), np.uint64))
+    # With their addresses: Lance fails to take versions of rows in no order without them.
+    found = take_by_row_id(table, row_ids, [ROW_ADDRESS, CREATED_AT])
+    if found.num_rows != len(row_ids):
+        raise InternalError(f"{len(row_ids) - found.num_rows} rows of {table.path} are gone")
+    return KeptIds(row_ids, np.asarray(found[CREATED_AT], dtype=np.uint64))
 
 
 def scan_by_row_id(

@@ -15,8 +15,8 @@ import pyarrow as _arrow
 from omnigraph.storage.answers import read_answer
 from omnigraph.storage.failures import translated
 from omnigraph.storage.partitions import TableAddress, open_address, table_address
-from omnigraph.storage.row_changes import UPDATED_AT, RowSet, hidden_rows, row_ids_of
-from omnigraph.storage.row_columns import ROW_ID
+from omnigraph.storage.row_changes import RowSet, hidden_rows, row_ids_of
+from omnigraph.storage.row_columns import ROW_ID, UPDATED_AT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

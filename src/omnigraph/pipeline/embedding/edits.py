@@ -19,13 +19,13 @@ from omnigraph.storage import ROW_ID
 from omnigraph.storage.column_updates import remove_updates, stage_updates, update_fragment
 from omnigraph.storage.fragments import (
     fragment_sizes,
+    keep_ids,
     remove_written,
     stage_replacement,
-    with_row_ids,
     write_rows,
 )
 from omnigraph.storage.partitions import open_address, table_address
-from omnigraph.storage.row_changes import take_by_row_id
+from omnigraph.storage.row_changes import kept_ids, take_by_row_id
 from omnigraph.storage.row_columns import ROW_ADDRESS
 
 if TYPE_CHECKING:
@@ -213,12 +213,12 @@ def rewrite_rows(item: EditItem) -> Message:
                 return
             yield from rows.combine_chunks().to_batches()
 
+    kept = kept_ids(table, item.row_ids)
     written = write_rows(table, batches())
     if is_gone:
         remove_written(table, written)
         return {"is_gone": True}
-    written[0] = with_row_ids(written[0], item.row_ids.tolist())
-    return {"rows": len(item.row_ids), "fragments": written}
+    return {"rows": len(item.row_ids), "fragments": keep_ids(table, written, kept)}
 
 
 def _edited(
