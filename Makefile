@@ -62,6 +62,7 @@ bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/queries.py
 	@$(BIN)/python benchmarks/load.py
 	@$(BIN)/python benchmarks/large_changes.py
+	@$(BIN)/python benchmarks/scale.py
 	@$(BIN)/python benchmarks/history.py
 	@$(BIN)/python benchmarks/maintenance.py
 	@$(BIN)/python benchmarks/server.py
