@@ -12,7 +12,7 @@ from omnigraph.pipeline.compaction import STAGE, compact_tables
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import choose_rewrites, commit_staged, fragment_facts, parse_location
-from storage.tables import ID, TEXT, content, make_table
+from storage.tables import ID, content, make_table, with_text_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def groups(table: Table, target_rows: int = 1000) -> list[tuple[int, ...]]:
 
 
 def check(workers: Workers, location: GraphLocation) -> None:
-    first = make_table(location, path="nodes/a", specs=(ID, TEXT))
+    first = with_text_index(make_table(location, path="nodes/a", specs=(ID,)))
     idle = make_table(location, path="nodes/b", fragments=1, rows_each=20, lost=())
     last = make_table(location, path="edges/c", fragments=9, specs=(ID,))
     before = {table.path: content(table._dataset) for table in (first, last)}

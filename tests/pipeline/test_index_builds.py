@@ -6,7 +6,6 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from lance.query import PhraseQuery
 
 from omnigraph.pipeline.index_builds import build_indexes
 from omnigraph.pipeline.progress import Silent
@@ -28,13 +27,10 @@ from storage.tables import (
     ID,
     NUMBER,
     SPECS,
-    TEXT,
     VECTOR,
-    WORDS,
     delete,
     make_table,
     rows,
-    text_hits,
     vector_hits,
 )
 
@@ -76,17 +72,13 @@ def build(table: Table, specs: Sequence[IndexSpec], workers: Workers | None = No
 
 
 def answers(table: Table) -> dict[str, object]:
-    """What queries through the indexes give: by value, by text with scores, by distance over all partitions."""
+    """What queries through the indexes give: by value, by distance over all partitions."""
     dataset = table._dataset
     conditions = ["id = 'k77'", "id = 'k11'", "n = 3", "n in (1, 5)", "n is null", "id >= 'k5'"]
     found: dict[str, object] = {
         text: sorted(dataset.to_table(columns=["id"], filter=text)["id"].to_pylist())
         for text in conditions
     }
-    for text in (*WORDS[:10], "word1 word2 word3"):
-        found[text] = text_hits(dataset, text)
-    phrase = PhraseQuery("word1 word2", "text")
-    found["phrase"] = sorted(text_hits(dataset, phrase))
     chance = random.Random(5)
     for number in range(5):
         point = [chance.random() for _ in range(DIMENSION)]
@@ -140,7 +132,7 @@ def test_a_stage_is_cut_by_rows_and_every_fragment_is_in_one_part(location: Grap
 def test_small_tables_are_one_task(location: GraphLocation) -> None:
     table = make_table(location)
     workers = ManyWorkers()
-    build_indexes(workers, [(table, [ID, TEXT])])
+    build_indexes(workers, [(table, [ID, NUMBER])])
     assert len(workers.tasks) == 2
 
 
@@ -166,7 +158,7 @@ def test_appended_rows_get_a_further_segment(location: GraphLocation) -> None:
     assert build_indexes(ManyWorkers(), [(table, [NUMBER])]) == [None]
 
 
-@pytest.mark.parametrize("spec", [ID, TEXT], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [ID, NUMBER], ids=lambda spec: spec.name)
 def test_an_index_whose_rows_moved_is_replaced(location: GraphLocation, spec: IndexSpec) -> None:
     table = commit_staged(build(make_table(location), [spec]))
     table = commit_staged(stage_upsert(table, rows(0, 15).set_column(1, "n", rows(7, 15)["n"])))

@@ -47,19 +47,15 @@ SCHEMA = pa.schema(
 )
 ID = IndexSpec(name="id_btree", column="id", kind=PhysicalIndex.BTREE)
 NUMBER = IndexSpec(name="n_btree", column="n", kind=PhysicalIndex.BTREE)
-TEXT = IndexSpec(
-    name="text_text",
-    column="text",
-    kind=PhysicalIndex.INVERTED,
-    settings=(("with_position", True),),
-)
 VECTOR = IndexSpec(
     name="vector_vector",
     column="vector",
     kind=PhysicalIndex.IVF_FLAT,
     settings=(("num_partitions", 4), ("metric", "l2")),
 )
-SPECS = (ID, NUMBER, TEXT, VECTOR)
+SPECS = (ID, NUMBER, VECTOR)
+#: The inverted index that tables of earlier releases have.
+TEXT_INDEX = "text_text"
 #: Larger than what Lance keeps inside of a data file.
 LARGE_BLOB = 100_000
 
@@ -106,6 +102,12 @@ def make_table(
         table = delete(table, *lost)
     staged = stage_indices(table, specs)
     return table if staged is None else commit_staged(staged)
+
+
+def with_text_index(table: Table) -> Table:
+    """The table with an inverted index of Lance, as earlier releases built it."""
+    table._dataset.create_scalar_index("text", "INVERTED", name=TEXT_INDEX, with_position=True)
+    return Table(lance.dataset(table._dataset.uri), table.path, table.branch)
 
 
 def delete(table: Table, *ids: str) -> Table:
@@ -184,7 +186,7 @@ def everything(root: str) -> dict[tuple[str, int], tuple[list[dict[str, Any]], s
         indexed = {index.name for index in dataset.describe_indices()}
         if ID.name in indexed:
             dataset.to_table(columns=["id"], filter="id = 'k3'")
-        if TEXT.name in indexed:
+        if TEXT_INDEX in indexed:
             text_hits(dataset, "word3")
         found[uri, version] = (content(dataset), indexed)
     return found

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset
 from lance.fragment import write_fragments
-from lance.query import MatchQuery
 
 from omnigraph import failpoints
 from omnigraph.errors import DriftError
@@ -40,7 +39,6 @@ from storage.tables import (
     NUMBER,
     SCHEMA,
     SPECS,
-    TEXT,
     compact,
     content,
     delete,
@@ -49,8 +47,8 @@ from storage.tables import (
     rewrite,
     rows,
     stage_optimized,
-    text_hits,
     vector_hits,
+    with_text_index,
 )
 
 if TYPE_CHECKING:
@@ -77,8 +75,6 @@ def answers(dataset: LanceDataset) -> list[object]:
             sorted(dataset.to_table(columns=["id"], filter=text)["id"].to_pylist())
             for text in conditions
         ),
-        # Statistics, and with them scores, follow what an index covers.
-        *(sorted(text_hits(dataset, MatchQuery(word, "text"))) for word in ("word3", "word99")),
         vector_hits(dataset, [0.5] * 8),
     ]
 
@@ -207,11 +203,21 @@ def test_a_table_knows_whether_it_is_head(location: GraphLocation) -> None:
 
 
 def test_old_versions_stay_readable(location: GraphLocation) -> None:
-    table = make_table(location, specs=(ID, TEXT))
+    table = with_text_index(make_table(location, specs=(ID,)))
     before = everything(table._dataset.uri)
     compact(table)
     after = everything(table._dataset.uri)
     assert {key: after[key] for key in before} == before
+
+
+def test_an_inverted_index_of_an_earlier_release_goes_with_the_fragments_that_it_covers(
+    location: GraphLocation,
+) -> None:
+    table = with_text_index(make_table(location, specs=(ID,)))
+    before = content(table._dataset)
+    compacted = commit_staged(stage_optimized(table, (ID,)))
+    assert content(compacted._dataset) == before
+    assert list_indexes(compacted).keys() == {ID.name}
 
 
 def test_a_fork_is_compacted_without_its_base(location: GraphLocation) -> None:
@@ -309,9 +315,9 @@ def test_an_abandoned_compaction_is_found_among_leftovers(location: GraphLocatio
 def test_every_added_file_is_flushed(
     location: GraphLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = make_table(location, specs=(ID, NUMBER, TEXT))
+    table = make_table(location, specs=(ID, NUMBER))
     before = files(table)
-    staged = stage_optimized(table, (ID, NUMBER, TEXT))
+    staged = stage_optimized(table, (ID, NUMBER))
     private = {name for name in files(table) - before if name.startswith(("_versions", "_trans"))}
     compacted = commit_staged(staged)
     flushed: set[str] = set()

@@ -286,27 +286,6 @@ def test_a_btree_serves_covered_and_uncovered_rows(table: Table) -> None:
     assert upserted.read(["n"], OneOf("id", ["b"]))["n"].to_pylist() == [7]
 
 
-def test_an_inverted_index_is_searched_before_and_after_it_catches_up(table: Table) -> None:
-    spec = IndexSpec(name="words", column="id", kind=PhysicalIndex.INVERTED)
-    base = commit_staged(stage_overwrite(table, rows("red fox", "blue whale")))
-    staged = stage_indices(base, [spec])
-    assert staged is not None
-    indexed = commit_staged(staged)
-
-    def search(table: Table) -> list[str]:
-        found = table._dataset.to_table(columns=["id"], full_text_query="fox")
-        return sorted(found["id"].to_pylist())
-
-    assert search(indexed) == ["red fox"]
-    grown = commit_staged(stage_append(indexed, rows("grey fox", "ant")))
-    assert search(grown) == ["grey fox", "red fox"]
-    again = stage_indices(grown, [spec])
-    assert again is not None
-    caught_up = commit_staged(again)
-    assert not list_indexes(caught_up)["words"].missing_fragments
-    assert search(caught_up) == ["grey fox", "red fox"]
-
-
 # ---- blobs
 
 

@@ -98,16 +98,14 @@ def stage_index_parts(
 ) -> StagedWrite | None:
     """Merge the parts of every build and stage the segments as one transaction; None when there is none."""
     with translated(f"merging index parts of {table.path}"):
-        return stage_segments(
-            table, [(build, _merge(table, build, parts)) for build, parts in built]
-        )
+        return stage_segments(table, [(build, _merge(table, parts)) for build, parts in built])
 
 
-def _merge(table: Table, build: IndexBuild, texts: Sequence[str]) -> Index:
+def _merge(table: Table, texts: Sequence[str]) -> Index:
     parts: list[Index] = [pickle.loads(base64.b64decode(text)) for text in texts]
-    if len(parts) == 1 and build.spec.kind is not PhysicalIndex.INVERTED:
+    if len(parts) == 1:
         return parts[0]
-    # A text index needs this step even for one part. Lance locks a handle meanwhile, so readers must not share it.
+    # Lance locks a handle meanwhile, so readers must not share it.
     dataset = open_dataset(table._dataset.uri, table.version)
     merged = dataset.merge_existing_index_segments(parts)
     location = parse_location(table._dataset.uri)

@@ -28,13 +28,13 @@ _VECTOR_SHARE = 10
 
 
 class PhysicalIndex(StrEnum):
-    """The index structures of tables.
+    """The index structures that tables get.
 
-    Inverted ones come from earlier releases: they are carried along, and no query asks them.
+    Tables of earlier releases may have inverted ones too: they are carried along until their fragments are rewritten,
+    and no query asks them.
     """
 
     BTREE = "BTREE"
-    INVERTED = "INVERTED"
     IVF_FLAT = "IVF_FLAT"
 
 
@@ -235,7 +235,7 @@ def _build_segment(table: Table, spec: IndexSpec, fragments: list[int]) -> Index
     settings: dict[str, Any] = dict(spec.settings)
     # Lance locks a handle while it builds: a handle that readers share would fail them, or fail because of them.
     dataset = open_dataset(table._dataset.uri, table.version)
-    segment = dataset.create_index_uncommitted(
+    return dataset.create_index_uncommitted(
         spec.column,
         str(spec.kind),
         name=spec.name,
@@ -243,7 +243,3 @@ def _build_segment(table: Table, spec: IndexSpec, fragments: list[int]) -> Index
         replace=True,
         **settings,
     )
-    if spec.kind is PhysicalIndex.INVERTED:
-        # Without this step the segment commits, but every search on it fails.
-        return dataset.merge_existing_index_segments([segment])
-    return segment
