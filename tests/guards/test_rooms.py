@@ -57,6 +57,16 @@ def test_datasets_are_opened_through_one_door() -> None:
     assert found == ["opening.py"]
 
 
+def test_a_commit_that_follows_a_head_is_made_in_one_place() -> None:
+    """Parent, version, time and tables follow from the head and the changes, whatever publishes."""
+    rooms = (SOURCES / "recovery", SOURCES / "graph")
+    texts = {
+        path: path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")
+    }
+    found = sorted(path.name for path, text in texts.items() if "GraphCommit(\n" in text)
+    assert found == ["environment.py", "initialize.py"], "the first commit has no parent"
+
+
 def test_the_words_of_pydantic_are_translated_in_one_place() -> None:
     """`Input should be a valid string` tells nobody which of their words is wrong: `omnigraph.validation` does."""
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}

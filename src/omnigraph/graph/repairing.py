@@ -14,7 +14,7 @@ from omnigraph.errors import StorageError
 from omnigraph.graph.healing import dangling_edges, heal_history, remove_dangling
 from omnigraph.ids import new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, TablePin, open_pin
-from omnigraph.recovery import WriterKind, settle_all, undo_late_writers
+from omnigraph.recovery import NewCommit, WriterKind, settle_all, undo_late_writers
 from omnigraph.recovery.late_writers import is_late_movement
 from omnigraph.storage.drift import Movement, has_same_rows, movements
 from omnigraph.wire import commit_json
@@ -264,30 +264,20 @@ def _publish(
     if not chosen:
         return None
     is_forced = any(item.report.action is RepairAction.FORCED for item in chosen)
-    kind = REPAIR_KIND if is_forced else str(WriterKind.OPTIMIZE)
     pins = tuple(_pin(item) for item in chosen)
-
-    def make_commit(current: Head, graph_version: int) -> GraphCommit:
-        return GraphCommit(
-            commit_id=new_ulid(),
-            graph_version=graph_version,
-            branch=current.branch,
-            parent_id=current.commit_id,
-            created_at=environment.clock(),
-            kind=kind,
-            operation_id=new_ulid(),
-            schema_hash=current.schema_hash,
-            actor=actor,
-            tables=tuple(pin.table_key for pin in pins),
-        )
-
     expectations = Expectations(
         branch=head.branch,
         incarnation=head.incarnation,
         schema_hash=head.schema_hash,
         touched={item.pin.table_key: item.pin.version for item in chosen},
     )
-    return environment.publish(expectations, Changes(pins=pins), make_commit)
+    commit = NewCommit(
+        commit_id=new_ulid(),
+        kind=REPAIR_KIND if is_forced else str(WriterKind.OPTIMIZE),
+        operation_id=new_ulid(),
+        actor=actor,
+    )
+    return environment.publish(expectations, Changes(pins=pins), commit)
 
 
 def _pin(item: _Found) -> TablePin:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.late import late_exports
 from omnigraph.recovery.audit import RecoveryRecord
-from omnigraph.recovery.environment import GraphEnvironment, open_environment
+from omnigraph.recovery.environment import GraphEnvironment, NewCommit, open_environment
 
 if TYPE_CHECKING:
     from omnigraph.recovery.attempt import (
@@ -46,6 +46,7 @@ __all__ = [
     "DatasetCleanup",
     "GraphEnvironment",
     "Intent",
+    "NewCommit",
     "Reclaimed",
     "RecoveryRecord",
     "StagedTable",

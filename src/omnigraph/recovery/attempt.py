@@ -29,6 +29,7 @@ from omnigraph.errors import (
 from omnigraph.failpoints import Failpoint, FailpointError, reach
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.recovery.environment import NewCommit
 from omnigraph.recovery.late_writers import undo_late_writers
 from omnigraph.recovery.schema_change import (
     SchemaChange,
@@ -236,28 +237,17 @@ class Attempt(AbstractContextManager["Attempt"]):
         intent = self._intent
         changes = self._changes(sidecar)
         change = intent.schema_change
-        texts = None if change is None else accepted_texts(change.files)
-
-        def make_commit(head: Head, graph_version: int) -> GraphCommit:
-            return GraphCommit(
-                commit_id=sidecar.commit.commit_id,
-                graph_version=graph_version,
-                branch=head.branch,
-                parent_id=head.commit_id,
-                merged_parent_id=sidecar.commit.merged_parent_id,
-                merge_strategy=sidecar.commit.merge_strategy,
-                created_at=self._environment.clock(),
-                kind=str(intent.kind),
-                operation_id=intent.operation_id,
-                schema_hash=changes.schema_hash or head.schema_hash,
-                actor=intent.actor,
-                tables=tuple(pin.table_key for pin in changes.pins),
-                schema_source=None if texts is None else texts.source,
-                schema_contract=None if texts is None else texts.contract,
-            )
-
+        commit = NewCommit(
+            commit_id=sidecar.commit.commit_id,
+            kind=str(intent.kind),
+            operation_id=intent.operation_id,
+            actor=intent.actor,
+            merged_parent_id=sidecar.commit.merged_parent_id,
+            merge_strategy=sidecar.commit.merge_strategy,
+            texts=None if change is None else accepted_texts(change.files),
+        )
         reach(Failpoint.BEFORE_PUBLISH)
-        self.receipt = self._environment.publish(intent.expectations, changes, make_commit)
+        self.receipt = self._environment.publish(intent.expectations, changes, commit)
         for table in self._committed:
             # Not before: a version that is undone may come again with other rows.
             self._environment.tables.remember(table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError
 from omnigraph.ids import fnv1a64
-from omnigraph.manifest import Manifest
+from omnigraph.manifest import GraphCommit, Manifest
 from omnigraph.recovery.audit import RecoveryAudit
 from omnigraph.recovery.lock import (
     CommitLock,
@@ -27,7 +27,7 @@ from omnigraph.storage.tables import TableStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, ManifestState
+    from omnigraph.manifest import Changes, Expectations, Head, ManifestState
     from omnigraph.storage.location import GraphLocation
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -36,6 +36,31 @@ DEFAULT_LOCK_TIMEOUT_S = 60.0
 def now_us() -> int:
     """Microseconds since the epoch."""
     return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedTexts:
+    """What a commit that changes the schema carries, so that it and its successors decode with it."""
+
+    source: str
+    contract: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCommit:
+    """What a writer decides about the commit that it publishes; the rest follows from its changes and the head."""
+
+    commit_id: str
+    kind: str
+    operation_id: str
+    actor: str | None
+    merged_parent_id: str | None = None
+    merge_strategy: str | None = None
+    #: Set by recovery only: for whom it published, and when that writer wrote.
+    recovery_for_actor: str | None = None
+    written_at: int | None = None
+    #: Set by schema changes only: the texts that are accepted from now on.
+    texts: AcceptedTexts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +125,31 @@ class GraphEnvironment:
         tenure.needs_fence = False
 
     def publish(
-        self,
-        expectations: Expectations,
-        changes: Changes,
-        make_commit: Callable[[Head, int], GraphCommit],
+        self, expectations: Expectations, changes: Changes, commit: NewCommit
     ) -> GraphCommit:
-        """As `Manifest.publish`, under the tenure of this window."""
+        """As `Manifest.publish`, under the tenure of this window: the commit follows the head of its branch."""
+
+        def make_commit(head: Head, graph_version: int) -> GraphCommit:
+            return GraphCommit(
+                commit_id=commit.commit_id,
+                graph_version=graph_version,
+                branch=head.branch,
+                parent_id=head.commit_id,
+                merged_parent_id=commit.merged_parent_id,
+                merge_strategy=commit.merge_strategy,
+                # The moment from which on it is visible, which is not that of a writer that was interrupted.
+                created_at=self.clock(),
+                written_at=commit.written_at,
+                kind=commit.kind,
+                operation_id=commit.operation_id,
+                schema_hash=changes.schema_hash or head.schema_hash,
+                actor=commit.actor,
+                recovery_for_actor=commit.recovery_for_actor,
+                tables=tuple(pin.table_key for pin in changes.pins),
+                schema_source=None if commit.texts is None else commit.texts.source,
+                schema_contract=None if commit.texts is None else commit.texts.contract,
+            )
+
         self.tenure.check()
         return self.manifest.publish(expectations, changes, make_commit, tenure=self.tenure)
 

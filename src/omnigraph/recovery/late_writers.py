@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import ROLLBACK_KIND, Changes, Expectations, GraphCommit, Head, TablePin
 from omnigraph.recovery.audit import ROLLED_BACK, RecoveryRecord
+from omnigraph.recovery.environment import NewCommit
 from omnigraph.recovery.sweep import RECOVERY_ACTOR, restore
 from omnigraph.storage.transactions import is_own_movement
 
@@ -96,24 +97,13 @@ def _restored(pin: TablePin, table: Table) -> TablePin:
 def _publish(
     environment: GraphEnvironment, head: Head, pins: list[TablePin], operation_id: str
 ) -> GraphCommit:
-    def make_commit(current: Head, graph_version: int) -> GraphCommit:
-        return GraphCommit(
-            commit_id=new_ulid(),
-            graph_version=graph_version,
-            branch=current.branch,
-            parent_id=current.commit_id,
-            created_at=environment.clock(),
-            kind=ROLLBACK_KIND,
-            operation_id=operation_id,
-            schema_hash=current.schema_hash,
-            actor=RECOVERY_ACTOR,
-            tables=tuple(pin.table_key for pin in pins),
-        )
-
     expectations = Expectations(
         branch=head.branch,
         incarnation=head.incarnation,
         schema_hash=head.schema_hash,
         exact_head=head.commit_id,
     )
-    return environment.publish(expectations, Changes(pins=tuple(pins)), make_commit)
+    commit = NewCommit(
+        commit_id=new_ulid(), kind=ROLLBACK_KIND, operation_id=operation_id, actor=RECOVERY_ACTOR
+    )
+    return environment.publish(expectations, Changes(pins=tuple(pins)), commit)

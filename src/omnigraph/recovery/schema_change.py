@@ -16,6 +16,7 @@ from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.manifest import Changes, TablePin, Tombstone
+from omnigraph.recovery.environment import AcceptedTexts
 from omnigraph.recovery.sidecar import Sidecar, SidecarNewTable, SidecarSchema
 from omnigraph.storage.location import (
     RECLAIMED_MARK,
@@ -78,14 +79,6 @@ class SchemaChange:
                 head.pins[key].location for key in self.purged if key in self.dropped
             ),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedTexts:
-    """What a commit that changes the schema carries, so that it and its successors decode with it."""
-
-    source: str
-    contract: str
 
 
 def accepted_texts(files: Mapping[str, bytes]) -> AcceptedTexts:

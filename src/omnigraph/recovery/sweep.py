@@ -29,8 +29,8 @@ from omnigraph.manifest import (
 )
 from omnigraph.recovery.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.recovery.classify import Decision, TableClass, TableFacts, classify_table, decide
+from omnigraph.recovery.environment import NewCommit
 from omnigraph.recovery.schema_change import (
-    AcceptedTexts,
     accepted_texts,
     find_prepared,
     finish_published,
@@ -57,7 +57,7 @@ from omnigraph.storage.transactions import transaction_uuids
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.recovery.environment import AcceptedTexts, GraphEnvironment
     from omnigraph.storage.tables import Table
 
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -300,32 +300,30 @@ def _publish(
         exact_head=head.commit_id,
         unpublished=sidecar.commit.commit_id,
     )
-    commit_id = sidecar.commit.commit_id if is_forward else new_ulid()
-
-    def make_commit(current: Head, graph_version: int) -> GraphCommit:
-        return GraphCommit(
-            commit_id=commit_id,
-            graph_version=graph_version,
-            branch=sidecar.branch,
-            parent_id=current.commit_id,
-            # What was undone was not merged.
-            merged_parent_id=sidecar.commit.merged_parent_id if is_forward else None,
-            merge_strategy=sidecar.commit.merge_strategy if is_forward else None,
-            # The moment from which on it is visible; that of its writer may have been read already.
-            created_at=environment.clock(),
-            written_at=sidecar.commit.created_at if is_forward else None,
-            kind=str(sidecar.writer_kind) if is_forward else ROLLBACK_KIND,
+    planned = sidecar.commit
+    if is_forward:
+        wanted = NewCommit(
+            commit_id=planned.commit_id,
+            kind=str(sidecar.writer_kind),
             operation_id=sidecar.operation_id,
-            schema_hash=changes.schema_hash or current.schema_hash,
             actor=RECOVERY_ACTOR,
             recovery_for_actor=sidecar.actor,
-            tables=tuple(pin.table_key for pin in changes.pins),
-            schema_source=None if texts is None else texts.source,
-            schema_contract=None if texts is None else texts.contract,
+            merged_parent_id=planned.merged_parent_id,
+            merge_strategy=planned.merge_strategy,
+            written_at=planned.created_at,
+            texts=texts,
         )
-
+    else:
+        # What was undone was not merged, and is not what its writer wrote.
+        wanted = NewCommit(
+            commit_id=new_ulid(),
+            kind=ROLLBACK_KIND,
+            operation_id=sidecar.operation_id,
+            actor=RECOVERY_ACTOR,
+            recovery_for_actor=sidecar.actor,
+        )
     reach(Failpoint.BEFORE_RECOVERY_PUBLISH)
-    commit = environment.publish(expectations, changes, make_commit)
+    commit = environment.publish(expectations, changes, wanted)
     reach(Failpoint.AFTER_RECOVERY_PUBLISH)
     return commit
 
