@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: How large the batches of a scan are meant to be.
 BATCH_BYTES = 8 * 1024 * 1024
 #: What a scan reads ahead of its consumer. Lance's own bound is 2 GiB, which a slow consumer lets it fill.
-_READ_AHEAD_BYTES = 32 * 1024 * 1024
+READ_AHEAD_BYTES = 32 * 1024 * 1024
 
 
 def scan_group(
@@ -46,7 +46,7 @@ def scan_group(
             batch_size_bytes=BATCH_BYTES,
             batch_readahead=2,
             fragment_readahead=1,
-            io_buffer_size=_READ_AHEAD_BYTES,
+            io_buffer_size=READ_AHEAD_BYTES,
         )
 
 

@@ -146,7 +146,7 @@ def scan_fragments(
     options = {} if window is None else {"offset": window[0], "limit": window[1]}
     with translated(f"scanning version {address.version} of {address.uri}"):
         dataset = open_address(address)._dataset
-        fragments = [_fragment(dataset, number) for number in fragment_ids]
+        fragments = [fragment_of(dataset, number) for number in fragment_ids]
         yield from scan_cells(
             dataset,
             columns,
@@ -158,7 +158,8 @@ def scan_fragments(
         )
 
 
-def _fragment(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:
+def fragment_of(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:
+    """A fragment by its id; a ValueError when the dataset has none."""
     found = dataset.get_fragment(number)
     if found is None:
         raise ValueError(f"there is no fragment {number}")

@@ -1,0 +1,208 @@
+"""A table in parts of about equal work for tasks of other processes, and the scans of such parts.
+
+Without a condition a part is a span of rows, whatever fragments they lie in: Lance finds a position without reading
+what is before it. With a condition a part is a group of whole fragments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.storage.blob_cells import scan_cells
+from omnigraph.storage.failures import translated
+from omnigraph.storage.fragment_scans import BATCH_BYTES, READ_AHEAD_BYTES
+from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.partitions import (
+    BATCH_ROWS,
+    FragmentGroup,
+    fragment_of,
+    group_fragments,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import lance
+
+    from omnigraph.storage.partitions import TableAddress
+    from omnigraph.storage.tables import Table
+
+#: What a part holds: about a tenth of a second of work, against some milliseconds that a task takes to start.
+PART_BYTES = 48 * 1024 * 1024
+#: From this many parts on they become larger instead of more, up to the second size.
+MANY_PARTS = 256
+LARGE_PART_BYTES = 256 * 1024 * 1024
+#: What a row costs beside its bytes, as bytes.
+_ROW_BYTES = 32
+
+#: Bytes that are assumed for a value whose size nothing tells: a text or list, and a blob.
+_VARIABLE_BYTES = 20
+_BLOB_BYTES = 16 * 1024
+#: From this share of matching rows on, reading columns whole is faster than picking values of the matching rows.
+_MANY_MATCHES = 1 / 16
+_BITS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableExtent:
+    """How much a table holds, as its metadata says."""
+
+    #: Id and rows of every fragment, in storage order; deleted rows do not count.
+    fragments: tuple[tuple[int, int], ...]
+    #: Bytes of the data files, compressed and without blobs in files of their own; 0 when nothing says.
+    stored_bytes: int
+
+    @property
+    def row_count(self) -> int:
+        """All rows."""
+        return sum(rows for _, rows in self.fragments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSpan:
+    """Neighbouring rows, by position in storage order; `end` is not in it."""
+
+    begin: int
+    end: int
+
+
+Part: TypeAlias = RowSpan | FragmentGroup
+
+
+def table_extent(table: Table) -> TableExtent:
+    """How much a table holds. Looks at metadata in memory only."""
+    with translated(f"looking at the fragments of {table.path}"):
+        found = [fragment.metadata for fragment in table._dataset.get_fragments()]
+        return TableExtent(
+            fragments=tuple((item.id, item.num_rows) for item in found),
+            stored_bytes=sum(file.file_size_bytes or 0 for item in found for file in item.files),
+        )
+
+
+def column_bytes(schema: pa.Schema, extent: TableExtent) -> dict[str, int]:
+    """About how many bytes a value of each column takes in memory; `schema` has all columns of the table.
+
+    Sizes of fixed-size types are known. Texts and lists share what their files hold beyond those.
+    """
+    known = {item.name: _value_bytes(item.type) for item in schema}
+    variable = sum(size is None for size in known.values())
+    fixed = sum(_value_bytes(item.type) or 0 for item in schema if not _is_blob(item.type))
+    rest = extent.stored_bytes // max(1, extent.row_count) - fixed
+    share = max(_VARIABLE_BYTES, rest // max(1, variable))
+    return {name: share if size is None else size for name, size in known.items()}
+
+
+def plan_parts(extent: TableExtent, row_bytes: int, *, whole_fragments: bool) -> tuple[Part, ...]:
+    """All rows of a table in parts; none for an empty table.
+
+    Args:
+        extent: what the table holds.
+        row_bytes: about how many bytes of a row are read.
+        whole_fragments: cut between fragments only, as scans with a condition need it.
+    """
+    rows = extent.row_count
+    count = part_count(rows, row_bytes)
+    if not rows:
+        return ()
+    if whole_fragments:
+        return group_fragments(extent.fragments, -(-rows // count))
+    ends = [number * rows // count for number in range(count + 1)]
+    return tuple(RowSpan(begin=begin, end=end) for begin, end in pairwise(ends))
+
+
+def part_count(rows: int, row_bytes: int) -> int:
+    """In how many parts so many rows are read. Up to `MANY_PARTS` a power of two, so that cores finish together.
+
+    >>> [part_count(rows, 50) for rows in (0, 1_000, 1_000_000, 3_000_000, 1_000_000_000)]
+    [1, 1, 2, 8, 306]
+    """
+    size = rows * (_ROW_BYTES + row_bytes)
+    count = max(1, -(-size // PART_BYTES))
+    if count > MANY_PARTS:
+        return min(rows, max(MANY_PARTS, -(-size // LARGE_PART_BYTES)))
+    return int(min(max(1, rows), 1 << (count - 1).bit_length()))
+
+
+def scan_part(
+    address: TableAddress, part: Part, columns: Sequence[str], where: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a part as a stream of batches of bounded size, in storage order; blobs come as cells.
+
+    Without columns nothing but the condition is read, and the batches hold only their number of rows.
+
+    Args:
+        address: the state of the dataset.
+        part: rows of that state; a span when there is no condition.
+        columns: what the batches hold, in this order.
+        where: a condition in the SQL of Lance.
+
+    Raises:
+        StorageError: the version is gone or cannot be read.
+    """
+    with translated(f"scanning version {address.version} of {address.uri}"):
+        if isinstance(part, RowSpan) and not columns:
+            yield from _bare_rows(part.end - part.begin)
+            return
+        # A worker may outlive the graph: it keeps neither a handle nor the caches of a session.
+        dataset = open_dataset(address.uri, address.version, shared=False)
+        if isinstance(part, RowSpan):
+            span = {"offset": part.begin, "limit": part.end - part.begin}
+            yield from _scan(dataset, columns, span)
+            return
+        fragments = [fragment_of(dataset, number) for number in part.fragment_ids]
+        options: dict[str, Any] = {"fragments": fragments, "filter": where}
+        if where is None:
+            yield from _scan(dataset, columns, options)
+            return
+        matches = int(dataset.scanner(columns=[], **options).count_rows())
+        if not columns:
+            yield from _bare_rows(matches)
+        elif matches:
+            if matches >= part.row_count * _MANY_MATCHES:
+                options["late_materialization"] = False
+            yield from _scan(dataset, columns, options)
+
+
+def _scan(
+    dataset: lance.LanceDataset, columns: Sequence[str], options: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    return scan_cells(
+        dataset,
+        columns,
+        scan_in_order=True,
+        batch_size=BATCH_ROWS,
+        batch_size_bytes=BATCH_BYTES,
+        # Tasks run side by side: one that reads far ahead only takes the memory of the others.
+        batch_readahead=2,
+        fragment_readahead=1,
+        io_buffer_size=READ_AHEAD_BYTES,
+        **options,
+    )
+
+
+def _bare_rows(rows: int) -> Iterable[pa.RecordBatch]:
+    """Batches without columns that have so many rows together."""
+    for begin in range(0, rows, BATCH_ROWS):
+        count = min(BATCH_ROWS, rows - begin)
+        yield pa.RecordBatch.from_arrays([pa.nulls(count)], names=["none"]).select([])
+
+
+def _is_blob(kind: pa.DataType) -> bool:
+    return pa.types.is_large_binary(kind)
+
+
+def _value_bytes(kind: pa.DataType) -> int | None:
+    """The size of every value of a type, of a blob an assumed one; None when values differ."""
+    if _is_blob(kind):
+        return _BLOB_BYTES
+    if isinstance(kind, pa.FixedSizeListType):
+        inner = _value_bytes(kind.value_type)
+        return None if inner is None else inner * kind.list_size
+    try:
+        return max(1, kind.bit_width // _BITS)
+    except ValueError:
+        return None
