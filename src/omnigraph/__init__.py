@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omnigraph.engine.spark import OmniGraphDataSource
+    from omnigraph.engine.spark import OmniGraphDataSource, spark_frame
     from omnigraph.graph import Graph
 
 __version__ = "0.1.0"
@@ -19,7 +19,13 @@ __version__ = "0.1.0"
 #: Storage format that this release reads and writes, stamped into every graph.
 INTERNAL_SCHEMA_VERSION = 4
 
-__all__ = ["INTERNAL_SCHEMA_VERSION", "Graph", "OmniGraphDataSource", "__version__"]
+__all__ = [
+    "INTERNAL_SCHEMA_VERSION",
+    "Graph",
+    "OmniGraphDataSource",
+    "__version__",
+    "spark_frame",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -28,8 +34,8 @@ def __getattr__(name: str) -> object:
         from omnigraph.graph import Graph as graph_class
 
         return graph_class
-    if name == "OmniGraphDataSource":
-        from omnigraph.engine.spark import OmniGraphDataSource as source_class
+    if name in ("OmniGraphDataSource", "spark_frame"):
+        import omnigraph.engine.spark
 
-        return source_class
+        return getattr(omnigraph.engine.spark, name)
     raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")

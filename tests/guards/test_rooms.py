@@ -109,6 +109,7 @@ def test_the_public_surface_of_the_package() -> None:
         "INTERNAL_SCHEMA_VERSION",
         "OmniGraphDataSource",
         "__version__",
+        "spark_frame",
     ]
     assert omnigraph.Graph is Graph
     assert omnigraph.OmniGraphDataSource.name() == "omnigraph"

@@ -1,23 +1,28 @@
-"""Graphs as DataFrames: every type of value, every way to name a snapshot, and rows that never change under a frame."""
+"""Graphs as DataFrames by both doors: every type of value, every way to name a snapshot, rows that never change."""
 
 from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from omnigraph import Graph, OmniGraphDataSource
-from omnigraph.engine.spark import datasource
-from omnigraph.engine.spark.datasource import ReadRequest, find_table
+from omnigraph.engine.spark import datasource, spark_frame
+from omnigraph.engine.spark.reading import ReadRequest, find_table
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    Read = Callable[..., DataFrame]
 
 SCHEMA = """
 node Paper {
@@ -81,18 +86,38 @@ def add(graph: Graph, branch: str = "main", **years: int) -> Any:
     return graph.mutate(f"query q() {{ {inserts} }}", branch=branch)
 
 
-def read(spark: SparkSession, graph: Graph, kind: str = "Paper", **options: object) -> DataFrame:
+def by_source(
+    spark: SparkSession,
+    graph: Graph,
+    kind: str = "Paper",
+    columns: Sequence[str] | None = None,
+    **options: object,
+) -> DataFrame:
     reader = spark.read.format("omnigraph").option("type", kind)
+    if columns is not None:
+        reader = reader.option("columns", ", ".join(columns))
     for name, value in options.items():
         reader = reader.option(name, str(value))
     return reader.load(graph.uri)
+
+
+def by_function(
+    spark: SparkSession, graph: Graph, kind: str = "Paper", **options: Any
+) -> DataFrame:
+    return spark_frame(spark, graph.uri, kind, **options)
+
+
+@pytest.fixture(params=[by_source, by_function])
+def read(request: pytest.FixtureRequest, spark: SparkSession) -> Read:
+    """Both ways to read a type; they have to agree in everything."""
+    return partial(request.param, spark)
 
 
 def dois(frame: DataFrame) -> list[str]:
     return sorted(row["doi"] for row in frame.collect())
 
 
-def test_every_type_of_value_keeps_its_value(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_type_of_value_keeps_its_value(read: Read, tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g.omni", VALUES)
     graph.mutate(
         """query q($i32: I32, $i64: I64, $u64: U64, $c: [U64], $m: [DateTime], $d: Blob, $v: Vector(3)) {
@@ -112,7 +137,7 @@ def test_every_type_of_value_keeps_its_value(spark: SparkSession, tmp_path: Path
             "v": [1.0, 0.25, -3.0],
         },
     )
-    frame = read(spark, graph, "Thing")
+    frame = read(graph, "Thing")
     kinds = {item.name: item.dataType.simpleString() for item in frame.schema}
     assert kinds == {
         "id": "string",
@@ -163,69 +188,91 @@ def test_every_type_of_value_keeps_its_value(spark: SparkSession, tmp_path: Path
     }
 
 
-def test_nodes_and_edges_have_the_columns_of_their_tables(
-    spark: SparkSession, papers: Graph
+def test_a_moment_is_the_same_in_every_time_zone(
+    spark: SparkSession, read: Read, tmp_path: Path
 ) -> None:
-    assert read(spark, papers).columns == ["id", "doi", "year"]
-    (edge,) = read(spark, papers, "edge:Cites").collect()
+    graph = Graph.init(tmp_path / "g.omni", VALUES)
+    graph.mutate(
+        'query q() { insert Thing { name: "x", at: datetime("2026-05-01T12:34:56.789Z") } }'
+    )
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        (row,) = read(graph, "Thing", columns=["at"]).selectExpr("unix_millis(at) as at").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert row["at"] == dt.datetime(2026, 5, 1, 12, 34, 56, 789000, dt.UTC).timestamp() * 1000
+
+
+def test_nodes_and_edges_have_the_columns_of_their_tables(read: Read, papers: Graph) -> None:
+    assert read(papers).columns == ["id", "doi", "year"]
+    (edge,) = read(papers, "edge:Cites").collect()
     assert (edge["src"], edge["dst"], edge["weight"]) == ("a", "b", 0.5)
 
 
-def test_branch_snapshot_and_version(spark: SparkSession, papers: Graph) -> None:
-    assert dois(read(spark, papers)) == ["a", "b", "c"]
-    assert dois(read(spark, papers, branch="review")) == ["a", "b", "d"]
+def test_branch_snapshot_and_version(read: Read, papers: Graph) -> None:
+    assert dois(read(papers)) == ["a", "b", "c"]
+    assert dois(read(papers, branch="review")) == ["a", "b", "d"]
     oldest_first = papers.commits()[::-1]
-    assert dois(read(spark, papers, snapshot=oldest_first[0].commit_id)) == []
-    assert dois(read(spark, papers, snapshot=oldest_first[1].commit_id)) == ["a", "b"]
-    assert dois(read(spark, papers, version=oldest_first[1].graph_version)) == ["a", "b"]
+    assert dois(read(papers, snapshot=oldest_first[0].commit_id)) == []
+    assert dois(read(papers, snapshot=oldest_first[1].commit_id)) == ["a", "b"]
+    assert dois(read(papers, version=oldest_first[1].graph_version)) == ["a", "b"]
 
 
-def test_columns_and_where_reach_the_scan(spark: SparkSession, papers: Graph) -> None:
-    frame = read(spark, papers, columns="year, doi", where="year >= 2010 AND doi <> 'c'")
+def test_columns_and_where_reach_the_scan(read: Read, papers: Graph) -> None:
+    frame = read(papers, columns=["year", "doi"], where="year >= 2010 AND doi <> 'c'")
     assert [tuple(row) for row in frame.collect()] == [(2010, "b")]
-    assert read(spark, papers, columns="year", where="doi = 'c'").collect()[0].asDict() == {
-        "year": 2020
-    }
-    assert read(spark, papers, where="year > 9999").count() == 0
+    assert read(papers, columns=["year"], where="doi = 'c'").collect()[0].asDict() == {"year": 2020}
+    assert read(papers, where="year > 9999").count() == 0
 
 
-def test_an_empty_table_has_columns_and_no_rows(spark: SparkSession, papers: Graph) -> None:
-    frame = read(spark, papers, "Empty")
+def test_an_empty_table_has_columns_and_no_rows(read: Read, papers: Graph) -> None:
+    frame = read(papers, "Empty")
     assert frame.columns == ["id", "name"]
     assert frame.collect() == []
 
 
-def test_a_frame_stays_at_its_snapshot_while_the_head_moves(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_frame_stays_at_its_snapshot_while_the_head_moves(read: Read, tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
     add(graph, a=1)
-    frame = read(spark, graph)
-    with_schema = (
-        spark.read.format("omnigraph").option("type", "Paper").schema("doi string").load(graph.uri)
-    )
-    assert dois(with_schema) == ["a"], "Spark makes a source with a given schema at its first use"
+    frame = read(graph)
     add(graph, b=2)
     graph.mutate('query q() { delete Paper where doi = "a" }')
-    assert dois(frame) == dois(frame) == dois(with_schema) == ["a"]
+    assert dois(frame) == dois(frame) == ["a"]
     assert dois(frame.union(frame)) == ["a", "a"]
-    assert dois(read(spark, graph)) == ["b"]
+    assert dois(read(graph)) == ["b"]
 
 
-def test_many_fragments_are_read_once_each_by_few_tasks(
-    spark: SparkSession, tmp_path: Path
+def test_a_source_with_a_schema_stays_at_its_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path / "g.omni", SCHEMA)
+    add(graph, a=1)
+    reader = spark.read.format("omnigraph").option("type", "Paper")
+    frame = reader.schema("doi string").load(graph.uri)
+    assert dois(frame) == ["a"], "Spark makes a source with a given schema at its first use"
+    add(graph, b=2)
+    assert dois(frame) == ["a"]
+
+
+@pytest.mark.parametrize(("where", "rows"), [(None, 3), ("year > 2000", 2), ("year > 9999", 0)])
+def test_an_empty_schema_counts_rows(
+    spark: SparkSession, papers: Graph, where: str | None, rows: int
 ) -> None:
+    reader = spark.read.format("omnigraph").option("type", "Paper").schema(StructType([]))
+    frame = (reader if where is None else reader.option("where", where)).load(papers.uri)
+    assert (frame.columns, frame.count()) == ([], rows)
+
+
+def test_many_fragments_are_read_once_each_by_few_tasks(read: Read, tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
     for number in range(12):
         add(graph, **{f"p{number:02}": number})
     graph.mutate('query q() { delete Paper where doi = "p03" }')
-    frame = read(spark, graph)
+    frame = read(graph)
     assert frame.rdd.getNumPartitions() == 1
     assert dois(frame) == [f"p{number:02}" for number in range(12) if number != 3]
 
 
-def test_filters_of_spark_do_not_stick_to_the_frame(spark: SparkSession, papers: Graph) -> None:
-    frame = read(spark, papers)
+def test_filters_of_spark_do_not_stick_to_the_frame(read: Read, papers: Graph) -> None:
+    frame = read(papers)
     assert dois(frame.filter("year > 2010")) == ["c"]
     assert dois(frame) == ["a", "b", "c"]
     assert dois(frame.filter("year > 2010").union(frame)) == ["a", "b", "c", "c"]
@@ -233,10 +280,10 @@ def test_filters_of_spark_do_not_stick_to_the_frame(spark: SparkSession, papers:
     assert dois(joined) == ["a", "b"]
 
 
-def test_a_join_with_a_file(spark: SparkSession, papers: Graph, tmp_path: Path) -> None:
+def test_a_join_with_a_file(spark: SparkSession, read: Read, papers: Graph, tmp_path: Path) -> None:
     (tmp_path / "notes.csv").write_text("doi,note\na,first\nc,third\nz,none\n", encoding="utf-8")
     notes = spark.read.csv(str(tmp_path / "notes.csv"), header=True)
-    rows = read(spark, papers).join(notes, "doi").select("doi", "year", "note").collect()
+    rows = read(papers).join(notes, "doi").select("doi", "year", "note").collect()
     assert sorted(map(tuple, rows)) == [("a", 2000, "first"), ("c", 2020, "third")]
 
 
@@ -265,7 +312,7 @@ def test_sql_sees_the_source(spark: SparkSession, papers: Graph) -> None:
     ],
     ids=lambda item: " ".join(map(str, item.values())) if isinstance(item, dict) else "",
 )
-def test_a_read_of_what_is_not_there_says_so_at_load(
+def test_a_read_of_what_is_not_there_says_so_before_any_task(
     papers: Graph, options: dict[str, str], said: str
 ) -> None:
     texts = {"path": papers.uri, "type": options["kind"]} | options
@@ -279,12 +326,10 @@ def test_an_error_of_the_source_reaches_the_caller_of_load(
     spark: SparkSession, papers: Graph
 ) -> None:
     with pytest.raises(PySparkException, match="there is no type Nothing; types are"):
-        read(spark, papers, "Nothing")
+        by_source(spark, papers, "Nothing")
 
 
 def test_a_schema_of_the_caller_has_to_fit(papers: Graph) -> None:
-    from pyspark.sql.types import LongType, StringType, StructField, StructType
-
     source = OmniGraphDataSource({"path": papers.uri, "type": "Paper"})
     with pytest.raises(BadRequestError, match="asks for year bigint, the graph has int"):
         source.reader(StructType([StructField("year", LongType())]))

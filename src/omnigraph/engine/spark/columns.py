@@ -76,6 +76,8 @@ def batch_schema(schema: StructType) -> pa.Schema:
 
 def to_spark(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """A batch of a scan in the types of `batch_schema`. No value changes; one that would not fit raises."""
+    if not wanted.names:
+        return batch  # made again of no columns, it would have no rows
     columns = [_convert(column, item) for column, item in zip(batch.columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
@@ -87,7 +89,7 @@ def _convert(column: pa.Array[Any], wanted: pa.Field[Any]) -> pa.Array[Any]:
         # Arrow takes a date64 for a whole day and would drop its time.
         for step in (pa.int64(), pa.timestamp("ms")):
             column = column.cast(_with_leaf(column.type, step))
-    return column.cast(wanted.type)
+    return column if column.type == wanted.type else column.cast(wanted.type)
 
 
 def _leaf(kind: pa.DataType) -> pa.DataType:
