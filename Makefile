@@ -63,6 +63,7 @@ bench: $(VENV)/.runtime ## run the benchmarks and print their ratios
 	@$(BIN)/python benchmarks/load.py
 	@$(BIN)/python benchmarks/large_changes.py
 	@$(BIN)/python benchmarks/scale.py
+	@$(BIN)/python benchmarks/source.py
 	@$(BIN)/python benchmarks/history.py
 	@$(BIN)/python benchmarks/maintenance.py
 	@$(BIN)/python benchmarks/server.py
