@@ -243,7 +243,7 @@ def test_executors_load_merge_export_and_read(cluster: Cluster, tmp_path: Path) 
     assert report["exported"] == {"Paper": PAPERS + 1, "Person": 20, "Cites": 59, "Wrote": 20}
     assert report["same_lines"]
     assert report["parquet_papers"] == report["frame_papers"] == PAPERS + 1
-    assert report["frame_late"] == 10
+    assert report["frame_late"] == report["function_late"] == 10
     # Both executors worked, and nothing else did.
     ran = tasks_per_executor(events)
     assert set(ran) == {"0", "1"}
@@ -270,7 +270,7 @@ def work(folder: Path) -> dict[str, object]:
 
     import pyarrow.parquet as pq
 
-    from omnigraph import Graph, OmniGraphDataSource
+    from omnigraph import Graph, OmniGraphDataSource, spark_frame
     from omnigraph.engine.spark import spark_session
     from omnigraph.errors import LoadRejectedError
     from omnigraph.pipeline import export, spark_joins
@@ -309,6 +309,8 @@ def work(folder: Path) -> dict[str, object]:
         papers = spark.read.format("omnigraph").option("type", "Paper").load(graph.uri)
         report["frame_papers"] = papers.count()
         report["frame_late"] = papers.where("year >= 2050").count()
+        late = spark_frame(spark, graph.uri, "Paper", columns=["doi"], where="year >= 2050")
+        report["function_late"] = late.count()
         report["master"] = spark.sparkContext.master
     return report
 
