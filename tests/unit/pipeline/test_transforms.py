@@ -15,7 +15,15 @@ from omnigraph.pipeline.value_bodies import value_source
 from omnigraph.pipeline.values import Timestamps
 from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 
-BAD = object()
+
+class Bad:
+    """Stands for a value that is refused; its name is the same in every process, for the names of tests."""
+
+    def __repr__(self) -> str:
+        return "BAD"
+
+
+BAD = Bad()
 STRING, BOOL, DAY, MOMENT = (
     ScalarType(item) for item in (Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME)
 )

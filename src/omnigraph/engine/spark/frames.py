@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.storage.row_parts import Part
+    from omnigraph.storage.table_parts import Part
 
 #: What Spark takes for the size of a row of a number and an empty padding that are made of a range.
 _NUMBER_BYTES = 58

@@ -18,7 +18,7 @@ from omnigraph.storage.partitions import (
     scan_schema,
     table_address,
 )
-from omnigraph.storage.row_parts import (
+from omnigraph.storage.table_parts import (
     Part,
     TableExtent,
     column_bytes,
