@@ -49,8 +49,8 @@ def once_staged(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -
     """Do something after the next load has written its fragments, once."""
     original, left = stages.LoadJob.stage, [action]
 
-    def stage(job: stages.LoadJob, tables: object) -> None:
-        original(job, tables)  # type: ignore[arg-type]  # handed on as it is
+    def stage(job: stages.LoadJob, *given: object) -> None:
+        original(job, *given)  # type: ignore[arg-type]  # handed on as it is
         if left:
             left.pop()()
 
@@ -191,3 +191,91 @@ def test_a_file_that_breaks_off_leaves_no_fragment(
             )
     after = {path for path in (tmp_path / "g.omni").rglob("*") if path.is_file()}
     assert {path for path in after - before if "lock" not in path.name} == set()
+
+
+# ---- an input is read once
+
+
+def tag_lines(*slugs: str) -> str:
+    return "".join(f'{{"type": "Tag", "data": {{"slug": "{slug}"}}}}\n' for slug in slugs)
+
+
+def counted_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the parts that are read as a whole, once for each time."""
+    original, seen = stages.stage_part, []
+
+    def stage_part(item: staging.StageItem) -> dict[str, object]:
+        seen.append(item.part.number)
+        return original(item)
+
+    monkeypatch.setattr(stages, "stage_part", stage_part)
+    return seen
+
+
+def tags_of(graph: Graph, branch: str) -> list[str]:
+    text = "query all() { match { $t: Tag } return { $t.slug as slug } order { slug } }"
+    return [row["slug"] for row in graph.query(text, branch=branch).to_pylist()]
+
+
+def test_the_input_of_a_new_branch_is_read_once(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = notes(tmp_path, "a.jsonl", *(f"n{number}" for number in range(20_000)))
+    read, original = [0], lines_of_files.line_blocks
+
+    def blocks(*given: object) -> object:
+        for lines in original(*given):  # type: ignore[arg-type]  # handed on as it is
+            read[0] += len(lines)
+            yield lines
+
+    monkeypatch.setattr("omnigraph.pipeline.reading.line_blocks", blocks)
+    graph.load(source, mode="append", branch="x", base="main", engine="local")
+    assert read[0] == 20_000
+    assert len(texts_of(graph, "x")) == 20_000
+
+
+@pytest.mark.parametrize("grammar", ["strict", "compatible"])
+def test_a_type_that_appears_late_costs_a_second_reading_of_its_part_alone(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: str
+) -> None:
+    monkeypatch.setattr(staging, "_LOOK_BYTES", 200)
+    monkeypatch.setattr(staging, "_BUFFER_BYTES", 100)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    notes(folder, "a.jsonl", *(f"a{number}" for number in range(100)))
+    late = notes(folder, "b.jsonl", *(f"b{number}" for number in range(100)))
+    late.write_text(late.read_text() + tag_lines("late"))
+    packed = notes(folder, "c.jsonl", *(f"c{number}" for number in range(100)))
+    (folder / "c.jsonl.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
+    seen = counted_parts(monkeypatch)
+    before = set((tmp_path / "g.omni").rglob("*.lance"))
+    graph.load(folder, mode="append", branch="x", base="main", engine="local", grammar=grammar)
+    assert sorted(seen) == [0, 1, 1, 2]
+    assert len(texts_of(graph, "x")) == 300
+    assert tags_of(graph, "x") == ["late"]
+    assert tags_of(graph, "main") == []
+    graph.cleanup(keep=100, confirm=True)
+    kept = set((tmp_path / "g.omni").rglob("*.lance")) - before
+    assert kept, "what was read twice was written once"
+    (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
+    assert found.severity == "ok"
+
+
+def test_the_first_load_on_a_branch_makes_forks_of_the_types_that_it_has(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.create_branch("dev")
+    seen = counted_parts(monkeypatch)
+    graph.load(notes(tmp_path, "a.jsonl", "one"), mode="append", branch="dev", engine="local")
+    assert seen == [0]
+    assert len(list((tmp_path / "g.omni" / "nodes").glob("*/tree/dev"))) == 1
+
+
+def test_a_part_of_one_long_line_has_its_type_seen(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "_LOOK_BYTES", 50)
+    source = notes(tmp_path, "a.jsonl", "x" * 500)
+    graph.load(source, mode="append", branch="x", base="main", engine="local")
+    assert texts_of(graph, "x") == ["x" * 500]

@@ -40,7 +40,7 @@ from omnigraph.storage.external_policy import DENY_ALL
 from omnigraph.wire import LoadResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from os import PathLike
 
     from omnigraph.graph.limits import ReadLimits
@@ -207,7 +207,7 @@ class _Run:
         try:
             job.plan_parts()
             snapshot, tables = self._targets(job)
-            job.stage(tables)
+            job.stage(tables, lambda keys: self._forked(keys)[1])
             return self._until_won(job, snapshot)
         except BaseException as error:
             # Also after an interrupt: tasks may have written what nobody knows.
@@ -217,16 +217,20 @@ class _Run:
             job.close(is_committed=self._has_effect)
 
     def _targets(self, job: LoadJob) -> tuple[Snapshot, dict[TableKey, Table]]:
-        """The tables that may be written; forks are made only for types that are present."""
-        present: set[TableKey] | None = None
+        """The tables that may be written; forks are made only for types that are present, as far as that is known."""
+        snapshot = self._snapshot()
+        if self._writes_directly(snapshot):
+            return snapshot, {key: self._open(pin) for key, pin in snapshot.pins.items()}
+        return self._forked(job.likely_types())
+
+    def _forked(self, keys: Iterable[TableKey]) -> tuple[Snapshot, dict[TableKey, Table]]:
+        wanted = set(keys)
         for number in range(REPREPARATION_BUDGET + 1):
             snapshot = self._snapshot()
-            pins = snapshot.pins
-            if self._writes_directly(snapshot):
-                return snapshot, {key: self._open(pin) for key, pin in pins.items()}
-            present = job.present_types() if present is None else present
             try:
-                return snapshot, {key: self._writable(snapshot, pins[key]) for key in present}
+                return snapshot, {
+                    key: self._writable(snapshot, snapshot.pins[key]) for key in wanted
+                }
             except ExpectedVersionMismatchError:
                 # Another writer made the fork of a type first.
                 if number == REPREPARATION_BUDGET:

@@ -30,7 +30,7 @@ from omnigraph.pipeline.provenance import Origin, Provenance
 from omnigraph.pipeline.relations import KEY_CONFLICT, Image, RelationChecker
 from omnigraph.pipeline.shaping import alias_conflicts
 from omnigraph.pipeline.sources import plan_work
-from omnigraph.pipeline.staging import FrameTask, StageItem, stage_part, types_in_part
+from omnigraph.pipeline.staging import FrameTask, StageItem, likely_types, stage_part
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
@@ -46,10 +46,11 @@ from omnigraph.storage.private import close_private, open_private
 from omnigraph.writes.external import check_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from omnigraph.pipeline.joins import Joins
     from omnigraph.pipeline.merging import Matcher, Merged
+    from omnigraph.pipeline.parts import Part
     from omnigraph.pipeline.plan import LoadPlan
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.sources import LoadInput, Work
@@ -139,28 +140,34 @@ class LoadJob:
         )
         reach(Failpoint.LOAD_PLANNED)
 
-    def present_types(self) -> set[TableKey]:
-        """The types that have records or are declared to be present; reads graph records once for this alone."""
+    def likely_types(self) -> set[TableKey]:
+        """The types that are declared to be present, or appear where parts of graph records begin. Reads little."""
         assert self._work is not None, "planned before"
         if self._given.source is None:
             return self._given.declared_types
         items = [StageItem(part, self._plan) for part in self._work.parts]
-        answers = self._engine.workers.run("look for types", types_in_part, items)
+        answers = self._engine.workers.run("look for types", likely_types, items)
         return {TableKey(key) for answer in answers for key in answer["types"]}
 
     # ---- read, shape, check values, write fragments
 
-    def stage(self, tables: Mapping[TableKey, Table]) -> None:
+    def stage(
+        self,
+        tables: Mapping[TableKey, Table],
+        open_more: Callable[[Iterable[TableKey]], Mapping[TableKey, Table]],
+    ) -> None:
         """Read the whole input and write its rows as fragments of the tables.
+
+        `open_more` gives the tables of types that appear without being among them; parts that have them are read again.
 
         Raises:
             LoadRejectedError: records are wrong; the report names them.
             InputFileError: a file is gone or damaged.
             SparkError: a task failed on every try.
         """
-        self._tables = dict(tables)
-        targets = {key: table_address(table) for key, table in tables.items()}
-        self._plan = replace(self._plan, targets=targets, ledgers=self._ledgers.folder)
+        self._open_more = open_more
+        self._plan = replace(self._plan, ledgers=self._ledgers.folder)
+        self._place(tables)
         self._stage_once()
         aliases = self._found_aliases
         if aliases:
@@ -170,14 +177,33 @@ class LoadJob:
             self._stage_once()
         reach(Failpoint.LOAD_FRAGMENTS_WRITTEN)
 
+    def _place(self, tables: Mapping[TableKey, Table]) -> None:
+        """Let fragments of more types be written into their tables."""
+        self._tables |= tables
+        targets = {key: table_address(table) for key, table in self._tables.items()}
+        self._plan = replace(self._plan, targets=targets)
+
+    def _stage_parts(self, parts: Sequence[Part]) -> list[Message]:
+        """The answers about all parts, in their order."""
+        found: dict[int, Message] = {}
+        left = list(parts)
+        while left:
+            items = [StageItem(part, self._plan) for part in left]
+            answers = self._engine.workers.run("write fragments", stage_part, items)
+            found |= {part.number: answer for part, answer in zip(left, answers, strict=True)}
+            left = [part for part in left if "unplaced" in found[part.number]]
+            new = {TableKey(key) for part in left for key in found[part.number]["unplaced"]}
+            if new:
+                self._place(self._open_more(new))
+        return [found[part.number] for part in parts]
+
     def _stage_once(self) -> None:
         assert self._work is not None, "planned before"
         self._types = {key: _Staged() for key in self._given.declared_types}
         self._provenance = Provenance(self._plan)
         problems = Problems()
         found: list[tuple[TableKey, dict[str, str]]] = []
-        items = [StageItem(part, self._plan) for part in self._work.parts]
-        answers = self._engine.workers.run("write fragments", stage_part, items)
+        answers = self._stage_parts(self._work.parts)
         self._shift_lines(answers)
         external = sum(int(answer["external"]) for answer in answers)
         for part, answer in zip(self._work.parts, answers, strict=True):
@@ -356,7 +382,7 @@ class LoadJob:
             rules={},
             joins=self._engine.joins,
             untouched=lambda _: Image(table=appended.table),
-            locate=lambda _, address: self._place(appended.new_fragments, key, address),
+            locate=lambda _, address: self._record_at(appended.new_fragments, key, address),
             problems=problems,
             tell=self._engine.inner.tell,
         ).check_ids()
@@ -390,9 +416,9 @@ class LoadJob:
             # Rows of fragments that were written again have another order: their id tells.
             entity_id = read_addresses(image.table, "id", [address])[0]
             return self._provenance.place_of_id(self._work.parts, key, entity_id)
-        return self._place(image.new, key, address)
+        return self._record_at(image.new, key, address)
 
-    def _place(
+    def _record_at(
         self, fragments: Sequence[int], key: TableKey, address: int
     ) -> tuple[str, int | None]:
         """The record behind a row of a fragment as it was first written."""

@@ -335,17 +335,33 @@ class PartReader:
         self._complain(number, LINE_TOO_LONG, text, None)
         return False
 
-    def plain_lines(self) -> Iterator[list[bytes]]:
-        """The lines of the part as they are; every object of it where lines do not count."""
+    def first_lines(self, size: int) -> list[bytes]:
+        """Some of the first lines of the part as they are; objects where lines do not count. Reads little more."""
         with readable(self._part.file):
             if self._part.kind is PartKind.GRAPH_LINES:
-                for lines, _ in self._line_blocks():
-                    yield lines
-                return
-            for body, _ in read_objects(self._part.file, decoder(self._plan)):
+                return self._first_lines(size)
+            found: list[bytes] = []
+            for body, length in read_objects(self._part.file, decoder(self._plan)):
                 if isinstance(body, dict):
                     kept = {name: body[name] for name in ("type", "edge") if name in body}
-                    yield [json.dumps(kept).encode()]
+                    found.append(json.dumps(kept).encode())
+                size -= length
+                if size <= 0:
+                    break
+            return found
+
+    def _first_lines(self, size: int) -> list[bytes]:
+        part = self._part
+        is_packed = part.file.compression is not None
+        with open_text(part.file) if is_packed else open_bytes(part.file) as stream:
+            if part.begin:
+                stream.seek(part.begin - 1)
+            begun = stream.read(size)
+        if part.begin == 0:
+            begun = begun.removeprefix(_BYTE_ORDER_MARK)
+        lines: list[bytes] = begun.split(b"\n")
+        # The first line belongs to the part before, the last one goes on; a file may also be one line.
+        return lines[1 if part.begin else 0 : -1] or lines
 
     def _line_blocks(self) -> Iterator[tuple[list[bytes], Any]]:
         """The lines that begin in the part, with their numbers from 1."""

@@ -40,6 +40,8 @@ _LARGE_ROWS_BUFFER_BYTES = 32 * 1024 * 1024
 _LARGE_ROW_BYTES = 1024 * 1024
 #: Rows of a fragment.
 _FRAGMENT_ROWS = 1_048_576
+#: Bytes at the beginning of a part that are read before all others, to see which types it has.
+_LOOK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,10 @@ class StageItem:
 
 
 def stage_part(item: StageItem) -> Message:
-    """Read a part and write its rows as fragments."""
+    """Read a part and write its rows as fragments.
+
+    A part with types that have no place yet answers with `unplaced`, their names, and leaves nothing.
+    """
     problems = Problems()
     reader = PartReader(item.part, item.plan, problems)
     stage = _Stage(item.plan, item.part.file.path, item.part.number, problems)
@@ -102,6 +107,8 @@ class _Stage:
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
         self._external = 0
+        #: Types that nobody said would appear: they have no place yet. The part is read to its end, for their names.
+        self._unplaced: set[TableKey] = set()
         self._ledger = Ledger(plan.ledgers, part)
 
     @contextmanager
@@ -111,13 +118,20 @@ class _Stage:
             yield
         except BaseException:
             # Also when the task is cancelled: nobody else knows their names.
-            for key, pending in self._types.items():
-                if pending.fragments:
-                    remove_written(open_address(self._plan.targets[key]), pending.fragments)
+            self._remove_fragments()
             raise
+
+    def _remove_fragments(self) -> None:
+        for key, pending in self._types.items():
+            if pending.fragments:
+                remove_written(open_address(self._plan.targets[key]), pending.fragments)
 
     def put(self, raw: RawRecords) -> None:
         """Take records in."""
+        if raw.shape.key not in self._plan.targets:
+            self._unplaced.add(raw.shape.key)
+        if self._unplaced:
+            return
         if self._plan.external.copies and blob_columns(raw.shape.definition):
             for piece in raw.pieces(COPIED_TOGETHER):
                 self._put(piece)
@@ -158,6 +172,9 @@ class _Stage:
         pending.waiting, pending.waiting_bytes, pending.waiting_rows = [], 0, 0
 
     def finish(self, part: int, lines: int) -> Message:
+        if self._unplaced:
+            self._remove_fragments()
+            return {"part": part, "unplaced": sorted(self._unplaced)}
         for key, pending in self._types.items():
             self._write(key, pending)
         return {
@@ -179,12 +196,9 @@ class _Stage:
         }
 
 
-def types_in_part(item: StageItem) -> Message:
-    """The types that appear in a part of the graph format, without looking at their values."""
+def likely_types(item: StageItem) -> Message:
+    """The types at the beginning of a part of the graph format; others may follow."""
     from omnigraph.pipeline.jsonl import types_of
 
-    found: set[str] = set()
-    reader = PartReader(item.part, item.plan, Problems())
-    for lines in reader.plain_lines():
-        found |= types_of(lines, item.plan)
-    return {"types": sorted(found), "rows": reader.lines}
+    lines = PartReader(item.part, item.plan, Problems()).first_lines(_LOOK_BYTES)
+    return {"types": sorted(types_of(lines, item.plan))}
