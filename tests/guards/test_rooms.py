@@ -68,7 +68,7 @@ def test_a_commit_that_follows_a_head_is_made_in_one_place() -> None:
 
 
 def test_the_words_of_pydantic_are_translated_in_one_place() -> None:
-    """`Input should be a valid string` tells nobody which of their words is wrong: `omnigraph.validation` does."""
+    """`Input should be a valid string` does not say which field is wrong: `omnigraph.validation` does."""
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
     found = [path.name for path, text in texts.items() if "error.errors(" in text]
     assert found == ["validation.py"]
