@@ -21,9 +21,11 @@ from omnigraph.storage import (
     OneOf,
     PhysicalIndex,
     Table,
+    choose_rewrites,
     commit_staged,
     create_fork,
     create_table,
+    fragment_facts,
     parse_location,
     plan_compaction,
     run_compaction_task,
@@ -375,6 +377,17 @@ def test_a_compaction_makes_the_manifest_of_a_worn_table_small_again(
     later = commit_staged(stage_append(table, rows([10**6])))
     assert manifest_bytes(later) < 2_000 + inline_bytes
     assert {key: found for key, found in lineage(later).items() if key in before} == before
+
+
+def test_a_large_fragment_with_many_ids_in_the_manifest_is_worth_a_compaction(
+    plain: Table, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(room, "_INLINE_BYTES", 512)
+    monkeypatch.setattr(room, "_LONG_TEXT", 4 * 512 * 4)
+    worn = replaced_as_before(plain, some(ROWS))
+    # As large as compaction wants fragments, so that nothing else makes it one to be written anew.
+    assert choose_rewrites(fragment_facts(worn), target_rows=ROWS) == [(3,)]
+    assert choose_rewrites(fragment_facts(compacted(worn)), target_rows=ROWS) == []
 
 
 def test_a_compaction_of_appended_rows_needs_no_column(plain: Table):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from omnigraph.storage.failures import translated
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
+from omnigraph.storage.row_ids import has_long_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,11 +41,14 @@ class FragmentFacts:
     size_bytes: int
     #: Whether any index covers it.
     is_indexed: bool
+    #: Whether the ids of its rows make the manifest large: earlier releases left them there.
+    has_long_ids: bool = False
 
     @property
     def is_worn(self) -> bool:
-        """Whether so many rows are deleted that writing it anew pays."""
-        return self.deleted * WORN_SHARE >= self.rows + self.deleted and self.deleted > 0
+        """Whether so many rows are deleted, or so many ids are in the manifest, that writing it anew pays."""
+        is_holed = self.deleted * WORN_SHARE >= self.rows + self.deleted and self.deleted > 0
+        return is_holed or self.has_long_ids
 
 
 def newest_rows(table: Table, fragments: int) -> int | None:
@@ -82,6 +86,7 @@ def fragment_facts(table: Table, *, with_blobs: bool = False) -> list[FragmentFa
                         for file in metadata.files
                     ),
                     is_indexed=fragment.fragment_id in indexed,
+                    has_long_ids=has_long_sequences(metadata),
                 )
             )
         return found

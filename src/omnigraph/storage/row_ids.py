@@ -47,6 +47,8 @@ _RowIdMeta: Any = RowIdMeta
 INLINE_ROWS = 1_024
 #: Bytes of one sequence of ids or versions that a compaction may leave in the manifest.
 _INLINE_BYTES = 8 * INLINE_ROWS
+#: Characters of a sequence as JSON, about four for a byte, from which on a fragment is written anew for it.
+_LONG_TEXT = 64 * _INLINE_BYTES
 #: The fields that Lance reserves for what it knows about every row.
 _FIELDS = {ROW_ID: -3, CREATED_AT: -4, UPDATED_AT: -5}
 #: What the metadata of a fragment says instead of a sequence that is a column.
@@ -113,6 +115,16 @@ def spill_sequences(
     whole = FragmentMetadata.from_json(fragment)
     sums = sums_in([fragment]) | _attach(table, whole, columns)
     return text_with_sums(whole.to_json(), sums)
+
+
+def has_long_sequences(fragment: FragmentMetadata) -> bool:
+    """Whether the metadata of a fragment is so long that writing it anew pays; afterwards it is not."""
+    sequences: Any = (
+        fragment.row_id_meta,
+        fragment.created_at_version_meta,
+        fragment.last_updated_at_version_meta,
+    )
+    return any(len(item.json()) > _LONG_TEXT for item in sequences if item is not None)
 
 
 def _length(sequence: Any, member: str) -> int:
