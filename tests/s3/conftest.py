@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
 
 from omnigraph import failpoints
 
@@ -24,17 +27,28 @@ BUCKET = "graphs"
 _numbers = itertools.count(1)
 
 
-def start_server() -> ThreadedMotoServer:
-    """A server on a free port."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    return server
+class S3Server:
+    """The S3 of moto on a free port, without its search for the service that a request means: it takes longer."""
 
+    def __init__(self) -> None:
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        app = create_backend_app("s3")
+        self._server = make_server(
+            "127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler
+        )
+        # It looks that often whether it has to end.
+        serve = partial(self._server.serve_forever, poll_interval=0.01)
+        self._thread = threading.Thread(target=serve, daemon=True)
+        self._thread.start()
 
-def endpoint_of(server: ThreadedMotoServer) -> str:
-    host, port = server.get_host_and_port()
-    return f"http://{host}:{port}"
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
 def create_bucket(endpoint: str, name: str) -> None:
@@ -58,9 +72,9 @@ def point_to(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """One server for all tests of the folder."""
-    server = start_server()
-    create_bucket(endpoint_of(server), BUCKET)
-    yield endpoint_of(server)
+    server = S3Server()
+    create_bucket(server.endpoint, BUCKET)
+    yield server.endpoint
     server.stop()
 
 

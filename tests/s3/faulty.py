@@ -56,6 +56,8 @@ class Faults:
 
 class _Proxy(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # A body would wait until the client has acknowledged the headers, which it does 40 ms later.
+    disable_nagle_algorithm = True
     upstream: str
     faults: Faults
 
@@ -113,17 +115,25 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def faulty_store(endpoint: str) -> Iterator[tuple[str, Faults]]:
-    """The address of a proxy in front of an endpoint, and what it does wrong."""
-    faults = Faults()
-    handler = type("Proxy", (_Proxy,), {"upstream": urlsplit(endpoint).netloc, "faults": faults})
+def http_server(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on a free port of the loopback address; gives its address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, daemon=True)
+    # It looks that often whether it has to end.
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", faults
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def faulty_store(endpoint: str) -> Iterator[tuple[str, Faults]]:
+    """The address of a proxy in front of an endpoint, and what it does wrong."""
+    faults = Faults()
+    handler = type("Proxy", (_Proxy,), {"upstream": urlsplit(endpoint).netloc, "faults": faults})
+    with http_server(handler) as address:
+        yield address, faults

@@ -4,42 +4,80 @@ from __future__ import annotations
 
 import http.server
 import socket
-from contextlib import contextmanager
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import urlsplit
 
 import pytest
 
 from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
 from omnigraph.graph import Graph
 from omnigraph.storage import ObstoreObjects, parse_location
-from s3.conftest import create_bucket, endpoint_of, point_to, start_server
+from s3.conftest import S3Server, create_bucket, point_to
+from s3.faulty import http_server
 from s3.worlds import ADD_NOTE, SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a bucket answers some methods, and what people are told about it."""
+
+    status: int
+    code: str
+    told: str
+    methods: tuple[str, ...] = ("GET",)
+
+
+EVERYTHING = ("GET", "PUT", "HEAD", "POST", "DELETE")
+#: By bucket.
+REFUSALS = {
+    "no-bucket": Refusal(404, "NoSuchBucket", "the bucket does not exist: create it"),
+    "not-listed": Refusal(403, "AccessDenied", "s3:ListBucket"),
+    "expired": Refusal(403, "ExpiredToken", "refuses the credentials"),
+    "elsewhere": Refusal(301, "PermanentRedirect", "set AWS_REGION"),
+    "malformed": Refusal(400, "AuthorizationHeaderMalformed", "set AWS_REGION"),
+    "denied": Refusal(403, "InvalidAccessKeyId", "refuses the credentials", EVERYTHING),
+    "readonly": Refusal(403, "AccessDenied", "s3:PutObject", ("PUT", "DELETE")),
+}
+#: Ways to meet a refusal. A bucket that is only written to refuses nothing but an init.
+CALLS: dict[str, Callable[[str], Graph]] = {
+    "open": lambda bucket: Graph.open(f"s3://{bucket}/graph.omni"),
+    "open to read": lambda bucket: Graph.open(f"s3://{bucket}/graph.omni", read_only=True),
+    "init": lambda bucket: Graph.init(f"s3://{bucket}/new.omni", SCHEMA),
+}
+REFUSED = [
+    (bucket, call)
+    for bucket, refusal in REFUSALS.items()
+    for call in CALLS
+    if "GET" in refusal.methods or call == "init"
+]
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
-    """Answers some methods as S3 answers a request that it does not carry out, and all others with an empty listing."""
+    """Answers as S3 answers a request that it does not carry out, and what is not refused with an empty listing."""
 
     protocol_version = "HTTP/1.1"
-    status = 403
-    code = "InvalidAccessKeyId"
-    methods: tuple[str, ...] = ("GET", "PUT", "HEAD", "POST", "DELETE")
+    # A body would wait until the client has acknowledged the headers, which it does 40 ms later.
+    disable_nagle_algorithm = True
 
     def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("content-length") or 0))
-        refused = self.command in self.methods and self.path != "/"
+        refusal = REFUSALS.get(urlsplit(self.path).path.split("/")[1])
         is_listing = self.command == "GET" and "list-type" in self.path
-        status = self.status if refused else 200 if is_listing else 404
-        what = f"<Error><Code>{self.code}</Code><Message>no</Message></Error>"
-        if not refused:
-            what = (
-                "<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount></ListBucketResult>"
-                if is_listing
-                else "<Error><Code>NoSuchKey</Code></Error>"
-            )
+        if refusal is not None and self.command in refusal.methods:
+            status = refusal.status
+            what = f"<Error><Code>{refusal.code}</Code><Message>no</Message></Error>"
+        elif is_listing:
+            status = 200
+            what = "<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount></ListBucketResult>"
+        else:
+            status = 404
+            what = "<Error><Code>NoSuchKey</Code></Error>"
         body = f'<?xml version="1.0"?>{what}'.encode()
         self.send_response(status)
         self.send_header("content-type", "application/xml")
@@ -54,28 +92,23 @@ class Answering(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@contextmanager
-def answering(
-    monkeypatch: pytest.MonkeyPatch, status: int, code: str, methods: tuple[str, ...]
-) -> Iterator[None]:
-    handler = type("Handler", (Answering,), {"status": status, "code": code, "methods": methods})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    point_to(monkeypatch, f"http://127.0.0.1:{server.server_port}")
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def failure_of(call: Callable[[], Graph]) -> StorageError:
+    with pytest.raises(StorageError) as caught:
+        call()
+    return caught.value
 
 
-@pytest.fixture
-def _denied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with answering(monkeypatch, 403, "InvalidAccessKeyId", Answering.methods):
-        yield
+@pytest.fixture(scope="module")
+def failures() -> dict[tuple[str, str], StorageError]:
+    """What every call on every bucket raised. All at once: Lance asks again for seconds before it believes a store."""
+    with (
+        http_server(Answering) as endpoint,
+        pytest.MonkeyPatch.context() as patch,
+        ThreadPoolExecutor(len(REFUSED)) as pool,
+    ):
+        point_to(patch, endpoint)
+        calls = [partial(CALLS[call], bucket) for bucket, call in REFUSED]
+        return dict(zip(REFUSED, pool.map(failure_of, calls), strict=True))
 
 
 def check_readable(error: OmniError) -> None:
@@ -85,74 +118,27 @@ def check_readable(error: OmniError) -> None:
         assert noise not in error.message, error.message
 
 
-@pytest.mark.usefixtures("_denied")
-@pytest.mark.parametrize("read_only", [False, True])
-def test_wrong_credentials_are_a_failure_of_configuration(read_only: bool) -> None:
-    with pytest.raises(StorageError) as caught:
-        Graph.open("s3://denied/graph.omni", read_only=read_only)
-    assert caught.value.failure is StorageFailure.CONFIGURATION
-
-
-@pytest.mark.usefixtures("_denied")
-def test_init_with_wrong_credentials_is_a_failure_of_configuration() -> None:
-    with pytest.raises(StorageError) as caught:
-        Graph.init("s3://denied/new.omni", SCHEMA)
-    assert caught.value.failure is StorageFailure.CONFIGURATION
-
-
-@pytest.mark.usefixtures("_denied")
-def test_wrong_credentials_are_told_in_one_readable_line() -> None:
-    with pytest.raises(StorageError) as caught:
-        Graph.open("s3://denied/graph.omni")
-    check_readable(caught.value)
-
-
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_bucket_that_does_not_exist_is_not_an_unknown_failure(
-    s3_root: str, read_only: bool
-) -> None:
-    with pytest.raises((NotFoundError, StorageError)) as caught:
-        Graph.open(s3_root.replace("s3://graphs/", "s3://no-such-bucket/"), read_only=read_only)
-    error = caught.value
-    check_readable(error)
-    if isinstance(error, StorageError):
-        assert error.failure in (StorageFailure.NOT_FOUND, StorageFailure.CONFIGURATION)
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "what"),
-    [
-        (404, "NoSuchBucket", "the bucket does not exist: create it"),
-        (403, "AccessDenied", "s3:ListBucket"),
-        (403, "ExpiredToken", "refuses the credentials"),
-        (301, "PermanentRedirect", "set AWS_REGION"),
-        (400, "AuthorizationHeaderMalformed", "set AWS_REGION"),
-    ],
-)
+@pytest.mark.parametrize(("bucket", "call"), REFUSED)
 def test_what_a_store_refuses_is_a_sentence_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, status: int, code: str, what: str
+    failures: dict[tuple[str, str], StorageError], bucket: str, call: str
 ) -> None:
-    bucket = f"refusing-{code.lower()}"
-    with answering(monkeypatch, status, code, ("GET",)):
-        for call in (
-            lambda: Graph.open(f"s3://{bucket}/graph.omni"),
-            lambda: Graph.open(f"s3://{bucket}/graph.omni", read_only=True),
-            lambda: Graph.init(f"s3://{bucket}/new.omni", SCHEMA),
-        ):
-            with pytest.raises(StorageError, match=what) as caught:
-                call()
-            assert caught.value.failure is StorageFailure.CONFIGURATION
-            check_readable(caught.value)
+    failure = failures[bucket, call]
+    assert failure.failure is StorageFailure.CONFIGURATION
+    assert REFUSALS[bucket].told in failure.message
+    check_readable(failure)
 
 
-def test_credentials_that_may_only_read_say_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
-    with (
-        answering(monkeypatch, 403, "AccessDenied", ("PUT", "DELETE")),
-        pytest.raises(StorageError, match="s3:PutObject") as caught,
-    ):
-        Graph.init("s3://readonly/new.omni", SCHEMA)
-    assert caught.value.failure is StorageFailure.CONFIGURATION
-    check_readable(caught.value)
+def test_a_bucket_that_does_not_exist_is_not_an_unknown_failure(s3_root: str) -> None:
+    def failure(read_only: bool) -> OmniError:
+        with pytest.raises((NotFoundError, StorageError)) as caught:
+            Graph.open(s3_root.replace("s3://graphs/", "s3://no-such-bucket/"), read_only=read_only)
+        return caught.value
+
+    with ThreadPoolExecutor(2) as pool:
+        for error in pool.map(failure, (False, True)):
+            check_readable(error)
+            if isinstance(error, StorageError):
+                assert error.failure in (StorageFailure.NOT_FOUND, StorageFailure.CONFIGURATION)
 
 
 @pytest.mark.parametrize("make", [Graph.open, lambda uri: Graph.init(uri, SCHEMA)])
@@ -210,9 +196,9 @@ def test_an_empty_file_of_the_catalog_is_named(root: str) -> None:
 @pytest.fixture
 def orphan(monkeypatch: pytest.MonkeyPatch) -> Graph:
     """An open graph whose server is gone."""
-    server = start_server()
-    point_to(monkeypatch, endpoint_of(server))
-    create_bucket(endpoint_of(server), "leaving")
+    server = S3Server()
+    point_to(monkeypatch, server.endpoint)
+    create_bucket(server.endpoint, "leaving")
     graph = Graph.init("s3://leaving/graph.omni", SCHEMA)
     graph.mutate(ADD_NOTE, {"text": "x"})
     server.stop()
