@@ -688,7 +688,7 @@ class _Writer:
 
     def rank_key(self, rank: Rank, returns: list[Return]) -> Sort:
         """The rank as first order key; sometimes also returned, sometimes named by its column."""
-        direction = "" if isinstance(rank, Nearest) else self.pick(["", "desc"])
+        direction = "" if isinstance(rank, Nearest) else self.pick(["", "desc", "asc"])
         if not self.chance(2):
             return Sort(rank, direction)
         self.add_return(returns, rank)

@@ -38,7 +38,7 @@ QUERY_CODES: dict[str, str] = {
     "Q110": "unknown function, wrong number of arguments, or function in the wrong place",
     "Q111": "text condition used as a value",
     "Q112": "rank function that is not the first order key",
-    "Q113": "expression that cannot be an order key, or direction against a rank order",
+    "Q113": "expression that cannot be an order key",
     "Q114": "two columns with one name",
     "Q115": "update of a key member",
     "Q116": "query annotation blank or given twice",

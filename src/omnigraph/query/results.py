@@ -18,7 +18,7 @@ from omnigraph.query.expressions import (
     variable_ref,
 )
 from omnigraph.query.text_search import rank
-from omnigraph.syntax import Span, did_you_mean
+from omnigraph.syntax import did_you_mean
 from omnigraph.types import NUMERICS, PropertyType, Scalar, ScalarType, scalar_of
 
 if TYPE_CHECKING:
@@ -113,27 +113,18 @@ def _check_ranking(context: Context, body: ast.ReadBody, rank_key: ast.Call | No
     if rank_key is None:
         return
     first = body.order[0]
-    _check_rank_direction(context, first, rank_key)
+    # Written out, `nearest` takes no direction at all; under an alias `asc` says what happens anyway.
+    is_directed = first.direction is not None and (
+        first.expression is rank_key or first.direction == "desc"
+    )
+    if rank_key.function == "nearest" and is_directed:
+        message = "`nearest` takes no direction: the nearest come first"
+        context.error("Q113", first.span, message)
     if any(_is_call(item.expression, AGGREGATES) for item in body.projections):
         message = (
             f"`{rank_key.function}` ranks entities and cannot order the groups of an aggregate"
         )
         context.error("Q113", first.span, message)
-
-
-def _check_rank_direction(context: Context, first: ast.Sort, rank_key: ast.Call) -> None:
-    """Q113: a rank order is best first, and a direction that says the opposite would be ignored."""
-    if first.direction is None:
-        return
-    word = Span(first.span.end - len(first.direction), first.span.end)
-    if rank_key.function == "nearest":
-        # Written out, `nearest` takes no direction at all; under an alias `asc` says what happens anyway.
-        if first.expression is rank_key or first.direction == "desc":
-            message = "`nearest` takes no direction: the nearest come first"
-            context.error("Q113", word, message, "leave the direction out")
-    elif first.direction == "asc":
-        message = f"`{rank_key.function}` cannot be ordered `asc`: the best come first"
-        context.error("Q113", word, message, "write `desc`, or leave the direction out")
 
 
 def _check_rank_limit(context: Context, body: ast.ReadBody, rank_key: ast.Call) -> None:
