@@ -327,7 +327,7 @@ def test_both_engines_do_the_same(
     from omnigraph.pipeline import spark_joins
 
     if is_large:
-        sizes = {"small_rows": 0, "small_ids": 0}
+        sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
         monkeypatch.setattr(spark_joins.SparkJoins.__init__, "__kwdefaults__", sizes)
         monkeypatch.setattr(spark_joins, "SMALL_ROWS", 0)
     given_ids = {n: f"key{n}" for n in range(len(rows))}

@@ -34,7 +34,7 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark also does what is usually little enough for this process."""
     from omnigraph.pipeline import spark_joins
 
-    sizes = {"small_rows": 0, "small_ids": 0}
+    sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
     monkeypatch.setattr(spark_joins.SparkJoins.__init__, "__kwdefaults__", sizes)
     monkeypatch.setattr(spark_joins, "SMALL_ROWS", 0)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 QUIET = """
 import json, os, signal, threading
 import lance  # a process that works with graphs has it
+handler = signal.getsignal(signal.SIGINT)  # a process in the background may ignore it
 from omnigraph.engine.spark import spark_session
 
 found = []
@@ -32,7 +33,7 @@ report = {
 spark.stop()
 again = spark_session(0)
 report["again"] = again.range(3).count()
-report["interrupt"] = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+report["interrupt"] = signal.getsignal(signal.SIGINT) is handler
 
 
 def variables(batches):

@@ -321,7 +321,9 @@ def test_a_fork_and_a_fork_of_it_read_and_replace_them(table: Table, location: G
 
 
 def test_rows_that_changed_are_found_by_their_history(plain: Table, table: Table):
-    old, new = differing_rows(plain, table)
+    found = differing_rows(plain, table, 2 * ROWS)
+    assert found is not None
+    old, new = found
     assert old.row_count == new.row_count == ROWS // 2
 
 

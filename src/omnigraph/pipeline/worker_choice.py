@@ -72,14 +72,20 @@ def _check_session(session: object) -> None:
 
 
 def session_facts(workers: Workers) -> list[str]:
-    """Where a person finds the jobs of a session: its application, and the address of its UI where there is one."""
+    """Where a person finds the jobs of a session: the address of its UI, and its application where others know it.
+
+    A session of this machine without a UI has neither: its application ends with the process.
+    """
     if isinstance(workers, LocalWorkers):
         return []
-    from omnigraph.engine.spark.kinds import application_of, ui_of
+    from omnigraph.engine.spark.kinds import application_of, is_on_this_machine, ui_of
     from omnigraph.pipeline.spark_jobs import shielded
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
     assert isinstance(workers, SparkWorkers), "there are two kinds"
     found = workers.spark
-    facts = shielded(lambda: (f"application {application_of(found)}", ui_of(found)))
+    address = shielded(lambda: ui_of(found))
+    if not address and shielded(lambda: is_on_this_machine(found)):
+        return []
+    facts = (f"application {shielded(lambda: application_of(found))}", address)
     return [fact for fact in facts if fact]
