@@ -16,9 +16,24 @@ _PERIOD_S = 0.25
 
 
 class Peak:
-    """The highest sum of proportional set sizes seen, in bytes; pages that processes share count once."""
+    """The highest proportional set sizes seen, in bytes; pages that processes share count once."""
 
+    #: Of all processes together.
     bytes: int = 0
+    #: Of this process, of the JVM, and of the largest Python worker.
+    driver: int = 0
+    jvm: int = 0
+    worker: int = 0
+
+    def look(self) -> None:
+        """Raise the figures to what is used now."""
+        used = {process: proportional_bytes(process) for process in processes()}
+        own = used.pop(os.getpid(), 0)
+        jvms = {process for process in used if is_jvm(process)}
+        self.bytes = max(self.bytes, own + sum(used.values()))
+        self.driver = max(self.driver, own)
+        self.jvm = max([self.jvm, *(used[process] for process in jvms)])
+        self.worker = max([self.worker, *(used[process] for process in used.keys() - jvms)])
 
 
 @contextmanager
@@ -27,7 +42,7 @@ def peak_memory() -> Iterator[Peak]:
 
     def watch() -> None:
         while not stop.wait(_PERIOD_S):
-            peak.bytes = max(peak.bytes, tree_bytes())
+            peak.look()
 
     watcher = Thread(target=watch, daemon=True)
     watcher.start()
@@ -36,11 +51,14 @@ def peak_memory() -> Iterator[Peak]:
     finally:
         stop.set()
         watcher.join()
-        peak.bytes = max(peak.bytes, tree_bytes())
+        peak.look()
 
 
-def tree_bytes() -> int:
-    return sum(map(proportional_bytes, processes()))
+def is_jvm(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip() == "java"
+    except OSError:
+        return False
 
 
 def processes() -> list[int]:

@@ -8,6 +8,9 @@ import pytest
 from branches.worlds import MATRIX_BASE, PEOPLE, RULES, RULES_BASE
 from graph.worlds import new_graph, run
 from omnigraph.graph import Graph
+from omnigraph.pipeline import elastic, filed_deltas
+from omnigraph.pipeline.load_engine import make_engine
+from omnigraph.pipeline.progress import Silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,6 +18,16 @@ if TYPE_CHECKING:
 
 #: Graphs that many tests begin with: schema and first mutation.
 _TEMPLATES = {"people": (PEOPLE, MATRIX_BASE), "rules": (RULES, RULES_BASE)}
+
+
+@pytest.fixture
+def room_for_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a merge works: with everything in memory, or as if nothing fitted there, in several ranges of ids."""
+    if request.param == "in files":
+        monkeypatch.setattr(elastic, "SMALL_ROWS", 0)
+        monkeypatch.setattr(filed_deltas, "_BUCKET_ROWS", 3)
+        here = make_engine("local", None, Silent(), 0)
+        monkeypatch.setattr(elastic.ElasticEngine, "for_rows", lambda *_: here)
 
 
 @pytest.fixture(scope="session")

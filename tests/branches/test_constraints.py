@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from branches.worlds import conflicts_of, edge, named, put
+from branches.worlds import IN_MEMORY_AND_FILES, conflicts_of, edge, named, put
 from graph.worlds import everything, new_graph, run
 from omnigraph.errors import ConflictKind
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from omnigraph.graph import Graph
+
+pytestmark = IN_MEMORY_AND_FILES
 
 UNIQUE = ConflictKind.UNIQUE_VIOLATION
 ORPHAN = ConflictKind.ORPHAN_EDGE

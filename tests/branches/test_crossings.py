@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from branches.worlds import (
+    IN_MEMORY_AND_FILES,
     PERSON,
     add_person,
     ages,
@@ -24,6 +25,8 @@ from omnigraph.storage.forks import list_forks
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
+
+pytestmark = IN_MEMORY_AND_FILES
 
 
 def person(name: str, age: int) -> dict[str, object]:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from branches.worlds import KNOWS, PERSON, add_person, ages, all_branches, conflicts_of, ends
+from branches.worlds import (
+    KNOWS,
+    MATRIX_IN_MEMORY_AND_FILES,
+    PERSON,
+    add_person,
+    ages,
+    all_branches,
+    conflicts_of,
+    ends,
+)
 from graph.worlds import everything, run
 from omnigraph.errors import ConflictKind
 
@@ -15,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnigraph.graph import Graph
+
+pytestmark = MATRIX_IN_MEMORY_AND_FILES
 
 U, F, M = "already_up_to_date", "fast_forward", "merged"
 DI = (ConflictKind.DIVERGENT_INSERT, PERSON, "Eve")

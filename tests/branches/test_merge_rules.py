@@ -10,6 +10,7 @@ import omnigraph.graph.merging as facade
 from branches.worlds import (
     KNOWS,
     LIVES,
+    MATRIX_IN_MEMORY_AND_FILES,
     PERSON,
     PLACE,
     add_person,
@@ -35,6 +36,8 @@ from omnigraph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = MATRIX_IN_MEMORY_AND_FILES
 
 
 @pytest.fixture

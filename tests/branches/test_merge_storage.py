@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from branches.worlds import PERSON, add_person, ages, compact, put, remove_person, set_age
+from branches.worlds import (
+    IN_MEMORY_AND_FILES,
+    PERSON,
+    add_person,
+    ages,
+    compact,
+    put,
+    remove_person,
+    set_age,
+)
 from graph.search.support import SCHEMA as DOCUMENTS
 from graph.search.support import ZERO, cites, doc, set_body, write
 from graph.worlds import everything, new_graph
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from omnigraph.graph import Graph
+
+pytestmark = IN_MEMORY_AND_FILES
 
 # ---- compaction
 

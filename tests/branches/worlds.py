@@ -17,6 +17,20 @@ from storage.tables import compact as compact_table
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
+#: For modules: every test in memory, and as if nothing fitted there.
+IN_MEMORY_AND_FILES = [
+    pytest.mark.usefixtures("room_for_rows"),
+    pytest.mark.parametrize("room_for_rows", ["in memory", "in files"], indirect=True),
+]
+#: The same for large matrices, of which the default run leaves out the files.
+MATRIX_IN_MEMORY_AND_FILES = [
+    pytest.mark.usefixtures("room_for_rows"),
+    pytest.mark.parametrize(
+        "room_for_rows",
+        ["in memory", pytest.param("in files", marks=pytest.mark.slow)],
+        indirect=True,
+    ),
+]
 #: People who know each other, and a type that nobody touches unless a test says so.
 PEOPLE = """
 node Person {

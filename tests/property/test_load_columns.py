@@ -34,7 +34,7 @@ from omnigraph.pipeline.ids import (
 from omnigraph.pipeline.joins import Found, LocalJoins
 from omnigraph.pipeline.jsonl import count_bad, group_records, read_lines
 from omnigraph.pipeline.key_files import key_files, write_keys
-from omnigraph.pipeline.keys import key_scans, text_key
+from omnigraph.pipeline.keys import key_scans, scan_keys, text_key
 from omnigraph.pipeline.lines import line_blocks
 from omnigraph.pipeline.merging import LocalMatcher, Merged
 from omnigraph.pipeline.plan import Grammar, LoadPlan, shapes_of
@@ -792,6 +792,11 @@ def _questions(joins: Joins, new: list[KeyScan], old: list[KeyScan]) -> Iterator
     files = key_files(folder, [write_keys(folder, n, [b]) for n, b in enumerate(batches)])
     assert list(files) == ["c", "nowhere"]
     yield joins.outside(old, new, 2, 2, files)
+    some = [key for scan in new for table in scan_keys(scan) for key in table["key"].to_pylist()]
+    yield joins.named(new, [*some[:3], "nowhere"])
+    yield joins.named(old, some)
+    batch = pa.RecordBatch.from_pydict({"k": some})
+    yield joins.named(old, key_files(folder, [write_keys(folder, 2, [batch])]))
 
 
 def test_few_keys_are_looked_up_as_if_all_were_read(
@@ -806,7 +811,7 @@ def test_few_keys_are_looked_up_as_if_all_were_read(
     monkeypatch.setattr(keys_module, "_PROBE_SHARE", 0)
     monkeypatch.setattr(keys_module, "PROBE_CHUNK", 2)
     looked_up = list(_questions(LocalJoins(), *scans))
-    assert [found.total for found in read] == [1, 5, 1, 5, 5]
+    assert [found.total for found in read] == [1, 5, 1, 5, 5, 3, 4, 4]
     for expected, found in zip(read, looked_up, strict=True):
         _same(expected, found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ import pytest
 from py4j.protocol import Py4JError
 
 from omnigraph import Graph
+from omnigraph.branches import three_way
 from omnigraph.errors import MergeConflictsError, SparkError
-from omnigraph.pipeline import elastic, filed_deltas
+from omnigraph.graph.diagnosis import Health
+from omnigraph.pipeline import copying, elastic, filed_deltas, row_plans, spark_joins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +27,9 @@ node Person { name: String @key
   tags: [String]? }
 edge Knows: Person -> Person { since: I32? }
 """
+
+#: Counts the edges of a source, so that sources which lose some are looked at.
+CARD = "Knows: Person -> Person @card(0..1000)"
 
 
 def people(first: int, last: int, age: int) -> pa.Table:
@@ -160,9 +166,57 @@ def test_a_failed_comparison_on_spark_leaves_no_file(
     def fail(*_: object) -> Any:
         raise ArithmeticError("the task fails")
 
-    monkeypatch.setattr(filed_deltas, "_Match", lambda _: fail)
+    monkeypatch.setattr(filed_deltas, "_Match", lambda *_: fail)
     with pytest.raises(SparkError):
         diverged.diff("main", "work", engine="spark", spark=spark)
     gc.collect()
     assert list(scratch.iterdir()) == []
     assert not (diverged._environment.location.path / "__staging").exists()
+
+
+def test_a_merge_never_passes_through_the_driver(
+    tmp_path: Path, narrow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changed rows of both sides, deleted ones and their sources: more than the driver takes from a job."""
+    monkeypatch.setattr(filed_deltas, "_BUCKET_ROWS", 30_000)
+    monkeypatch.setattr(row_plans, "PART_ROWS", 4_000)
+    monkeypatch.setattr(copying, "PART_ROWS", 4_000)
+    sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
+    monkeypatch.setattr(spark_joins, "SparkJoins", partial(spark_joins.SparkJoins, **sizes))
+    graph = Graph.init(tmp_path / "graph.omni", SCHEMA.replace("Knows: Person -> Person", CARD))
+    load(graph, "main", "append", people(0, 300, 1), knows(0, 30_000, 1))
+    graph.create_branch("work")
+    load(graph, "work", "merge", people(0, 400, 2), knows(10_000, 40_000, 2))
+    graph.mutate("query gone() { delete Knows where since = 1 }", branch="work")
+    graph.load(frames={"Knows": knows(40_000, 45_000, 3)}, mode="append", engine="local")
+    graph.create_branch("again")
+    result = graph.merge("work", engine="spark", spark=narrow)
+    expected = graph.merge("work", into="again", engine="local")
+    assert result.changes == expected.changes
+    (edges,) = (item for item in result.changes if item.type_key == "edge:Knows")
+    assert (edges.inserted, edges.updated, edges.deleted) == (10_000, 20_000, 10_000)
+    assert content(graph, "main", tmp_path) == content(graph, "again", tmp_path)
+    assert not (graph._environment.location.path / "__staging").exists()
+    troubles = {item.check for item in graph.doctor().findings if item.severity is not Health.OK}
+    assert troubles <= {"indexes", "versions"}, "nothing was indexed or cleaned up here"
+
+
+@pytest.mark.parametrize("task", ["copy_rows", "_MarkRows", "decide_bucket"])
+def test_a_failed_merge_on_spark_leaves_no_file(
+    diverged: Graph, spark: Any, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    def fail(*_: object) -> Any:
+        raise ArithmeticError("the task fails")
+
+    def files() -> set[Path]:
+        return set(diverged._environment.location.path.rglob("*"))
+
+    before = files()
+    room = three_way if task == "decide_bucket" else copying
+    monkeypatch.setattr(room, task, (lambda *_: fail) if task == "_MarkRows" else fail)
+    with pytest.raises(SparkError):
+        diverged.merge("work", engine="spark", spark=spark)
+    gc.collect()
+    assert files() == before
+    monkeypatch.undo()
+    assert diverged.merge("work").outcome == "merged"

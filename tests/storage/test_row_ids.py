@@ -16,6 +16,7 @@ import omnigraph.storage.row_ids as room
 from omnigraph.errors import StorageError
 from omnigraph.pipeline.copying import CopyItem, copy_rows
 from omnigraph.pipeline.merging import RewriteItem, ShrinkItem, rewrite_fragment, shrink_fragment
+from omnigraph.pipeline.row_plans import PLAN, Action, HeldRows
 from omnigraph.storage import (
     IndexSpec,
     OneOf,
@@ -337,11 +338,14 @@ def test_a_private_version_reads_them(table: Table, location: GraphLocation):
 
 def test_rows_are_copied_with_the_ids_of_those_they_replace(table: Table):
     wanted = np.sort(np.array(some(3_000), dtype=np.uint64))
+    rows = pa.array(wanted.astype(np.int64))
+    ids = pa.nulls(len(rows), pa.utf8())
+    batch = pa.RecordBatch.from_arrays([ids, rows, rows], schema=PLAN)
     item = CopyItem(
+        number=0,
         source=table_address(table),
         target=table_address(table),
-        row_ids=wanted,
-        replaced=wanted,
+        parts=(HeldRows(action=Action.UPDATE, rows=batch),),
         rules=(),
     )
     (text,) = copy_rows(item)["fragments"]

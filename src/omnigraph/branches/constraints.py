@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from omnigraph.ids import TableKey
-    from omnigraph.pipeline.joins import Joins
+    from omnigraph.pipeline.joins import Found, Joins
     from omnigraph.pipeline.relations import Image
     from omnigraph.writes.rules import EdgesPerSource, Endpoints, TableRules, Unique
 
@@ -48,9 +48,9 @@ class MergedTable:
 
     image: Image
     #: Ids of the rows that go.
-    deleted_ids: Any
+    deleted_ids: Sequence[str] = ()
     #: Sources of edges that go or are replaced.
-    old_sources: tuple[str, ...] = ()
+    old_sources: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,8 @@ class ResultChecker:
         for column, node, type_name in ends:
             if key in self.tables:
                 unseen += self._add_dangling(broken, key, column, node, type_name)
-            if node in self.tables and len(self.tables[node].deleted_ids):
-                self._add_left_behind(broken, key, column, node, type_name)
+            if node in self.tables and self.tables[node].deleted_ids:
+                unseen += self._add_left_behind(broken, key, column, node, type_name)
         conflicts = [
             _conflict(
                 ConflictKind.ORPHAN_EDGE,
@@ -128,24 +128,18 @@ class ResultChecker:
             return 0
         nodes = self.tables[node].image if node in self.tables else self.untouched(node)
         found = self.joins.missing(references, key_scans(nodes.table, None, text_key("id")))
-        addresses = [item.addresses[0] for item in found.examples]
-        ids = read_addresses(image.table, "id", addresses) if addresses else []
-        for edge_id, item in zip(ids, found.examples, strict=True):
-            broken.setdefault(edge_id, f"{column} {item.key!r} not found in {type_name}")
-        return found.total - len(found.examples)
+        return _add_broken(broken, image, found, column, type_name)
 
     def _add_left_behind(
         self, broken: dict[str, str], key: TableKey, column: str, node: TableKey, type_name: str
-    ) -> None:
-        """Add edges of the merged result whose end the merge removes."""
+    ) -> int:
+        """Add edges of the merged result whose end the merge removes; how many more there are than can be shown."""
         image = self.tables[key].image if key in self.tables else self.untouched(key)
-        gone = self.tables[node].deleted_ids
-        gone = gone.combine_chunks() if isinstance(gone, pa.ChunkedArray) else gone
-        scans = key_scans(image.table, None, text_key(column), extra=("id",))
-        for piece in find_keys(scans, gone, gone):
-            pairs = zip(piece["id"].to_pylist(), piece["key"].to_pylist(), strict=True)
-            for edge_id, end in pairs:
-                broken.setdefault(edge_id, f"{column} {end!r} not found in {type_name}")
+        edges = key_scans(image.table, None, text_key(column))
+        if not edges:
+            return 0
+        found = self.joins.named(edges, self.tables[node].deleted_ids)
+        return _add_broken(broken, image, found, column, type_name)
 
     def _check_cardinality(self, rule: EdgesPerSource, ends: Endpoints, key: TableKey) -> None:
         merged = self.tables[key]
@@ -177,6 +171,16 @@ class ResultChecker:
         keys = pa.array(ids, pa.utf8())
         pieces = find_keys(key_scans(image.table, None, text_key("id")), keys, keys)
         return {entity_id for piece in pieces for entity_id in piece["key"].to_pylist()}
+
+
+def _add_broken(
+    broken: dict[str, str], image: Image, found: Found, column: str, type_name: str
+) -> int:
+    addresses = [item.addresses[0] for item in found.examples]
+    ids = read_addresses(image.table, "id", addresses) if addresses else []
+    for edge_id, item in zip(ids, found.examples, strict=True):
+        broken.setdefault(edge_id, f"{column} {item.key!r} not found in {type_name}")
+    return found.total - len(found.examples)
 
 
 def _conflict(

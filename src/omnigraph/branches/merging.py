@@ -5,11 +5,9 @@ Nothing here moves a table: what comes out is committed by the protocol of every
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from omnigraph.branches.constraints import Conflicts, MergedTable, ResultChecker
 from omnigraph.branches.images import row_images
@@ -25,24 +23,21 @@ from omnigraph.errors import (
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.manifest import open_pin, reading_pins
-from omnigraph.pipeline.copying import CopyPlan, stage_copy
+from omnigraph.pipeline.copying import CopyPlan, lost_sources, stage_copy
 from omnigraph.pipeline.differences import row_shape
 from omnigraph.pipeline.relations import Image
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.private import close_private, open_private
-from omnigraph.storage.row_changes import take_by_row_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from omnigraph.branches.bases import Base
     from omnigraph.branches.images import RowImage
-    from omnigraph.branches.three_way import RowPlan
     from omnigraph.manifest import Snapshot, TablePin
     from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.row_plans import PlannedConflict, RowPlan
     from omnigraph.schema import Catalog, EdgeDef, NodeDef
     from omnigraph.storage import ControlObjects, StagedWrite, Table, TableStore
     from omnigraph.storage.private import PrivateVersion
@@ -108,6 +103,14 @@ class MergeJob:
     #: Tables of the target that the result depends on, beside those that are written.
     read: set[TableKey] = field(default_factory=set)
     _fragments: dict[TableKey, tuple[str, ...]] = field(default_factory=dict)
+    _scratch: Scratch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._scratch = Scratch(ScratchPlace(root=self.store.location, is_writer=True))
+
+    def close(self) -> None:
+        """Remove the files that planning left for the later steps."""
+        self._scratch.close()
 
     @property
     def changes(self) -> tuple[TypeChanges, ...]:
@@ -115,19 +118,18 @@ class MergeJob:
         return tuple(
             TypeChanges(
                 type_key=key,
-                inserted=len(plan.inserted),
-                updated=len(plan.updated),
-                deleted=len(plan.deleted),
+                inserted=plan.inserted,
+                updated=plan.updated,
+                deleted=plan.deleted,
             )
             for key, plan in sorted(self.plans.items())
-            if not plan.is_empty
+            if plan.row_count
         )
 
     @property
     def changed_rows(self) -> int:
         """How many rows of the target change."""
-        plans = self.plans.values()
-        return sum(len(p.inserted) + len(p.updated) + len(p.deleted) for p in plans)
+        return sum(plan.row_count for plan in self.plans.values())
 
     # ---- planning
 
@@ -144,22 +146,19 @@ class MergeJob:
             if states is None:
                 continue
             shape = row_shape(definition)
-            with self._bases_readable(key), self._scratch() as scratch:
+            with self._bases_readable(key):
                 plan = plan_rows(
                     states,
                     self.given.base,
                     shape,
                     self.engine,
                     strategy=self.given.strategy,
-                    scratch=scratch,
+                    scratch=self._scratch,
                 )
             self.plans[key] = plan
             self.read.add(key)
             self._add_row_conflicts(definition, plan, states)
         reach(Failpoint.MERGE_PLANNED)
-
-    def _scratch(self) -> closing[Scratch]:
-        return closing(Scratch(ScratchPlace(root=self.store.location, is_writer=True)))
 
     def _definitions(self) -> Iterator[NodeDef | EdgeDef]:
         yield from self.given.catalog.nodes.values()
@@ -200,43 +199,39 @@ class MergeJob:
     def _add_row_conflicts(
         self, definition: NodeDef | EdgeDef, plan: RowPlan, states: Mapping[str, Table]
     ) -> None:
-        ids = plan.conflict_ids.to_pylist()
-        if not ids:
+        if not plan.conflict_total:
             return
-        shown = ids[: max(0, MAX_CONFLICTS - len(self.conflicts.found))]
+        shown = plan.conflicts[: max(0, MAX_CONFLICTS - len(self.conflicts.found))]
+        ids = [item.entity_id for item in shown]
         images = {
-            "base": self._base_images(definition, shown, plan, states),
-            "ours": _images_of(states[TARGET], definition, shown),
-            "theirs": _images_of(states[SOURCE], definition, shown),
+            "base": self._base_images(definition, shown, states),
+            "ours": _images_of(states[TARGET], definition, ids),
+            "theirs": _images_of(states[SOURCE], definition, ids),
         }
-        found = [
-            MergeConflict(
-                kind=CONFLICTS[Choice(kind)],
+        found = []
+        for item in shown:
+            kind, entity_id = CONFLICTS[Choice(item.choice)], item.entity_id
+            conflict = MergeConflict(
+                kind=kind,
                 type_key=definition.table_key,
                 entity_id=entity_id,
-                message=_sentence(CONFLICTS[Choice(kind)], definition.name, entity_id, images),
+                message=_sentence(kind, definition.name, entity_id, images),
                 base=images["base"].get(entity_id),
                 ours=images["ours"].get(entity_id),
                 theirs=images["theirs"].get(entity_id),
             )
-            for entity_id, kind in zip(shown, plan.conflicts.tolist(), strict=False)
-        ]
-        self.conflicts.add(found, len(ids))
+            found.append(conflict)
+        self.conflicts.add(found, plan.conflict_total)
 
     def _base_images(
         self,
         definition: NodeDef | EdgeDef,
-        ids: list[str],
-        plan: RowPlan,
+        shown: Sequence[PlannedConflict],
         states: Mapping[str, Table],
     ) -> dict[str, RowImage]:
         images: dict[str, RowImage] = {}
         for place, commit in enumerate(self.given.base.commits):
-            held = [
-                entity_id
-                for entity_id, holder in zip(ids, plan.conflict_bases.tolist(), strict=False)
-                if holder == place
-            ]
+            held = [item.entity_id for item in shown if item.holder == place]
             if held:
                 images |= _images_of(states[commit], definition, held)
         return images
@@ -246,22 +241,17 @@ class MergeJob:
     def stage(self, open_for_writing: Callable[[TablePin], Table]) -> None:
         """Write the rows that the target takes over. What was written is in `writes` also when it fails."""
         for key, plan in self.plans.items():
-            if plan.is_empty:
+            if not plan.row_count:
                 continue
-            source = self._open(self.given.source.pins[key])
-            # The fork of a target that writes to a type for the first time has the same rows and row ids.
-            target = open_for_writing(self.given.target.pins[key])
             copy = CopyPlan(
-                source=source,
-                target=target,
-                inserted=plan.inserted,
-                updated=plan.updated,
-                replaced=plan.replaced,
-                deleted=plan.deleted,
+                source=self._open(self.given.source.pins[key]),
+                # The fork of a target that writes to a type for the first time has the same rows and row ids.
+                target=open_for_writing(self.given.target.pins[key]),
+                rows=plan,
                 rules=self.given.rules[key].values,
             )
-            rows = len(plan.inserted) + len(plan.updated) + len(plan.deleted)
-            copied = stage_copy(copy, self.engine.for_rows(rows).workers)
+            engine = self.engine.for_rows(plan.row_count)
+            copied = stage_copy(copy, engine, self._scratch, self.store.location)
             self.writes[key] = copied.staged
             self._fragments[key] = copied.fragments
             violations = [
@@ -312,20 +302,17 @@ class MergeJob:
         """
         rules = self.given.rules[key]
         ends = () if rules.endpoints is None else (rules.endpoints.source, rules.endpoints.target)
-        loses_rows = (len(self.plans[k].deleted) for k in (key, *ends) if k in self.plans)
+        loses_rows = (self.plans[k].deleted for k in (key, *ends) if k in self.plans)
         if rules.uniques or rules.per_source is not None or any(loses_rows):
             return None
         return stage_fragments(self.writes[key].table, self._fragments[key])
 
-    def _old_sources(self, key: TableKey) -> tuple[str, ...]:
+    def _old_sources(self, key: TableKey) -> Sequence[str]:
         if self.given.rules[key].per_source is None:
             return ()
         plan = self.plans[key]
-        gone: NDArray[np.uint64] = np.concatenate([plan.replaced, plan.deleted])
-        if not len(gone):
-            return ()
-        found: Any = take_by_row_id(self._open(self.given.target.pins[key]), gone, ["src"])
-        return tuple(found["src"].unique().to_pylist())
+        target = self._open(self.given.target.pins[key])
+        return lost_sources(target, plan, self.engine.for_rows(plan.row_count), self._scratch)
 
 
 def _images_of(table: Table, definition: NodeDef | EdgeDef, ids: list[str]) -> dict[str, RowImage]:

@@ -1,7 +1,8 @@
 """The three-way merge of one table: what the target has to take over from the source, and where they conflict.
 
 Every state is described by how it differs from one of them, so the work follows the rows that changed anywhere. Ids
-become positions, rows become numbers, and the truth table does the rest.
+become positions, rows become numbers, and the truth table does the rest. Many differences lie in files, cut into ranges
+of ids that are the same for all states: one task decides about each range.
 """
 
 from __future__ import annotations
@@ -13,24 +14,37 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.branches.bases import base_rows
+from omnigraph.branches.bases import Base, base_rows
 from omnigraph.branches.truth_table import ABSENT, Choice, choose
-from omnigraph.errors import InternalError
-from omnigraph.pipeline.comparing import delta_between
+from omnigraph.errors import MAX_CONFLICTS
+from omnigraph.pipeline.comparing import deltas_between
+from omnigraph.pipeline.deltas import FiledDelta
 from omnigraph.pipeline.differences import DELTA
+from omnigraph.pipeline.filed_deltas import Pair
+from omnigraph.pipeline.key_files import key_files, write_keys
 from omnigraph.pipeline.keys import find_keys, key_scans, text_key
+from omnigraph.pipeline.row_plans import (
+    PLAN,
+    Action,
+    HeldRows,
+    PlannedConflict,
+    RowPlan,
+    file_parts,
+    filed_parts,
+    held_parts,
+)
 from omnigraph.storage import ROW_ID
-from omnigraph.storage.row_changes import take_by_row_id
+from omnigraph.storage.answers import AnswerFolder, read_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from omnigraph.branches.bases import Base
     from omnigraph.pipeline.differences import RowShape
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.workers import Message
     from omnigraph.storage import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
@@ -40,30 +54,6 @@ pc: Any = _compute
 SOURCE = "source"
 TARGET = "target"
 _NO_ROW = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowPlan:
-    """What a merge does to one table. Rows are row ids, of the source or of the target as said."""
-
-    #: New rows, in the source.
-    inserted: NDArray[np.uint64]
-    #: Changed rows in the source, and the rows of the target that they replace, in the same order.
-    updated: NDArray[np.uint64]
-    replaced: NDArray[np.uint64]
-    #: Rows of the target that go, and their ids.
-    deleted: NDArray[np.uint64]
-    deleted_ids: Any
-    #: Ids with a conflict, in their order, and its kind.
-    conflict_ids: Any
-    conflicts: NDArray[np.int8]
-    #: For each of them the place in `Base.commits` of a commit that holds the row of the base; -1 where none does.
-    conflict_bases: NDArray[np.int64]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the target stays as it is."""
-        return not (len(self.inserted) or len(self.updated) or len(self.deleted))
 
 
 def plan_rows(
@@ -77,31 +67,166 @@ def plan_rows(
 ) -> RowPlan:
     """Decide about every id that differs anywhere.
 
-    `tables` has the states of `SOURCE`, `TARGET` and of every commit that takes part in the base.
+    `tables` has the states of `SOURCE`, `TARGET` and of every commit that takes part in the base. A plan for many rows
+    lies in files of `scratch`.
     """
-    states = _States(tables, base.commits[0], shape, engine, scratch)
+    reference = base.commits[0]
+    # States that share all files are compared once.
+    numbers: dict[str, int] = {}
+    pairs: list[Pair] = []
+    pair_of: dict[str, int] = {}
+    for label, table in tables.items():
+        if label == reference:
+            continue
+        if table.fingerprint not in numbers:
+            numbers[table.fingerprint] = len(pairs)
+            pair = Pair(old=tables[reference], new=table, shapes=(shape, shape), with_moved=True)
+            pairs.append(pair)
+        pair_of[label] = numbers[table.fingerprint]
+    deltas = deltas_between(pairs, engine, scratch)
+    filed = [delta for delta in deltas if isinstance(delta, FiledDelta)]
+    if filed:
+        assert len(filed) == len(deltas), "all deltas are in files, or none is"
+        return _plan_in_tasks(filed, pair_of, base, engine, strategy=strategy, scratch=scratch)
+    tables_of = [pa.concat_tables([DELTA.empty_table(), *delta.batches()]) for delta in deltas]
+    held = {label: tables_of[number] for label, number in pair_of.items()}
+    decided = _decide(held, base, strategy)
+    return RowPlan(
+        parts=tuple(decided.parts),
+        deleted_ids=decided.deleted_ids.to_pylist(),
+        conflicts=tuple(decided.conflicts),
+        conflict_total=decided.conflict_total,
+    )
+
+
+# ---- tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bucket:
+    """What all states say about a range of ids, for the task that decides about it."""
+
+    number: int
+    deltas: AnswerFolder
+    #: The file of each state; empty where the range is as in the reference.
+    names: Mapping[str, str]
+    base: Base
+    strategy: str | None
+    #: For what the task decides.
+    plans: AnswerFolder
+
+
+def decide_bucket(item: _Bucket) -> Message:
+    """Decide about a range of ids, and write the plan into files."""
+    deltas = {
+        label: pa.Table.from_batches(
+            list(read_answer(item.deltas, name)) if name else [], schema=DELTA
+        )
+        for label, name in item.names.items()
+    }
+    decided = _decide(deltas, item.base, item.strategy)
+    name, parts = file_parts(item.plans, item.number, decided.parts)
+    deleted: Message = {"rows": 0}
+    if len(decided.deleted_ids):
+        batch = pa.RecordBatch.from_arrays([decided.deleted_ids], names=["id"])
+        deleted = write_keys(item.plans, item.number, [batch])
+    return {
+        "name": name,
+        "parts": parts,
+        "deleted": deleted,
+        "conflicts": [(c.entity_id, c.choice, c.holder) for c in decided.conflicts],
+        "conflict_total": decided.conflict_total,
+        "rows": sum(delta.num_rows for delta in deltas.values()),
+    }
+
+
+def _plan_in_tasks(
+    deltas: Sequence[FiledDelta],
+    pair_of: Mapping[str, int],
+    base: Base,
+    engine: ElasticEngine,
+    *,
+    strategy: str | None,
+    scratch: Scratch,
+) -> RowPlan:
+    names = [{part.bucket: part.name for part in delta.parts} for delta in deltas]
+    chosen = engine.for_rows(sum(map(len, deltas)))
+    folder = scratch.folder(chosen.spark)
+    items = [
+        _Bucket(
+            number=bucket,
+            deltas=deltas[0].folder,
+            names={label: names[number].get(bucket, "") for label, number in pair_of.items()},
+            base=base,
+            strategy=strategy,
+            plans=folder,
+        )
+        for bucket in sorted(set().union(*names))
+    ]
+    answers = chosen.workers.run("decide about rows", decide_bucket, items)
+    # Buckets follow each other in the order of ids, and so do conflicts within a bucket.
+    conflicts = [
+        PlannedConflict(entity_id=entity_id, choice=choice, holder=holder)
+        for answer in answers
+        for entity_id, choice, holder in answer["conflicts"]
+    ]
+    return RowPlan(
+        parts=tuple(
+            part
+            for answer in answers
+            for part in filed_parts(folder, answer["name"], answer["parts"])
+        ),
+        deleted_ids=key_files(folder, [answer["deleted"] for answer in answers]),
+        conflicts=tuple(conflicts[:MAX_CONFLICTS]),
+        conflict_total=sum(int(answer["conflict_total"]) for answer in answers),
+    )
+
+
+# ---- decisions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    parts: list[HeldRows]
+    deleted_ids: Any
+    conflicts: list[PlannedConflict]
+    conflict_total: int
+
+
+def _decide(deltas: Mapping[str, Any], base: Base, strategy: str | None) -> _Decided:
+    """Decide about the ids of some deltas, which say how every state differs from the first commit of the base."""
+    states = _States(deltas, base.commits[0])
     source, target = states.rows(SOURCE), states.rows(TARGET)
     bases = {commit: states.rows(commit) for commit in base.commits}
     base_row = base_rows(base, bases)
     choices = choose(base_row, source, target)
     if strategy is not None:
-        # Row conflicts only: whoever is preferred, the rules of the schema are checked afterwards.
+        # Row conflicts only: whichever side is preferred, the rules of the schema are checked afterwards.
         choices[choices > Choice.TAKE] = Choice.TAKE if strategy == "theirs" else Choice.KEEP
     taken = choices == Choice.TAKE
     in_source, in_target = source != ABSENT, target != ABSENT
-    inserted = taken & in_source & ~in_target
-    updated = taken & in_source & in_target
     deleted = taken & ~in_source & in_target
+    parts = [
+        *states.parts(Action.UPDATE, taken & in_source & in_target),
+        *states.parts(Action.INSERT, taken & in_source & ~in_target),
+        *states.parts(Action.DELETE, deleted),
+    ]
     is_conflict = choices > Choice.TAKE
-    return RowPlan(
-        inserted=states.locate(SOURCE, inserted),
-        updated=states.locate(SOURCE, updated),
-        replaced=states.locate(TARGET, updated),
-        deleted=states.locate(TARGET, deleted),
+    found = pa.table(
+        {
+            "id": states.ids.filter(pa.array(is_conflict)),
+            "choice": choices[is_conflict],
+            "holder": _holders(base, bases, base_row)[is_conflict],
+        }
+    ).sort_by("id")
+    return _Decided(
+        parts=parts,
         deleted_ids=states.ids.filter(pa.array(deleted)),
-        conflict_ids=states.ids.filter(pa.array(is_conflict)),
-        conflicts=choices[is_conflict],
-        conflict_bases=_holders(base, bases, base_row)[is_conflict],
+        conflicts=[
+            PlannedConflict(entity_id=row["id"], choice=row["choice"], holder=row["holder"])
+            for row in found.slice(0, MAX_CONFLICTS).to_pylist()
+        ],
+        conflict_total=found.num_rows,
     )
 
 
@@ -116,40 +241,26 @@ def _holders(
 
 
 class _States:
-    """Several states of a table over the ids at which any of them differs from the first."""
+    """Several states of a table over the ids at which any of them differs from the first.
 
-    def __init__(
-        self,
-        tables: Mapping[str, Table],
-        reference: str,
-        shape: RowShape,
-        engine: ElasticEngine,
-        scratch: Scratch,
-    ) -> None:
-        self._tables = tables
+    Deltas also name rows that were written again with equal values, so the row of an id that a delta does not name is
+    the row of the first state, with the same row id.
+    """
+
+    def __init__(self, deltas: Mapping[str, Any], reference: str) -> None:
         self._reference = reference
-        found: dict[str, Any] = {}
-        deltas: dict[str, Any] = {}
-        for label, table in tables.items():
-            if label == reference:
-                continue
-            # States that share all files are compared once.
-            if table.fingerprint not in found:
-                delta = delta_between(tables[reference], table, shape, engine, scratch)
-                found[table.fingerprint] = pa.concat_tables([DELTA.empty_table(), *delta.batches()])
-            deltas[label] = found[table.fingerprint]
-        self.ids = _all_ids(deltas.values())
+        chunks = [chunk for delta in deltas.values() for chunk in delta["id"].chunks]
+        self.ids = pa.chunked_array(chunks, pa.utf8()).combine_chunks().unique()
         self._places = {
             label: np.asarray(pc.index_in(delta["id"], self.ids)) for label, delta in deltas.items()
         }
-        numbers = _row_numbers(deltas)
+        self._numbers = _row_numbers(deltas)
         count = len(self.ids)
         self._first = np.full(count, ABSENT, dtype=np.int64)
         self._first_row_ids = np.full(count, _NO_ROW, dtype=np.int64)
         for label, delta in deltas.items():
-            self._first[self._places[label]] = numbers[label, "old"]
+            self._first[self._places[label]] = self._numbers[label, "old"]
             self._first_row_ids[self._places[label]] = _row_ids(delta["old_row"])
-        self._numbers = numbers
         self._row_ids = {label: _row_ids(delta["new_row"]) for label, delta in deltas.items()}
 
     def rows(self, label: str) -> NDArray[np.int64]:
@@ -160,60 +271,25 @@ class _States:
         rows[self._places[label]] = self._numbers[label, "new"]
         return rows
 
-    def locate(self, label: str, wanted: NDArray[np.bool_]) -> NDArray[np.uint64]:
-        """The row ids of the wanted ids in a state; all of them exist there."""
+    def parts(self, action: Action, wanted: NDArray[np.bool_]) -> list[HeldRows]:
+        """The wanted ids with their rows, in the order of the rows that go or, if none do, that come."""
+        columns = [
+            self._located(label, wanted) if action is not missing else None
+            for label, missing in ((SOURCE, Action.DELETE), (TARGET, Action.INSERT))
+        ]
+        order = np.argsort(next(c for c in reversed(columns) if c is not None))
+        arrays = [self.ids.filter(pa.array(wanted)).take(pa.array(order))]
+        arrays += [
+            pa.nulls(len(order), pa.int64()) if rows is None else pa.array(rows[order])
+            for rows in columns
+        ]
+        return list(held_parts(action, pa.RecordBatch.from_arrays(arrays, schema=PLAN)))
+
+    def _located(self, label: str, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
         row_ids = self._first_row_ids.copy()
         if label != self._reference:
             row_ids[self._places[label]] = self._row_ids[label]
-        known = np.zeros(len(row_ids), dtype=bool)
-        known[self._places.get(label, np.array([], dtype=np.int64))] = True
-        # A row that equals the one of the reference usually is the same row. It is another one if it was removed and
-        # written again, so it is looked at.
-        guessed = wanted & ~known
-        if guessed.any():
-            ids = self.ids.filter(pa.array(guessed))
-            row_ids[guessed] = locate_rows(self._tables[label], ids, row_ids[guessed])
-        return row_ids[wanted].astype(np.uint64)
-
-
-def locate_rows(table: Table, ids: Any, guesses: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The row ids of some ids, from guesses of which most are right.
-
-    Raises:
-        InternalError: an id does not exist.
-    """
-    found = guesses.copy()
-    seen = take_by_row_id(table, guesses.astype(np.uint64), ["id", ROW_ID])
-    by_row = dict(zip(seen[ROW_ID].to_pylist(), seen["id"].to_pylist(), strict=True))
-    texts = ids.to_pylist()
-    wrong = [
-        place
-        for place, (text, row) in enumerate(zip(texts, guesses.tolist(), strict=True))
-        if by_row.get(row) != text
-    ]
-    if not wrong:
-        return found
-    actual = find_row_ids(table, [texts[place] for place in wrong])
-    for place in wrong:
-        if texts[place] not in actual:
-            raise InternalError(f"{table.path} has no row {texts[place]!r}")
-        found[place] = actual[texts[place]]
-    return found
-
-
-def find_row_ids(table: Table, ids: list[str]) -> dict[str, int]:
-    """The row ids of those of the ids that exist."""
-    keys = pa.array(ids, pa.utf8())
-    scans = key_scans(table, None, text_key("id"), extra=(ROW_ID,))
-    found: dict[str, int] = {}
-    for piece in find_keys(scans, keys, keys):
-        found |= dict(zip(piece["key"].to_pylist(), piece[ROW_ID].to_pylist(), strict=True))
-    return found
-
-
-def _all_ids(deltas: Any) -> Any:
-    chunks = [chunk for delta in deltas for chunk in delta["id"].chunks]
-    return pa.chunked_array(chunks, pa.utf8()).unique()
+        return row_ids[wanted]
 
 
 def _row_numbers(deltas: Mapping[str, Any]) -> dict[tuple[str, str], NDArray[np.int64]]:
@@ -234,3 +310,16 @@ def _row_numbers(deltas: Mapping[str, Any]) -> dict[tuple[str, str], NDArray[np.
 
 def _row_ids(column: Any) -> NDArray[np.int64]:
     return np.asarray(column.fill_null(_NO_ROW), dtype=np.int64)
+
+
+# ---- single rows
+
+
+def find_row_ids(table: Table, ids: list[str]) -> dict[str, int]:
+    """The row ids of those of the ids that exist."""
+    keys = pa.array(ids, pa.utf8())
+    scans = key_scans(table, None, text_key("id"), extra=(ROW_ID,))
+    found: dict[str, int] = {}
+    for piece in find_keys(scans, keys, keys):
+        found |= dict(zip(piece["key"].to_pylist(), piece[ROW_ID].to_pylist(), strict=True))
+    return found

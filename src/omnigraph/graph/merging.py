@@ -183,12 +183,12 @@ class GraphMerger:
         effort: _Effort,
     ) -> MergeResult:
         source, target = job.given.source, job.given.target
-        with call.progress.stage("compare branches", 1) as stage:
-            job.plan()
-            effort.changed_rows = job.changed_rows
-            stage.update(1, job.changed_rows)
         is_committed = False
         try:
+            with call.progress.stage("compare branches", 1) as stage:
+                job.plan()
+                effort.changed_rows = job.changed_rows
+                stage.update(1, job.changed_rows)
             if not job.conflicts.total:
                 with call.progress.stage("copy rows", 1) as stage:
                     job.stage(self._opener(environment, job, call, effort))
@@ -225,6 +225,7 @@ class GraphMerger:
                 result = replace(result, outcome=MergeOutcome.MERGED)
             return replace(result, commit=commit)
         finally:
+            job.close()
             if not is_committed:
                 discard_staged(environment, _staged_tables(job))
 

@@ -70,4 +70,5 @@ def _candidates(pair: Pair, limit: int) -> tuple[RowSet, RowSet] | None:
 def _held(pair: Pair, gone: RowSet, come: RowSet) -> HeldDelta:
     if not gone.row_count and not come.row_count:
         return HeldDelta(DELTA.empty_table())
-    return HeldDelta(delta_of(side_of(gone, pair.shapes[0]), side_of(come, pair.shapes[1])))
+    old, new = side_of(gone, pair.shapes[0]), side_of(come, pair.shapes[1])
+    return HeldDelta(delta_of(old, new, with_moved=pair.with_moved))

@@ -1,6 +1,6 @@
 """Copying rows from one state of a table into another: fragments for the new rows, marks on those they replace.
 
-Rows that replace others keep the row ids of these. Tasks read and write; the driver holds row ids only.
+Rows that replace others keep the row ids of these. Tasks read the plan, read and write rows; the driver holds neither.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.errors import MAX_CONFLICTS, InternalError
+from omnigraph.pipeline.buckets import BUCKET, Exchange
+from omnigraph.pipeline.exchange import run_exchange
+from omnigraph.pipeline.key_files import key_files, write_keys
 from omnigraph.pipeline.merging import ShrinkItem, by_fragment, shrink_fragment
-from omnigraph.pipeline.workers import raise_failure
+from omnigraph.pipeline.row_plans import PART_ROWS, Action
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
+    fragment_sizes,
     keep_ids,
-    remove_written,
     stage_removal,
     stage_replacement,
     write_rows,
 )
+from omnigraph.storage.ledgers import Ledger, Ledgers
 from omnigraph.storage.partitions import open_address, table_address
 from omnigraph.storage.row_changes import kept_ids, scan_by_row_id, take_by_row_id
 from omnigraph.storage.row_columns import ROW_ADDRESS
@@ -29,33 +34,39 @@ from omnigraph.writes.columns import stored_values
 from omnigraph.writes.value_rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from omnigraph.pipeline.load import LoadEngine
+    from omnigraph.pipeline.row_plans import PlannedRows, RowPlan
+    from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage import StagedWrite, Table
+    from omnigraph.storage.answers import AnswerFolder
+    from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.writes.rules import ValueRule
 
-#: The published stubs of pyarrow describe older functions.
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
 pc: Any = _compute
 
-#: Rows that one task copies, and rows that it has in memory.
-_TASK_ROWS = 200_000
+#: Rows that a task has in memory.
 _BATCH_ROWS = 8_192
+#: Rows whose fragments one task marks.
+_MARKED_ROWS = 2_000_000
+_ADDRESSES = pa.schema([(BUCKET, pa.int32()), ("address", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyItem:
-    """Rows that one task copies: new ones, or ones that replace rows of the target."""
+class CopyPlan:
+    """Which rows of the source come, which rows of the target they replace, and which go."""
 
-    source: TableAddress
-    target: TableAddress
-    row_ids: NDArray[np.uint64]
-    replaced: NDArray[np.uint64]
-    rules: tuple[ValueRule, ...]
+    source: Table
+    target: Table
+    rows: RowPlan
+    rules: tuple[ValueRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,33 +80,122 @@ class Copied:
     violation_total: int
 
 
+def stage_copy(plan: CopyPlan, engine: LoadEngine, scratch: Scratch, root: GraphLocation) -> Copied:
+    """Write everything; nothing is visible before the staged write is committed. When it fails, its files are gone.
+
+    `root` is the graph, where tasks note what they write.
+    """
+    ledgers = Ledgers.of(root)
+    is_staged = False
+    try:
+        answers = engine.workers.run("copy rows", copy_rows, _items(plan, ledgers.folder))
+        shrunk, attempts = _mark(plan, engine, scratch, ledgers.folder)
+        ledgers.count([*(answer["ledger"] for answer in answers), *attempts])
+        is_staged = True
+    finally:
+        # Also after an interrupt: nothing else knows these files.
+        ledgers.close(is_committed=is_staged)
+    fragments = [text for answer in answers for text in answer["fragments"]]
+    if not shrunk:
+        staged = stage_fragments(plan.target, fragments)
+    elif not fragments:
+        staged = stage_removal(plan.target, shrunk, plan.rows.deleted)
+    else:
+        staged = stage_replacement(plan.target, fragments, shrunk)
+    bad = [(str(key), str(text)) for answer in answers for key, text in answer["violations"]]
+    return Copied(
+        staged=staged,
+        fragments=tuple(fragments),
+        violations=tuple(bad[:MAX_CONFLICTS]),
+        violation_total=sum(int(answer["violation_total"]) for answer in answers),
+    )
+
+
+# ---- rows that come
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyItem:
+    """Rows that one task copies: new ones, or ones that replace rows of the target."""
+
+    number: int
+    source: TableAddress
+    target: TableAddress
+    #: All of one kind.
+    parts: tuple[PlannedRows, ...]
+    rules: tuple[ValueRule, ...]
+    ledgers: AnswerFolder | None = None
+
+
+def _items(plan: CopyPlan, ledgers: AnswerFolder) -> list[CopyItem]:
+    source, target = table_address(plan.source), table_address(plan.target)
+    # Rows that keep ids lie apart from new rows, which have none.
+    groups = [
+        group for action in (Action.UPDATE, Action.INSERT) for group in _grouped(plan.rows, action)
+    ]
+    return [
+        CopyItem(
+            number=number,
+            source=source,
+            target=target,
+            parts=tuple(group),
+            rules=plan.rules,
+            ledgers=ledgers,
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def _grouped(plan: RowPlan, action: Action) -> Iterator[list[PlannedRows]]:
+    """Neighbouring parts together, while they are small: every group becomes a fragment."""
+    group: list[PlannedRows] = []
+    rows = 0
+    for part in plan.of(action):
+        if group and rows + part.row_count > PART_ROWS:
+            yield group
+            group, rows = [], 0
+        group.append(part)
+        rows += part.row_count
+    if group:
+        yield group
+
+
 def copy_rows(item: CopyItem) -> Message:
     """Read rows of the source and write them as fragments of the target."""
     source, target = open_address(item.source), open_address(item.target)
+    rows = pa.Table.from_batches([part.read() for part in item.parts])
+    come = _row_ids(rows["source"])
+    replaced = _row_ids(rows["target"])
+    if len(replaced):
+        # In their order the ids that rows keep take little room.
+        order = np.argsort(replaced)
+        come, replaced = come[order], replaced[order]
     bad: list[tuple[str, str]] = []
     total = 0
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches() -> Iterator[Any]:
         nonlocal total
-        for batch in _read(source, item.row_ids, [field.name for field in target.schema]):
+        for batch in _read(source, come, [field.name for field in target.schema]):
             for rule in item.rules:
                 found = _broken(rule, batch)
                 total += len(found)
                 bad.extend(found[: MAX_CONFLICTS - len(bad)])
             yield batch
 
-    kept = kept_ids(target, item.replaced)
+    kept = kept_ids(target, replaced)
+    written = keep_ids(target, write_rows(target, batches()), kept)
+    ledger = Ledger(item.ledgers, item.number)
+    ledger.note(target, written)
     return {
-        "fragments": keep_ids(target, write_rows(target, batches()), kept),
-        "rows": len(item.row_ids),
+        "fragments": written,
+        "rows": len(come),
         "violations": bad,
         "violation_total": total,
+        "ledger": ledger.name,
     }
 
 
-def _read(
-    table: Table, row_ids: NDArray[np.uint64], columns: list[str]
-) -> Iterator[pa.RecordBatch]:
+def _read(table: Table, row_ids: NDArray[np.uint64], columns: list[str]) -> Iterator[Any]:
     for begin in range(0, len(row_ids), _BATCH_ROWS):
         missing = len(wanted := row_ids[begin : begin + _BATCH_ROWS])
         for batch in scan_by_row_id(table, wanted, columns):
@@ -105,7 +205,7 @@ def _read(
             raise InternalError(f"{missing} rows of {table.path} are gone")
 
 
-def _broken(rule: ValueRule, batch: pa.RecordBatch) -> list[tuple[str, str]]:
+def _broken(rule: ValueRule, batch: Any) -> list[tuple[str, str]]:
     mask = violations(rule, batch.column(rule.property))
     if not pc.any(mask).as_py():
         return []
@@ -117,66 +217,81 @@ def _broken(rule: ValueRule, batch: pa.RecordBatch) -> list[tuple[str, str]]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyPlan:
-    """Which rows of the source come, which rows of the target they replace, and which go."""
-
-    source: Table
-    target: Table
-    inserted: NDArray[np.uint64]
-    updated: NDArray[np.uint64]
-    replaced: NDArray[np.uint64]
-    deleted: NDArray[np.uint64]
-    rules: tuple[ValueRule, ...] = ()
+# ---- rows that go
 
 
-def stage_copy(plan: CopyPlan, workers: Workers) -> Copied:
-    """Write everything; nothing is visible before the staged write is committed. When it fails, its files are gone."""
-    target = plan.target
-    answers: list[Message] = []
-    fragments: list[str] = []
-    try:
-        answers = workers.run("copy rows", copy_rows, _items(plan), keep_failures=True)
-        # Also of tasks beside one that failed: their fragments are known only from their answers.
-        fragments = [text for answer in answers for text in answer.get("fragments", ())]
-        for answer in answers:
-            raise_failure(answer)
-        gone = np.concatenate([plan.replaced, plan.deleted])
-        shrunk = mark_replaced(target, gone, workers)
-    except BaseException:
-        # Also after an interrupt: nobody else knows these files.
-        remove_written(target, fragments)
-        raise
-    if not shrunk:
-        staged = stage_fragments(target, fragments)
-    elif not fragments:
-        staged = stage_removal(target, shrunk, len(gone))
+def _mark(
+    plan: CopyPlan, engine: LoadEngine, scratch: Scratch, ledgers: AnswerFolder
+) -> tuple[dict[int, str | None], list[str]]:
+    """Fragments without rows that go or are replaced, as `stage_replacement` takes them, and who wrote their marks."""
+    losing = plan.rows.losing
+    target = table_address(plan.target)
+    rows = sum(part.row_count for part in losing)
+    if not any(part.is_in_file for part in losing):
+        addresses = [_addresses(plan.target, part) for part in losing]
+        answers = _shrink(target, np.concatenate(addresses), ledgers) if losing else []
     else:
-        staged = stage_replacement(target, fragments, shrunk)
-    bad = [(str(key), str(text)) for answer in answers for key, text in answer["violations"]]
-    return Copied(
-        staged=staged,
-        fragments=tuple(fragments),
-        violations=tuple(bad),
-        violation_total=sum(int(answer["violation_total"]) for answer in answers),
-    )
-
-
-def _items(plan: CopyPlan) -> list[CopyItem]:
-    source, target = table_address(plan.source), table_address(plan.target)
-    # Sorted, so that the ids that rows keep take little room; and apart from new rows, which have none.
-    order = np.argsort(plan.replaced)
-    none = np.empty(0, dtype=np.uint64)
-    return [
-        CopyItem(
-            source=source,
-            target=target,
-            row_ids=rows[begin : begin + _TASK_ROWS],
-            replaced=replaced[begin : begin + _TASK_ROWS],
-            rules=plan.rules,
+        wanted = max(engine.workers.parallelism, rows // _MARKED_ROWS + 1)
+        buckets = min(wanted, len(fragment_sizes(plan.target)))
+        exchange = Exchange(
+            stage="mark replaced rows",
+            items=losing,
+            read=_ReadAddresses(target, buckets),
+            schema=_ADDRESSES,
+            buckets=buckets,
+            handle=_MarkRows(target, ledgers),
         )
-        for rows, replaced in ((plan.updated[order], plan.replaced[order]), (plan.inserted, none))
-        for begin in range(0, len(rows), _TASK_ROWS)
+        with scratch.inner() as working:
+            found = run_exchange(exchange, engine, working)
+        answers = [answer for message in found for answer in message["marked"]]
+    shrunk = {int(answer["fragment"]): answer["left"] for answer in answers}
+    return shrunk, [answer["ledger"] for answer in answers]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadAddresses:
+    target: TableAddress
+    buckets: int
+
+    def __call__(self, part: PlannedRows) -> Iterator[Any]:
+        addresses = _addresses(open_address(self.target), part)
+        columns = [
+            pa.array(((addresses >> 32) % self.buckets).astype(np.int32)),
+            pa.array(addresses),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSES)
+
+
+@dataclass(frozen=True, slots=True)
+class _MarkRows:
+    target: TableAddress
+    ledgers: AnswerFolder
+
+    def __call__(self, bucket: int, rows: Any) -> Message:
+        del bucket  # the addresses name their fragments
+        return {"marked": _shrink(self.target, rows["address"], self.ledgers), "rows": len(rows)}
+
+
+def _addresses(target: Table, part: PlannedRows) -> NDArray[np.int64]:
+    """Where the rows of a part lie in the target."""
+    rows = part.read()
+    found = take_by_row_id(target, _row_ids(rows["target"]), [ROW_ADDRESS, "id"])
+    if not found["id"].combine_chunks().equals(rows["id"]):
+        # A mark on the wrong row would lose it.
+        raise InternalError(f"rows of {target.path} are not those that the merge was planned with")
+    return np.asarray(found[ROW_ADDRESS], dtype=np.int64)
+
+
+def _shrink(target: TableAddress, addresses: Any, ledgers: AnswerFolder | None) -> list[Message]:
+    return [shrink_fragment(item) for item in _shrink_items(target, addresses, ledgers)]
+
+
+def _shrink_items(
+    target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
+) -> list[ShrinkItem]:
+    return [
+        ShrinkItem(target=target, fragment=number, offsets=rows.offsets, ledgers=ledgers)
+        for number, rows in by_fragment(addresses).items()
     ]
 
 
@@ -189,10 +304,53 @@ def mark_replaced(
     addresses = take_by_row_id(target, row_ids, [ROW_ADDRESS])[ROW_ADDRESS]
     if len(addresses) != len(row_ids):
         raise InternalError(f"{len(row_ids) - len(addresses)} rows of {target.path} are gone")
-    address = table_address(target)
-    items = [
-        ShrinkItem(target=address, fragment=number, offsets=rows.offsets)
-        for number, rows in by_fragment(addresses).items()
-    ]
+    items = _shrink_items(table_address(target), addresses, None)
     answers = workers.run("mark replaced rows", shrink_fragment, items)
     return {answer["fragment"]: answer["left"] for answer in answers}
+
+
+# ---- sources of edges that go
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceItem:
+    """Edges whose sources one task reads."""
+
+    number: int
+    target: TableAddress
+    part: PlannedRows
+    folder: AnswerFolder
+
+
+def write_sources(item: SourceItem) -> Message:
+    """Write the distinct sources of the edges of a part."""
+    sources = _sources(open_address(item.target), [item.part])
+    return write_keys(item.folder, item.number, [pa.RecordBatch.from_arrays([sources], ["src"])])
+
+
+def lost_sources(
+    target: Table, plan: RowPlan, engine: LoadEngine, scratch: Scratch
+) -> Sequence[str]:
+    """Sources of edges of the target that go or are replaced; several parts may name the same one."""
+    losing = plan.losing
+    if not any(part.is_in_file for part in losing):
+        found: list[str] = _sources(target, losing).to_pylist()
+        return found
+    folder = scratch.folder(engine.spark)
+    address = table_address(target)
+    items = [
+        SourceItem(number=number, target=address, part=part, folder=folder)
+        for number, part in enumerate(losing)
+    ]
+    return key_files(folder, engine.workers.run("find sources", write_sources, items))
+
+
+def _sources(target: Table, parts: Iterable[PlannedRows]) -> Any:
+    chunks: list[Any] = []
+    for part in parts:
+        chunks += take_by_row_id(target, _row_ids(part.read()["target"]), ["src"])["src"].chunks
+    return pa.chunked_array(chunks, pa.utf8()).combine_chunks().unique()
+
+
+def _row_ids(column: Any) -> NDArray[np.uint64]:
+    return np.asarray(column.drop_null()).astype(np.uint64)

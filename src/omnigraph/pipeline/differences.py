@@ -110,12 +110,15 @@ def side_of(rows: RowSet, shape: RowShape) -> Any:
     return pa.Table.from_batches(list(scan_side(rows, shape)), schema=SIDE)
 
 
-def delta_of(old: Any, new: Any) -> Any:
-    """The differences of two states as a `DELTA` table, ordered by id."""
-    return join_sides(old, new).sort_by("id").combine_chunks()
+def delta_of(old: Any, new: Any, *, with_moved: bool = False) -> Any:
+    """The differences of two states as a `DELTA` table, ordered by id.
+
+    With `with_moved` a row also differs from one with the same values and another row id.
+    """
+    return join_sides(old, new, with_moved=with_moved).sort_by("id").combine_chunks()
 
 
-def join_sides(old: Any, new: Any) -> Any:
+def join_sides(old: Any, new: Any, *, with_moved: bool = False) -> Any:
     """Rows of two states matched by id; those that are equal in both are left out."""
     both = old.join(
         new,
@@ -126,6 +129,10 @@ def join_sides(old: Any, new: Any) -> Any:
         use_threads=False,
     )
     is_equal = pc.fill_null(pc.equal(both["digest_old"], both["digest_new"]), False)
+    if with_moved:
+        is_equal = pc.and_(
+            is_equal, pc.fill_null(pc.equal(both["row_old"], both["row_new"]), False)
+        )
     found = both.filter(pc.invert(is_equal))
     return pa.table(
         [

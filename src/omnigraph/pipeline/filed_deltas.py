@@ -65,6 +65,8 @@ class Pair:
     shapes: tuple[RowShape, RowShape]
     #: Whether a schema change may have given rows other values without writing them as rows.
     is_reshaped: bool = False
+    #: Whether rows count that are equal in both states and have other row ids: they were removed and written again.
+    with_moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def filed_deltas(
             read=_ReadSide(tuple(pair.shapes for pair in pairs), splitters),
             schema=_SENT,
             buckets=len(splitters) + 1,
-            handle=_Match(folder),
+            handle=_Match(folder, tuple(pair.with_moved for pair in pairs)),
         )
         answers = run_exchange(exchange, chosen, working)
     parts: list[list[DeltaPart]] = [[] for _ in pairs]
@@ -198,6 +200,8 @@ class _ReadSide:
 @dataclass(frozen=True, slots=True)
 class _Match:
     folder: AnswerFolder
+    #: By the number of the pair.
+    with_moved: tuple[bool, ...]
 
     def __call__(self, bucket: int, rows: Any) -> Message:
         """Match the rows of one bucket; all rows of an id are in the same one."""
@@ -208,7 +212,7 @@ class _Match:
                 mine.filter(pc.equal(mine["side"], side)).select(SIDE.names).cast(SIDE)
                 for side in (_OLD, _NEW)
             )
-            delta = delta_of(old, new)
+            delta = delta_of(old, new, with_moved=self.with_moved[pair])
             if delta.num_rows:
                 name = attempt_name(f"delta-{pair}", bucket)
                 batches = delta.to_batches(max_chunksize=BATCH_ROWS)
@@ -225,4 +229,4 @@ def _held(pair: Pair, number: int, sides: Sequence[_Side]) -> HeldDelta:
             batch for part in parts for batch in scan_side(part.resolved(), pair.shapes[which])
         )
         tables.append(pa.Table.from_batches(list(batches), schema=SIDE))
-    return HeldDelta(delta_of(*tables))
+    return HeldDelta(delta_of(*tables, with_moved=pair.with_moved))

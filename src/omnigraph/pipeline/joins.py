@@ -59,6 +59,10 @@ class Joins(Protocol):
         """Rows whose key is none of the ids."""
         ...
 
+    def named(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> Found:
+        """Rows whose key is one of the given ones. Here the keys are what is brought; the rows are a table's."""
+        ...
+
     def outside(
         self,
         counted: Sequence[KeyScan],
@@ -127,14 +131,13 @@ class LocalJoins:
                 return Found()
         if not len(left):
             return Found()
-        bad = mine.filter(pc.is_in(mine["key"], left))
-        bad = bad.sort_by([("address", "ascending")])
-        pairs = zip(
-            bad["key"].slice(0, MAX_EXAMPLES).to_pylist(),
-            bad["address"].slice(0, MAX_EXAMPLES).to_pylist(),
-            strict=True,
-        )
-        return Found(bad.num_rows, [Example(key, (address,)) for key, address in pairs])
+        return _first_rows(mine.filter(pc.is_in(mine["key"], left)))
+
+    def named(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> Found:
+        """As `Joins.named`."""
+        wanted = pa.array(list(keys), pa.utf8())
+        pieces = [t.select(["key", "address"]) for t in find_keys(rows, wanted, wanted)]
+        return _first_rows(pa.concat_tables([_EMPTY, *pieces]))
 
     def outside(
         self,
@@ -174,6 +177,13 @@ def row_examples(
         return [Example(key, (address,)) for address, key in sorted(rows)[:MAX_EXAMPLES]]
     rows.sort(key=lambda row: (row[1], row[0]))
     return [Example(key, (address, other_of[key])) for address, key in rows[:MAX_EXAMPLES]]
+
+
+def _first_rows(rows: Any) -> Found:
+    """All rows are violations; the first by address are shown."""
+    shown = rows.sort_by("address").slice(0, MAX_EXAMPLES)
+    pairs = zip(shown["key"].to_pylist(), shown["address"].to_pylist(), strict=True)
+    return Found(rows.num_rows, [Example(key, (address,)) for key, address in pairs])
 
 
 def _keys(scans: Sequence[KeyScan]) -> Any:

@@ -146,6 +146,25 @@ class SparkJoins:
         absent = mine.hint("merge").join(found, "key", "left").where("is_found is null")
         return absent.select("key", "count", sql.col("count").alias("weight"), "other")
 
+    def named(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> Found:
+        """As `Joins.named`."""
+        if self._is_few(len(keys), rows):
+            return self._local.named(rows, keys)
+        total, shown = self._first(lambda: self.named_keys(rows, keys), order="other")
+        return Found(total, row_examples(self._addresses(rows, [row["key"] for row in shown])))
+
+    def named_keys(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> DataFrame:
+        """Keys of rows that are among the given ones, with the address of the first row; each row weighs."""
+        given = self._given_keys(keys).distinct()
+        theirs = self.keys(rows)
+        if len(keys) <= self._broadcast_keys:
+            found = _counted(theirs.join(sql.broadcast(given), "key", "left_semi"))
+        else:
+            found = _counted(theirs).hint("merge").join(given.hint("merge"), "key")
+        return found.select(
+            "key", "count", sql.col("count").alias("weight"), sql.col("address").alias("other")
+        )
+
     def outside(
         self,
         counted: Sequence[KeyScan],
@@ -204,7 +223,9 @@ class SparkJoins:
 
     def _is_small(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> bool:
         """Whether this process answers: what the load brings is held here, the other side streams by."""
-        brought = total_rows(rows)
+        return self._is_few(total_rows(rows), others)
+
+    def _is_few(self, brought: int, others: Sequence[KeyScan]) -> bool:
         if brought > self._small_rows:
             return False
         is_streamed = not others or total_rows(others) <= self._small_others
