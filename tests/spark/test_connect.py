@@ -32,6 +32,7 @@ def test_a_session_of_spark_connect_does_what_a_classic_one_does(
     connected = run_connected(tmp_path / "connect")
     assert connected.pop("parallelism") == 2
     secret = connected.pop("secret")
+    assert connected.pop("large_items") == [700_000, 0, 700_001]
     assert connected == json.loads(json.dumps(classic))
     assert classic["appended"] == {"node:Paper": PAPERS, "edge:Cites": PAPERS - 1}
     assert "to 'nowhere' not found in Paper" in classic["refused"].replace("dst", "to")
@@ -88,6 +89,19 @@ def open_secret(sealed: object) -> dict[str, object]:
     return {"secret": sealed.open()}  # type: ignore[attr-defined]
 
 
+def large_items(spark: SparkSession) -> list[object]:
+    """Items that are too many for the plan of a job travel as a file."""
+    from omnigraph.pipeline.progress import Silent
+    from omnigraph.pipeline.spark_workers import SparkWorkers
+
+    items = ["x" * 700_000, "", "y" * 700_001]
+    return [answer["size"] for answer in SparkWorkers(spark, Silent()).run("ship", size_of, items)]
+
+
+def size_of(item: str) -> dict[str, object]:
+    return {"size": len(item)}
+
+
 def main(folder: Path) -> None:
     from pyspark.sql import SparkSession
 
@@ -103,7 +117,11 @@ def main(folder: Path) -> None:
     )
     try:
         report = bulk_story(spark, folder)
-        report |= {"parallelism": parallelism_of(spark), "secret": secrets(spark)}
+        report |= {
+            "parallelism": parallelism_of(spark),
+            "secret": secrets(spark),
+            "large_items": large_items(spark),
+        }
     finally:
         spark.stop()
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
