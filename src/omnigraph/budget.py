@@ -5,6 +5,10 @@ one call of a foreign kernel that may take long runs through `patiently`, which 
 allocated is asked for first (`allow`) and accounted while it is held (`hold`, `release`).
 
 A budget is used by one thread at a time; `cancel` may be called, and its memory account shared, from any thread.
+
+Bulk work is spread over many modules, and most of them have nothing to do with bounds. It runs inside `bounded`, and
+what goes on in steps calls `check_work` at every step, in whatever module it is: without a bound that does nothing.
+What has to be finished once it has begun, a commit for example, runs inside `finishing`.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -254,7 +260,9 @@ class Budget:
         self.check()
         if rows < PATIENT_ROWS:
             return work()
-        task = _KERNELS.start(work)
+        # What the work does in steps looks at the same bounds, and ends by itself.
+        context = copy_context()
+        task = _KERNELS.start(lambda: context.run(work))
         while not task.done.wait(LOOK_S):
             self.check()
         return task.outcome()
@@ -326,6 +334,60 @@ class Budget:
                 "OMNIGRAPH_QUERY_MAX_ROWS"
             )
             raise ResourceLimitError(ROWS_RESOURCE, self.max_rows, self._rows, advice)
+
+
+#: The bounds of the bulk work that runs here.
+_WORK: ContextVar[Budget | None] = ContextVar("omnigraph_work", default=None)
+
+
+@contextmanager
+def bounded(budget: Budget, operator: str) -> Iterator[None]:
+    """Let everything that works in the block look at a budget.
+
+    Raises:
+        QueryCancelledError: the work is not wanted any more; also from every `check_work` in the block.
+        QueryTimeoutError: its time is over.
+    """
+    budget.enter(operator)
+    token = _WORK.set(budget)
+    try:
+        yield
+    finally:
+        _WORK.reset(token)
+
+
+@contextmanager
+def finishing() -> Iterator[None]:
+    """Let nothing stop the work of the block: it ends, or it fails for reasons of its own."""
+    token = _WORK.set(None)
+    try:
+        yield
+    finally:
+        _WORK.reset(token)
+
+
+def check_work() -> None:
+    """Go on with bulk work, or stop here; does nothing where no bounds were given, as in a task on another machine.
+
+    Raises:
+        QueryCancelledError: the work is not wanted any more.
+        QueryTimeoutError: its time is over.
+    """
+    budget = _WORK.get()
+    if budget is not None:
+        budget.check()
+
+
+def work_steps(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The items, with a `check_work` before each of them."""
+    for item in items:
+        check_work()
+        yield item
+
+
+def patiently(work: Callable[[], _Made]) -> _Made:
+    """As `Budget.patiently` with the bounds of the bulk work that runs here, for a call that listens to nothing."""
+    return (_WORK.get() or Budget()).patiently(work)
 
 
 class _Task(Generic[_Made]):

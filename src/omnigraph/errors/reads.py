@@ -1,15 +1,46 @@
-"""Reads and loads that were stopped before their end; nothing was changed by them."""
+"""Reads and bulk work that were stopped before their end; nothing was changed by them."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from omnigraph.errors.base import OmniError
 
-#: What a bulk operation calls itself where a read names its operator.
+#: What bulk operations call themselves where a read names its operator.
 LOAD = "Load"
+MERGE = "Merge"
+OPTIMIZE = "Optimize"
+INDEXES = "Indexes"
+EMBED = "Embed"
+DIFF = "Diff"
+
+
+class _Bulk(NamedTuple):
+    """How a bulk operation is spoken of."""
+
+    name: str
+    #: What is true after it was stopped.
+    left: str
+    #: What else helps when it takes too long.
+    advice: str = ""
+
+
+_BULK = {
+    LOAD: _Bulk("load", "nothing was written", ", or load less at once"),
+    MERGE: _Bulk("merge", "nothing was written"),
+    OPTIMIZE: _Bulk("optimization", "nothing was written"),
+    INDEXES: _Bulk("index build", "nothing was written"),
+    EMBED: _Bulk(
+        "embedding",
+        "nothing was written to the graph",
+        "; vectors that were computed are kept for the next run",
+    ),
+    DIFF: _Bulk("diff", "nothing was changed", ", or compare fewer types"),
+}
 
 
 class QueryTimeoutError(OmniError):
-    """A read or a load took longer than it may. Nothing happened; `operator` is where its time ended."""
+    """A read or bulk work took longer than it may. Nothing happened; `operator` is where its time ended."""
 
     kind = "query_timeout"
     code = None
@@ -18,10 +49,11 @@ class QueryTimeoutError(OmniError):
     def __init__(self, timeout_s: float, operator: str) -> None:
         self.timeout_s = timeout_s
         self.operator = operator
-        if operator == LOAD:
+        bulk = _BULK.get(operator)
+        if bulk is not None:
             message = (
-                f"the load took longer than {timeout_s:g} s and was stopped, nothing was written: allow more time "
-                "(timeout_s, --timeout), or load less at once"
+                f"the {bulk.name} took longer than {timeout_s:g} s and was stopped, {bulk.left}: allow more time "
+                f"(timeout_s, --timeout){bulk.advice}"
             )
         else:
             message = (
@@ -37,7 +69,7 @@ class QueryTimeoutError(OmniError):
 
 
 class QueryCancelledError(OmniError):
-    """A read or a load was cancelled: by its caller, because the client went away, or because the server stops."""
+    """A read or bulk work was cancelled: by its caller, because the client went away, or because the server stops."""
 
     kind = "cancelled"
     code = None
@@ -45,10 +77,14 @@ class QueryCancelledError(OmniError):
 
     def __init__(self, operator: str) -> None:
         self.operator = operator
-        super().__init__(
-            f"the {'load' if operator == LOAD else 'read'} was cancelled in {operator}, by its caller or because the "
-            "server stops; nothing happened"
+        bulk = _BULK.get(operator)
+        what = (
+            f"the read was cancelled in {operator}"
+            if bulk is None
+            else f"the {bulk.name} was cancelled"
         )
+        left = "nothing happened" if bulk is None else bulk.left
+        super().__init__(f"{what}, by its caller or because the server stops; {left}")
 
     def details(self) -> dict[str, object]:
         """`cancelled` with the operator."""
