@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -10,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.errors import QueryTimeoutError, SparkError
+from omnigraph.budget import Budget, bounded
+from omnigraph.errors import QueryCancelledError, QueryTimeoutError, SparkError
 from omnigraph.pipeline.job_names import detail, job_name, operation
-from omnigraph.pipeline.progress import BoundedProgress, InnerProgress, Silent
+from omnigraph.pipeline.progress import InnerProgress, Silent
 from omnigraph.pipeline.spark_failures import explain
-from omnigraph.pipeline.spark_jobs import SparkJobs
+from omnigraph.pipeline.spark_jobs import SparkJobs, outlasting
 from omnigraph.pipeline.spark_workers import SparkWorkers
 
 if TYPE_CHECKING:
@@ -185,22 +188,55 @@ def test_a_stage_shows_the_jobs_inside_of_it() -> None:
     assert told == ["ends of Cites", "ends of Cites", "ends of Cites, 3 of 8 tasks"]
 
 
-def test_an_inner_job_hears_that_its_work_is_not_wanted() -> None:
-    def refuse() -> None:
-        raise QueryTimeoutError(1.0, "Load")
+class Begun:
+    """A signal that is set as soon as a task has begun."""
 
-    wanted = [True]
-    bounded = BoundedProgress(Silent(), lambda: None if wanted[0] else refuse())
-    inner = InnerProgress()
-    with (
-        bounded.stage("check relations", 1) as outer,
-        inner.inside(outer),
-        inner.stage("join", 2) as stage,
-    ):
-        stage.update(1, 1)
-        wanted[0] = False
-        with pytest.raises(QueryTimeoutError):
-            stage.update(2, 2)
+    def __init__(self, pipe: Path) -> None:
+        self._file = pipe.with_suffix(".begun")
+
+    def is_set(self) -> bool:
+        return self._file.exists()
+
+
+def test_a_job_ends_with_the_work_that_it_belongs_to(spark: SparkSession, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    workers = SparkWorkers(spark, InnerProgress())
+    with bounded(Budget(cancel=Begun(pipe)), "Load"), pytest.raises(QueryCancelledError):
+        workers.run("wait", wait_for_reader, [str(pipe)])
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    # What comes after the work has other bounds, or none.
+    assert workers.collect("count", lambda: spark.range(1)) != []
+
+
+def test_further_interrupts_wait_for_the_end_of_a_job(caplog: pytest.LogCaptureFixture) -> None:
+    heard = threading.Event()
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.set()
+
+    ended = []
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def end() -> None:
+        for _ in range(3):
+            heard.clear()
+            signal.pthread_kill(main, signal.SIGINT)
+            assert heard.wait(60)
+        ended.append(True)
+
+    logger, ear = logging.getLogger("omnigraph.pipeline.spark_jobs"), Ear()
+    logger.addHandler(ear)
+    try:
+        outlasting(end)
+    finally:
+        logger.removeHandler(ear)
+    assert ended == [True]
+    assert {record.message for record in caplog.records} == {
+        "already stopping: the tasks that run have to end first"
+    }
 
 
 def test_a_session_that_would_show_secrets_gets_none(spark: SparkSession) -> None:

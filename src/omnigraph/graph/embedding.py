@@ -7,16 +7,17 @@ kept, so whatever happens afterwards costs seconds, not another bill.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.budget import PATIENT_ROWS, Budget
+from omnigraph.budget import PATIENT_ROWS, Budget, bounded
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
     ExpectedVersionMismatchError,
     ReadSetConflictError,
 )
+from omnigraph.errors.reads import EMBED
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.graph.results import EmbeddedProperty, EmbedResult
@@ -28,7 +29,6 @@ from omnigraph.pipeline.embedding.edits import VectorsGoneError, column_edit, st
 from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address
 from omnigraph.pipeline.embedding.tasks import EmbedLimits, TextRows, embed_rows
 from omnigraph.pipeline.embedding.work import WorkFinder, embed_targets
-from omnigraph.pipeline.progress import BoundedProgress
 from omnigraph.pipeline.worker_choice import choose_workers
 from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
 from omnigraph.search import EmbeddingSettings, EmbedPurpose, check_model
@@ -100,8 +100,6 @@ class GraphEmbedder:
         """Run one call; all vectors become visible at once, or none does."""
         environment = self._environment
         budget = call.limits.budget()
-        budget.enter("Embed")
-        call = replace(call, progress=BoundedProgress(call.progress, budget.check))
         snapshot = snapshot_of(environment.manifest.state().head(call.branch))
         schema = self._schema_of(snapshot.schema_hash)
         catalog = schema.catalog
@@ -123,7 +121,8 @@ class GraphEmbedder:
             budget=budget,
         )
         try:
-            return run.execute(snapshot)
+            with bounded(budget, EMBED):
+                return run.execute(snapshot)
         finally:
             run.clean_up()
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import bounded
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.manifest import open_pin, reading_pins
@@ -13,7 +14,7 @@ from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, 
 from omnigraph.pipeline.export_lines import refuse_long_line, shape_of
 from omnigraph.pipeline.export_target import local_target
 from omnigraph.pipeline.job_names import operation
-from omnigraph.pipeline.progress import BoundedProgress, Silent
+from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.records import MAX_LINE_BYTES
 from omnigraph.pipeline.worker_choice import check_engine, choose_workers
 from omnigraph.storage.blobs import look_at_blobs
@@ -62,7 +63,11 @@ def export_snapshot(
     format_ = _format(call)
     definitions = _chosen(catalog, call.types)
     pins = [snapshot.pins[definition.table_key] for definition in definitions]
-    with reading_pins(environment.tables, pins), operation("export", environment.location.uri):
+    with (
+        reading_pins(environment.tables, pins),
+        operation("export", environment.location.uri),
+        bounded(call.limits.budget(), "Export"),
+    ):
         return _export(environment, snapshot, definitions, call, format_)
 
 
@@ -73,9 +78,7 @@ def _export(
     call: ExportCall,
     format_: ExportFormat,
 ) -> ExportResult:
-    budget = call.limits.budget()
-    budget.enter("Export")
-    progress = BoundedProgress(call.progress or Silent(), budget.check)
+    progress = call.progress or Silent()
     target = call.target
     if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
         path = local_target(target, environment.location.uri)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.budget import bounded
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -27,7 +28,6 @@ from omnigraph.pipeline.job_names import operation
 from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.plan import Grammar, LoadMode, LoadPlan, shapes_of
-from omnigraph.pipeline.progress import BoundedProgress
 from omnigraph.pipeline.sources import check_local, look_at_input
 from omnigraph.recovery import (
     Attempt,
@@ -108,15 +108,13 @@ class GraphLoader:
         """Run one load; everything becomes visible at once, or nothing does."""
         environment = self._environment
         budget = call.limits.budget()
-        budget.enter(LOAD)
-        call = replace(call, progress=BoundedProgress(call.progress, budget.check))
         run = _Run(environment, self._schema_of, self._open_for_writing, call)
         with (
             operation("load", environment.location.uri),
             environment.claim_branch(call.branch) if run.creates_branch else nullcontext(),
         ):
             try:
-                with environment.staging.shared():
+                with bounded(budget, LOAD), environment.staging.shared():
                     return run.execute()
             except (SparkError, KeyboardInterrupt) as error:
                 if run.has_effect:

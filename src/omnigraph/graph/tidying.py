@@ -5,7 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import OmniError, SparkError, StorageError
+from omnigraph.budget import finishing
+from omnigraph.errors import (
+    OmniError,
+    QueryCancelledError,
+    QueryTimeoutError,
+    SparkError,
+    StorageError,
+)
 from omnigraph.recovery import reclaim_staged_files, remove_unpublished_forks, staged_max_age_s
 
 if TYPE_CHECKING:
@@ -15,11 +22,13 @@ if TYPE_CHECKING:
     from omnigraph.storage import Table
 
 _log = logging.getLogger(__name__)
+#: Failures on purpose that end tasks wherever they are.
+_STOPPED = (SparkError, StorageError, QueryCancelledError, QueryTimeoutError)
 
 
 def may_leave_files(error: BaseException) -> bool:
-    """Whether files may be left that nobody knows: data that is refused leaves nothing, a task that died may."""
-    return isinstance(error, SparkError | StorageError) or not isinstance(error, OmniError)
+    """Whether files may be left that nothing refers to: data that is refused leaves none, a task that ended may."""
+    return isinstance(error, _STOPPED) or not isinstance(error, OmniError)
 
 
 def unharmed(error: SparkError | KeyboardInterrupt, promise: str) -> BaseException:
@@ -34,12 +43,13 @@ def tidy_up(
     environment: GraphEnvironment, forks: Collection[Table], *, has_unknown_files: bool
 ) -> None:
     """Remove forks that nothing refers to, and files that nobody knows; what stays is reclaimed by cleanup."""
-    try:
-        if has_unknown_files:
-            heads = environment.manifest.state().heads.values()
-            paths = {pin.location for head in heads for pin in head.pins.values()}
-            reclaim_staged_files(environment, sorted(paths), staged_max_age_s())
-    except OmniError as error:
-        _log.warning("staged files stay until cleanup: %s", error)
-    if forks:
-        remove_unpublished_forks(environment, forks)
+    with finishing():
+        try:
+            if has_unknown_files:
+                heads = environment.manifest.state().heads.values()
+                paths = {pin.location for head in heads for pin in head.pins.values()}
+                reclaim_staged_files(environment, sorted(paths), staged_max_age_s())
+        except OmniError as error:
+            _log.warning("staged files stay until cleanup: %s", error)
+        if forks:
+            remove_unpublished_forks(environment, forks)

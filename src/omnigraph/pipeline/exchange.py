@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as _arrow
 
+from omnigraph.budget import work_steps
 from omnigraph.pipeline.buckets import BUCKET
 from omnigraph.storage.answers import attempt_name, read_answer, write_answer
 
@@ -51,7 +52,7 @@ def _exchanged_here(
     def write(number_and_item: tuple[int, Item]) -> Message:
         number, item = number_and_item
         names, rows = [], 0
-        for run in _runs(exchange.read(item)):
+        for run in _runs(work_steps(exchange.read(item))):
             name = attempt_name("run", number)
             write_answer(folder, name, run.schema, _by_bucket(run, exchange.buckets))
             names.append(name)

@@ -14,6 +14,7 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import check_work, work_steps
 from omnigraph.pipeline.export_lines import json_lines
 from omnigraph.pipeline.export_runs import (
     MAX_MERGED_RUNS,
@@ -98,7 +99,8 @@ def export_stream(
                 scan_group(table_address(source.table), fragments, source.shape.columns),
                 partial(_show, stage, done, rows),
             )
-            for block in sorted_blocks((json_lines(source.shape, b) for b in batches), scratch):
+            lines = (json_lines(source.shape, batch) for batch in batches)
+            for block in work_steps(sorted_blocks(lines, scratch)):
                 write(line_bytes(block))
                 rows[key] += block.num_rows
                 stage.update(done, sum(rows.values()))
@@ -107,6 +109,7 @@ def export_stream(
 
 
 def _show(stage: StageProgress, done: int, rows: Mapping[TableKey, int]) -> None:
+    check_work()
     stage.update(done, sum(rows.values()))
 
 
@@ -191,7 +194,7 @@ def _line_file(
             rows[key] = 0
             for path in runs[key]:
                 check_shared(path)
-            for block in merged_blocks(runs[key]):
+            for block in work_steps(merged_blocks(runs[key])):
                 file.write(line_bytes(block))
                 rows[key] += block.num_rows
                 stage.update(done, sum(rows.values()))

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import work_steps
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.export_lines import TypeShape, json_lines
 from omnigraph.pipeline.export_runs import line_bytes, merge_into_run, sorted_blocks, write_runs
@@ -33,7 +34,7 @@ class ExportTask:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows of the fragments."""
-        yield from scan_group(self.address, self.fragments, self.shape.columns)
+        yield from work_steps(scan_group(self.address, self.fragments, self.shape.columns))
 
     def new_file(self) -> str:
         """A path that no other run of any task uses."""

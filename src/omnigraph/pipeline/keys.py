@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
+from omnigraph.budget import work_steps
 from omnigraph.pipeline.ids import spelled
 from omnigraph.pipeline.sieve import Sieve
 from omnigraph.storage import OneOf
@@ -121,14 +122,15 @@ def scan_keys(scan: KeyScan, where: str | None = None) -> Iterator[Any]:
     """Tables `key, address` and the extra columns; rows without a key are left out."""
     names = [name for name, _ in scan.members]
     columns = list(dict.fromkeys([*names, *scan.extra, ROW_ADDRESS]))
-    for batch in scan_fragments(
+    batches = scan_fragments(
         scan.address,
         scan.fragments,
         columns,
         where,
         batch_rows=_BATCH_ROWS,
         window=scan.window,
-    ):
+    )
+    for batch in work_steps(batches):
         spellings = [spelled(base, batch.column(name)) for name, base in scan.members]
         key = spellings[0] if len(spellings) == 1 else _joined(spellings)
         arrays = [key, pc.cast(batch.column(ROW_ADDRESS), pa.int64())]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
 
@@ -56,10 +56,7 @@ class Silent:
 
 
 class InnerProgress:
-    """Shows jobs inside of a stage as what the stage works on; nothing while there is no such stage.
-
-    What the stage raises, because its work is not wanted any more, stops the job that it shows.
-    """
+    """Shows jobs inside of a stage as what the stage works on; nothing while there is no such stage."""
 
     def __init__(self) -> None:
         self._outer: StageProgress = _Nothing()
@@ -102,35 +99,3 @@ class _Inner:
 
     def note(self, fact: str) -> None:
         self._outer.note(fact)
-
-
-class BoundedProgress:
-    """Shows progress, and stops the work when a check raises."""
-
-    def __init__(self, shown: Progress, check: Callable[[], None]) -> None:
-        self._shown = shown
-        self._check = check
-
-    @contextmanager
-    def stage(self, name: str, tasks: int) -> Iterator[StageProgress]:
-        """A stage that looks whether it is still wanted whenever something is done."""
-        self._check()
-        with self._shown.stage(name, tasks) as stage:
-            yield _Checked(stage, self._check)
-
-
-class _Checked:
-    def __init__(self, shown: StageProgress, check: Callable[[], None]) -> None:
-        self._shown = shown
-        self._check = check
-
-    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
-        self._shown.update(tasks, rows, total=total)
-        self._check()
-
-    def tell(self, detail: str) -> None:
-        self._shown.tell(detail)
-        self._check()
-
-    def note(self, fact: str) -> None:
-        self._shown.note(fact)

@@ -10,6 +10,7 @@ Works with classic sessions and with those of Spark Connect, which know neither 
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.util import InheritableThread
 
+from omnigraph.budget import check_work, finishing
 from omnigraph.engine.spark.kinds import is_connect
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.job_names import job_name
@@ -27,6 +29,7 @@ from omnigraph.pipeline.spark_failures import spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from pyspark.sql import SparkSession
 
@@ -69,10 +72,56 @@ def shielded(call: Callable[[], _Result]) -> _Result:
             ended.set()
 
     Thread(target=work, daemon=True).start()
-    ended.wait()
+    _wait(ended)
     if failures:
         raise failures[0]
     return results[0]
+
+
+def _wait(ended: Event) -> None:
+    """Wait in small steps: an interrupt just before a thread falls asleep is noticed when it wakes up."""
+    while not ended.wait(POLL_S):
+        pass
+
+
+def outlasting(call: Callable[[], None]) -> None:
+    """Wait until a call has ended, however many interrupts come meanwhile: what follows builds on its end."""
+    if current_thread() is not main_thread():
+        call()
+        return
+    ended = Event()
+
+    def work() -> None:
+        try:
+            call()
+        finally:
+            ended.set()
+
+    with _interrupts_kept():
+        Thread(target=work, daemon=True).start()
+        _wait(ended)
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Let no interrupt be raised in the block; what handles them hears of them all the same."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        yield
+        return
+    handler = before
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except KeyboardInterrupt:
+            _log.warning("already stopping: the tasks that run have to end first")
+
+    signal.signal(signal.SIGINT, keep)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class SparkJobs:
@@ -97,16 +146,20 @@ class SparkJobs:
 
         Raises:
             SparkError: the job failed.
+            QueryCancelledError, QueryTimeoutError: the work is not wanted any more; no task of it runs.
         """
+        check_work()
         job = _Job(self._spark, f"omnigraph-{new_ulid()}", job_name(stage), action)
         with self._figures(job.tag) as figures:
             job.start()
             try:
                 while not job.wait(POLL_S):
                     watch(figures())
+                    check_work()
             except BaseException:
                 # Also an interrupt: a job that nothing waits for must not go on writing files.
-                self._stop(job)
+                with finishing():
+                    outlasting(lambda: self._stop(job))
                 raise
         return job.result()
 

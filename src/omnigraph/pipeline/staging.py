@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.budget import work_steps
 from omnigraph.pipeline.external import COPIED_TOGETHER
 from omnigraph.pipeline.frames import frame_records, partition_name
 from omnigraph.pipeline.problems import Problems
@@ -61,7 +62,7 @@ def stage_part(item: StageItem) -> Message:
     reader = PartReader(item.part, item.plan, problems)
     stage = _Stage(item.plan, item.part.file.path, item.part.number, problems)
     with stage.removed_on_failure():
-        for raw in reader.records():
+        for raw in work_steps(reader.records()):
             stage.put(raw)
         return stage.finish(item.part.number, reader.lines)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from omnigraph.budget import patiently
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.workers import LocalWorkers
 
@@ -44,13 +45,12 @@ def choose_workers(
     # Late: whoever works in process needs no Spark.
     from omnigraph.engine.spark.executors import check_executors
     from omnigraph.engine.spark.session import spark_session
-    from omnigraph.pipeline.spark_jobs import shielded
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
     _check_session(session)
-    used = shielded(lambda: spark_session(input_bytes)) if session is None else session
+    used = patiently(lambda: spark_session(input_bytes)) if session is None else session
     workers = SparkWorkers(used, progress)
-    shielded(lambda: check_executors(used))
+    workers.jobs.run("check executors", lambda: check_executors(used))
     return workers
 
 

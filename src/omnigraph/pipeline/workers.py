@@ -10,12 +10,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from omnigraph.budget import check_work, work_steps
 from omnigraph.errors import (
     BadRequestError,
     EmbeddingError,
     ExternalBlobSourceError,
     InputFileError,
     OmniError,
+    QueryCancelledError,
+    QueryTimeoutError,
     ResourceLimitError,
     StorageError,
 )
@@ -54,10 +57,12 @@ class Workers(Protocol):
     ) -> list[Message]:
         """The answers of a task to all items, in their order. A member `rows` of an answer counts for progress.
 
-        With `keep_failures` what a task raised on purpose is its answer, for `raise_failure`.
+        With `keep_failures` what a task raised on purpose is its answer, for `raise_failure`; tasks of this process
+        that did not begin because the work is not wanted any more have that as their answer.
 
         Raises:
             OmniError: what a task raised on purpose; such a task is not tried again.
+            QueryCancelledError, QueryTimeoutError: the work is not wanted any more; no task runs.
             SparkError: a task failed on every try.
         """
         ...
@@ -100,6 +105,7 @@ class LocalWorkers:
         with self._progress.stage(stage, len(items)) as progress:
             for item in items:
                 try:
+                    check_work()
                     answers.append(task(item))
                 except OmniError as error:
                     if not keep_failures:
@@ -117,7 +123,7 @@ class LocalWorkers:
     ) -> list[Message]:
         """As `Workers.run_batches`, for an Arrow table: it is one partition."""
         with self._progress.stage(stage, 1) as progress:
-            answers = list(task(0, frame.to_batches(max_chunksize=_BATCH_ROWS)))
+            answers = list(task(0, work_steps(frame.to_batches(max_chunksize=_BATCH_ROWS))))
             progress.update(1, sum(int(answer.get("rows", 0)) for answer in answers))
         return answers
 
@@ -137,6 +143,10 @@ def failure_message(error: OmniError) -> Message:
         return {"failure": "embedding", "text": error.message, "storage": str(error.failure)}
     if isinstance(error, ExternalBlobSourceError):
         return {"failure": "external", "uri": error.uri, "text": error.reason}
+    if isinstance(error, QueryTimeoutError):
+        return {"failure": "timeout", "timeout_s": error.timeout_s, "operator": error.operator}
+    if isinstance(error, QueryCancelledError):
+        return {"failure": "cancelled", "operator": error.operator}
     if isinstance(error, ResourceLimitError):
         return {
             "failure": "limit",
@@ -161,6 +171,10 @@ def raise_failure(message: Message) -> None:
             raise EmbeddingError(str(message["text"]), _Failure(message["storage"]))
         case "external":
             raise ExternalBlobSourceError(str(message["uri"]), str(message["text"]))
+        case "timeout":
+            raise QueryTimeoutError(float(message["timeout_s"]), str(message["operator"]))
+        case "cancelled":
+            raise QueryCancelledError(str(message["operator"]))
         case "limit":
             raise ResourceLimitError(
                 str(message["resource"]),

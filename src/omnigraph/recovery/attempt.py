@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
+from omnigraph.budget import check_work, finishing, work_steps
 from omnigraph.errors import (
     ConflictError,
     DriftError,
@@ -361,8 +362,10 @@ def commit_write(
 
 def run_phases(attempt: Attempt, staged: Sequence[StagedTable]) -> GraphCommit:
     """As `commit_write`, but the files of a write that lost before any effect are left to the caller."""
-    summed = [replace(item, staged=with_checksums(item.staged)) for item in staged]
-    with attempt:
+    summed = [replace(item, staged=with_checksums(item.staged)) for item in work_steps(staged)]
+    check_work()
+    # From here on no time limit and no caller ends it half-way.
+    with finishing(), attempt:
         attempt.declare(summed)
         attempt.commit_tables()
         attempt.publish()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.budget import work_steps
 from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.failures import translated
@@ -223,7 +224,7 @@ def _lineage(
     scanner = table._dataset.scanner(
         columns=[ROW_ID, UPDATED_AT], fragments=fragments, batch_size=BATCH_ROWS
     )
-    for batch in scanner.to_batches():
+    for batch in work_steps(scanner.to_batches()):
         columns: tuple[Any, Any] = batch.column(ROW_ID), batch.column(UPDATED_AT)
         yield np.asarray(columns[0]), np.asarray(columns[1])
 
@@ -263,8 +264,9 @@ def scan_row_set(rows: RowSet, columns: Sequence[str]) -> Iterator[pa.RecordBatc
         if rows.fragments:
             wanted = set(rows.fragments)
             fragments = [f for f in dataset.get_fragments() if f.fragment_id in wanted]
-            yield from scan_cells(dataset, columns, fragments=fragments, batch_size=BATCH_ROWS)
-        for begin in range(0, len(rows.row_ids), BATCH_ROWS):
+            batches = scan_cells(dataset, columns, fragments=fragments, batch_size=BATCH_ROWS)
+            yield from work_steps(batches)
+        for begin in work_steps(range(0, len(rows.row_ids), BATCH_ROWS)):
             yield from scan_by_row_id(table, rows.row_ids[begin : begin + BATCH_ROWS], columns)
 
 

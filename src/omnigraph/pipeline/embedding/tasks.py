@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.budget import work_steps
 from omnigraph.errors import OmniError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import new_ulid
@@ -200,7 +201,7 @@ def _embed_texts(item: EmbedItem, kept: KeptVectors) -> Message:
     own: dict[bytes, str] = {}
     reused: set[bytes] = set()
     pacer = Pacer(item.limits.rate)
-    for texts in _texts(item.rows, item.limits.batch_size):
+    for texts in work_steps(_texts(item.rows, item.limits.batch_size)):
         by_digest = {text_digest(text): text for text in texts}
         reused |= by_digest.keys() & earlier.keys()
         missing = {
