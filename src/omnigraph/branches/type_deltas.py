@@ -186,16 +186,22 @@ class DeltaReader:
             return known
         before = None if old is None else self.open(old)
         after = None if new is None else self.open(new)
-        with reading_pins(self._store, [old, new]):
-            rows = delta_between(
-                before,
-                after,
-                comparison.new,
-                engine,
-                Scratch(self._place),
-                old_shape=comparison.old,
-                is_reshaped=comparison.is_reshaped,
-            )
+        scratch = Scratch(self._place)
+        try:
+            with reading_pins(self._store, [old, new]):
+                rows = delta_between(
+                    before,
+                    after,
+                    comparison.new,
+                    engine,
+                    scratch,
+                    old_shape=comparison.old,
+                    is_reshaped=comparison.is_reshaped,
+                )
+        except BaseException:
+            # Also after an interrupt, and now: the trace of a failure would keep the files for as long as it lives.
+            scratch.close()
+            raise
         if keeps_files or not rows.is_in_files:
             rows = rows.shared()
             self._remember((old, new), rows)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.graph.limits import ReadLimits
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.policy import Action
 from omnigraph.wire import BranchReceipt
 
 if TYPE_CHECKING:
+    from omnigraph.budget import CancelSignal
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.wire import MergeResult
@@ -68,19 +70,23 @@ class BranchMethods(OpenGraph):
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> MergeResult:
         """Merge what happened on one branch into another, row by row; all of it becomes visible at once.
 
         Rows that both sides changed to different values, and results that violate the schema, are conflicts: they are
         collected, and nothing happens. `strategy` decides conflicts about rows, `ours` for the target and `theirs` for
         the source. `dry_run` returns outcome and conflicts. Large merges run on Spark by themselves; `engine` can say
-        `local` or `spark`.
+        `local` or `spark`. `timeout_s` and `cancel` stop it before its commit begins, as they stop a load.
 
         Raises:
             MergeConflictsError: `conflicts` holds them, with the row on both sides and at the base.
             BranchNotFoundError: there is no such branch.
             ConflictError: the target kept moving; nothing happened.
             HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
+            QueryTimeoutError: it took longer than `timeout_s`; nothing was written.
+            QueryCancelledError: `cancel` was set; nothing was written.
         """
         from omnigraph.graph.merging import GraphMerger, MergeCall
         from omnigraph.pipeline.job_names import operation
@@ -97,6 +103,7 @@ class BranchMethods(OpenGraph):
             engine=engine,
             spark=spark,
             progress=progress or Silent(),
+            limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
             authorize_delete=lambda: self._authorize(
                 Action.BRANCH_DELETE, actor, target=call.source
             ),

@@ -94,27 +94,36 @@ class HistoryMethods(OpenGraph):
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> Diff:
         """What differs between two branches or commits: what turns the first into the second.
 
         Cost follows the rows that changed; large differences are compared on Spark by themselves. Of a type that got or
         lost properties in between, all rows are compared; a property that a state does not have counts as null there.
-        Many differences are in files that go with the result: close it, or use it in a `with` statement.
+        Many differences are in files that go with the result: close it, or use it in a `with` statement. `timeout_s`
+        and `cancel` stop the comparison.
 
         Raises:
             NotFoundError: there is no such branch or commit.
             BadRequestError: a filter names something that does not exist, or executors of a cluster have no place for
                 the files of many differences (`OMNIGRAPH_SCRATCH`).
             HistoricalVersionReclaimedError: a version was cleaned up.
+            QueryTimeoutError: it took longer than `timeout_s`.
+            QueryCancelledError: `cancel` was set.
         """
+        from omnigraph.budget import bounded
+        from omnigraph.errors.reads import DIFF
         from omnigraph.graph.history import Selection
+        from omnigraph.graph.limits import ReadLimits
         from omnigraph.pipeline.elastic import ElasticEngine
         from omnigraph.pipeline.job_names import operation
         from omnigraph.pipeline.progress import Silent
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
+        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
         worker = ElasticEngine(engine, spark, progress or Silent())
-        with self._reading(), operation("diff", self.uri):
+        with self._reading(), operation("diff", self.uri), bounded(limits.budget(), DIFF):
             return self._history.diff(self._state(), one, other, selection, worker)
 
     def changes(

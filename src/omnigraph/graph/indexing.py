@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import work_steps
 from omnigraph.graph.results import PendingIndex
 from omnigraph.manifest import Expectations
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
+from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
 from omnigraph.schema import IndexKind
 from omnigraph.search.indexes import index_spec, wanted_indexes
 from omnigraph.storage import AllOf, IsNull, list_indexes, needs_work, stage_indices
@@ -118,13 +119,20 @@ def commit_indexes(
     """
     staged: list[StagedTable] = []
     with environment.staging.shared():
-        for item in work:
-            pin = snapshot.pins[item.table_key]
-            write = stage_indices(open_for_writing(pin), item.specs)
-            if write is not None:
-                staged.append(
-                    StagedTable(table_key=item.table_key, incarnation=pin.incarnation, staged=write)
-                )
+        try:
+            for item in work_steps(work):
+                pin = snapshot.pins[item.table_key]
+                write = stage_indices(open_for_writing(pin), item.specs)
+                if write is not None:
+                    staged.append(
+                        StagedTable(
+                            table_key=item.table_key, incarnation=pin.incarnation, staged=write
+                        )
+                    )
+        except BaseException:
+            # Also after an interrupt: nothing else knows these files.
+            discard_staged(environment, staged)
+            raise
         if not staged:
             return None
         expectations = Expectations(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.graph.limits import ReadLimits
 from omnigraph.graph.opened import OpenGraph
 from omnigraph.manifest import MAIN, check_branch_name
 from omnigraph.policy import Action
 
 if TYPE_CHECKING:
+    from omnigraph.budget import CancelSignal
     from omnigraph.graph.optimizing import OptimizeReport
     from omnigraph.graph.repairing import RepairReport
     from omnigraph.graph.results import IndexReport, PendingIndex
@@ -19,20 +21,31 @@ if TYPE_CHECKING:
 class MaintenanceMethods(OpenGraph):
     """What keeps an open graph fast."""
 
-    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexReport:
+    def ensure_indices(
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+    ) -> IndexReport:
         """Build every index that the schema declares and the data lacks, as one commit that changes no row.
 
         Traversal indexes of large edge types are prepared as well. Running it again without new data does nothing.
+        `timeout_s` and `cancel` stop it before its commit begins, between two indexes.
 
         Raises:
             BranchNotFoundError: there is no such branch.
             ConflictError: writers kept changing the tables; nothing happened.
+            QueryTimeoutError: it took longer than `timeout_s`; nothing happened.
+            QueryCancelledError: `cancel` was set; nothing happened.
         """
+        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
         self._require_writable()
         branch = check_branch_name(branch)
         self._authorize(Action.ADMIN, actor)
         self._heal()
-        report = self._writer.ensure_indices(branch, actor)
+        report = self._writer.ensure_indices(branch, actor, limits)
         self._reader.prepare_indexes(branch)
         return report
 
@@ -43,11 +56,14 @@ class MaintenanceMethods(OpenGraph):
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> OptimizeReport:
         """Bring main into its best shape, as one commit that changes no row; none when nothing is to be gained.
 
         Small fragments become large ones, deleted rows leave the files, indexes cover every row, and the catalog is
-        folded. `engine="auto"` works in this process, and on Spark when it is much.
+        folded. `engine="auto"` works in this process, and on Spark when it is much. `timeout_s` and `cancel` stop it
+        before its commit begins: jobs of Spark at once, work in this process after the fragment or index it is at.
 
         >>> import tempfile
         >>> from omnigraph import Graph
@@ -64,15 +80,20 @@ class MaintenanceMethods(OpenGraph):
             RecoveryRequiredError: what a dead writer left cannot be settled.
             ConflictError: the schema changed meanwhile; nothing happened.
             SparkError: Spark cannot run; nothing happened.
+            QueryTimeoutError: it took longer than `timeout_s`; nothing happened.
+            QueryCancelledError: `cancel` was set; nothing happened.
         """
         from omnigraph.graph.optimizing import OptimizeCall, optimize_graph
         from omnigraph.pipeline.job_names import operation
         from omnigraph.pipeline.progress import Silent
 
+        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
         self._require_writable()
         self._authorize(Action.ADMIN, actor)
         self._heal()
-        call = OptimizeCall(actor=actor, engine=engine, spark=spark, progress=progress or Silent())
+        call = OptimizeCall(
+            actor=actor, engine=engine, spark=spark, progress=progress or Silent(), limits=limits
+        )
         with operation("optimize", self.uri):
             report = optimize_graph(self._environment, self._schema_of, call)
         self._reader.prepare_indexes(MAIN)

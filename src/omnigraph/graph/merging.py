@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.branches.bases import find_base
 from omnigraph.branches.merging import MergeInput, MergeJob
+from omnigraph.budget import bounded
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
@@ -15,7 +16,9 @@ from omnigraph.errors import (
     OmniError,
     ReadSetConflictError,
 )
+from omnigraph.errors.reads import MERGE
 from omnigraph.graph.branching import delete_branch
+from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
@@ -32,6 +35,7 @@ from omnigraph.wire import MergeOutcome, MergeResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
     from omnigraph.manifest import Head, Snapshot, TablePin
@@ -60,6 +64,8 @@ class MergeCall:
     progress: Progress
     #: Raises when the actor may not delete the source.
     authorize_delete: Callable[[], None]
+    #: Before the commit; what has begun to become visible is finished.
+    limits: ReadLimits = NO_LIMITS
 
     def __post_init__(self) -> None:
         if self.source == self.target:
@@ -95,9 +101,10 @@ class GraphMerger:
         """Merge one branch into another; all of it becomes visible at once, or nothing does."""
         engine = ElasticEngine(call.engine, call.spark, call.progress)
         effort = _Effort()
+        budget = call.limits.budget()
         try:
             # Not longer: the forks of a source that is deleted afterwards go only when nobody reads.
-            with self._environment.reading.held():
+            with bounded(budget, MERGE), self._environment.reading.held():
                 source, result = self._until_won(call, engine, effort)
         except BaseException as error:
             # Also after an interrupt: nobody else knows what was left.

@@ -11,9 +11,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from omnigraph.budget import bounded
 from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError
+from omnigraph.errors.reads import OPTIMIZE
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.graph.indexing import plan_indexes, table_indexes
+from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.results import PendingIndex
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
@@ -43,6 +46,7 @@ from omnigraph.wire import commit_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
     from omnigraph.manifest import CatalogFold, GraphCommit, Snapshot, TablePin
@@ -129,6 +133,8 @@ class OptimizeCall:
     engine: str
     spark: Session | None
     progress: Progress
+    #: Before the commit; what has begun to become visible is finished, and so is folding the catalog.
+    limits: ReadLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +159,14 @@ def optimize_graph(
     Raises:
         ConflictError: the schema changed meanwhile; nothing happened.
         SparkError: Spark cannot run; nothing happened.
+        QueryTimeoutError, QueryCancelledError: it was stopped before its commit; nothing happened.
     """
+    budget = call.limits.budget()
     snapshot = snapshot_of(environment.manifest.state().head(MAIN))
     catalog = schema_of(snapshot.schema_hash).catalog
     run = _Run(environment, catalog, snapshot, call)
     try:
-        with environment.staging.shared():
+        with bounded(budget, OPTIMIZE), environment.staging.shared():
             commit = run.execute()
     finally:
         run.clean_up()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from omnigraph.budget import bounded
 from omnigraph.errors import (
     BranchNotFoundError,
     ConflictError,
@@ -12,10 +13,12 @@ from omnigraph.errors import (
     QuerySelectionError,
     ReadSetConflictError,
 )
+from omnigraph.errors.reads import INDEXES
 from omnigraph.graph.folding import fold_after
 from omnigraph.graph.indexing import commit_indexes, plan_indexes
 from omnigraph.graph.results import BuiltIndexes, IndexReport
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.graph.turns import Turns
 from omnigraph.manifest import Expectations, open_pin, snapshot_of
 from omnigraph.query import bind_params, ir
@@ -28,6 +31,7 @@ from omnigraph.writes import ExternalIntake, prepare_mutation, stage_mutation
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.graph.settings import GraphSettings
     from omnigraph.manifest import GraphCommit, Head, Snapshot, TablePin
@@ -126,16 +130,26 @@ class GraphWriter:
             with self._turns.on(commit.branch):
                 fold_after(self._environment, self._settings, commit)
 
-    def ensure_indices(self, branch: str, actor: str | None) -> IndexReport:
+    def ensure_indices(self, branch: str, actor: str | None, limits: ReadLimits) -> IndexReport:
         """Build what is missing."""
+        forks: list[Table] = []
 
         def attempt(environment: GraphEnvironment) -> IndexReport:
             try:
-                return self._try_indexes(environment, branch, actor)
+                return self._try_indexes(environment, branch, actor, forks)
             except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
                 raise _LostRaceError(conflict) from conflict
 
-        return self._until_won(attempt)
+        budget = limits.budget()
+        try:
+            with bounded(budget, INDEXES):
+                return self._until_won(attempt)
+        except BaseException as error:
+            # Also after an interrupt: nothing else knows what was left.
+            unknown = may_leave_files(error)
+            if forks or unknown:
+                tidy_up(self._environment, forks, has_unknown_files=unknown)
+            raise
 
     def _until_won(self, attempt: Callable[[GraphEnvironment], _Outcome]) -> _Outcome:
         """Prepare and commit; again after a lost race, in the end inside the window, where nobody else can win."""
@@ -237,20 +251,21 @@ class GraphWriter:
     # ---- indexes
 
     def _try_indexes(
-        self, environment: GraphEnvironment, branch: str, actor: str | None
+        self, environment: GraphEnvironment, branch: str, actor: str | None, forks: list[Table]
     ) -> IndexReport:
         snapshot = snapshot_of(environment.manifest.state().head(branch))
         catalog = self._schema_of(snapshot.schema_hash).catalog
         work, pending = plan_indexes(catalog, snapshot, self._open)
         commit = None
+
+        def open_table(pin: TablePin) -> Table:
+            table = self.open_in(environment, snapshot, pin)
+            if table.branch != pin.branch:
+                forks.append(table)
+            return table
+
         if work:
-            commit = commit_indexes(
-                environment,
-                snapshot,
-                work,
-                lambda pin: self.open_in(environment, snapshot, pin),
-                actor,
-            )
+            commit = commit_indexes(environment, snapshot, work, open_table, actor)
         # A run that failed half-way may have been completed by recovery for some tables only.
         done = () if commit is None else commit.tables
         built = [

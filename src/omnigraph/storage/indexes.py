@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lance import LanceOperation
 from lance.dataset import Index, Transaction
 
+from omnigraph.budget import work_steps
 from omnigraph.storage.failures import translated
 from omnigraph.storage.opening import open_dataset
 from omnigraph.storage.row_columns import CREATED_AT, ROW_ID
@@ -169,7 +170,10 @@ def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | Non
         builds = plan_builds(table, specs)
         return stage_segments(
             table,
-            [(build, _build_segment(table, build.spec, list(build.fragments))) for build in builds],
+            [
+                (build, _build_segment(table, build.spec, list(build.fragments)))
+                for build in work_steps(builds)
+            ],
         )
 
 
