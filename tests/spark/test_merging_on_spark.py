@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.ids import TableKey
-from omnigraph.pipeline import spark_merging
+from omnigraph.pipeline.job_names import detail, operation
 from omnigraph.pipeline.key_files import KeyFiles
 from omnigraph.pipeline.merging import LocalMatcher, Merged
 from omnigraph.pipeline.progress import Silent
@@ -96,16 +96,20 @@ def test_many_rows_are_replaced_as_this_process_does(
     workers = SparkWorkers(spark, Silent())
     joins = SparkJoins(workers, small_rows=0, small_ids=0)
     answers: list[str] = []
-    original = spark_merging._answers
+    collect = workers.collect
 
-    def listened(frame: Any) -> dict[int, dict[str, Any]]:
-        found = original(frame)
-        answers.extend(json.dumps(answer) for answer in found.values())
+    def listened(stage: str, make: Any) -> list[Any]:
+        found = collect(stage, make)
+        answers.extend(row["message"] for row in found)
         return found
 
-    monkeypatch.setattr(spark_merging, "_answers", listened)
+    monkeypatch.setattr(workers, "collect", listened)
     seen = []
-    with answer_folder(graph._environment.location) as folder:
+    with (
+        answer_folder(graph._environment.location) as folder,
+        operation("load", graph.uri),
+        detail("Knows"),
+    ):
         for matcher in (
             LocalMatcher(LocalWorkers(Silent())),
             SparkMatcher(workers, joins, small_rows=0),
@@ -126,3 +130,13 @@ def test_many_rows_are_replaced_as_this_process_does(
     assert hidden, "the first fragment replaces many"
     assert answers
     assert max(map(len, answers)) < 10_000
+    told = "omnigraph load g.omni: {} (Knows)"
+    stages = {"replace rows", "mark replaced rows", "find replaced edges"}
+    assert {told.format(stage) for stage in stages} <= descriptions(spark)
+
+
+def descriptions(spark: Any) -> set[str]:
+    """What Spark shows of the jobs of a session."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = (jobs.apply(place).description() for place in range(jobs.size()))
+    return {text.get() for text in found if text.isDefined()}

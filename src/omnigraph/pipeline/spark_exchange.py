@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as _arrow
 
 from omnigraph.pipeline.buckets import BUCKET
+from omnigraph.pipeline.spark_jobs import shielded
 from omnigraph.pipeline.spark_workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import DataFrame
 
     from omnigraph.pipeline.buckets import Exchange
     from omnigraph.pipeline.workers import Item, Message, Workers
@@ -24,11 +27,16 @@ _TYPES = {"int32": "int", "int64": "long", "string": "string", "binary": "binary
 def spark_exchange(exchange: Exchange[Item], workers: Workers) -> list[Message]:
     """As `exchange.run_exchange`, for workers of Spark."""
     assert isinstance(workers, SparkWorkers), "asked for on Spark only"
-    columns = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in exchange.schema)
-    numbers = workers.spark.range(0, len(exchange.items), 1, len(exchange.items))
-    rows = numbers.mapInArrow(_reader(exchange), columns)
-    # By the number itself: hashed numbers would leave some partitions without rows and give others several buckets.
-    sent = rows.repartitionById(exchange.buckets, BUCKET)
+    spark = workers.spark
+
+    def frame() -> DataFrame:
+        columns = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in exchange.schema)
+        numbers = spark.range(0, len(exchange.items), 1, len(exchange.items))
+        rows = numbers.mapInArrow(_reader(exchange), columns)
+        # By the number itself: hashed numbers would leave some partitions without rows and give others several buckets.
+        return rows.repartitionById(exchange.buckets, BUCKET)
+
+    sent = shielded(frame)
     answers = workers.run_batches(exchange.stage, _handler(exchange), sent)
     return sorted(answers, key=lambda answer: int(answer[BUCKET]))
 

@@ -19,7 +19,7 @@ from omnigraph.pipeline.merging import (
     rewrite_fragment,
     shrink_fragment,
 )
-from omnigraph.pipeline.spark_workers import collect
+from omnigraph.pipeline.spark_jobs import shielded
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.fragments import fragment_rows
 from omnigraph.storage.partitions import table_address
@@ -29,6 +29,9 @@ from omnigraph.storage.row_ids import KeptIds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pyspark.sql import DataFrame
+
+    from omnigraph.pipeline.keys import KeyScan
     from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
     from omnigraph.storage import Table
@@ -41,6 +44,7 @@ pa: Any = _arrow
 
 _OFFSET_MASK = 0xFFFFFFFF
 _MESSAGES = "number long, message string"
+_STAGE = "replace rows"
 
 
 class SparkMatcher:
@@ -67,6 +71,19 @@ class SparkMatcher:
             return self._local.merge(
                 base, staged, fragments, with_sources=with_sources, ledgers=ledgers
             )
+        # In a thread of the door, as every call into the JVM: an interrupt must not meet it half-way.
+        joined = self._workers.act(
+            _STAGE, lambda: self._joined(base, scans, with_sources=with_sources)
+        )
+        try:
+            return self._apply(
+                joined, base, staged, fragments, with_sources=with_sources, ledgers=ledgers
+            )
+        finally:
+            shielded(joined.unpersist)
+
+    def _joined(self, base: Table, scans: Sequence[KeyScan], *, with_sources: bool) -> DataFrame:
+        """The last record of every id of the load, with the row that it replaces."""
         extra = (ROW_ID, CREATED_AT, "src") if with_sources else (ROW_ID, CREATED_AT)
         columns = f"key string, address long, {ROW_ID} long, {CREATED_AT} long" + (
             ", src string" if with_sources else ""
@@ -77,17 +94,11 @@ class SparkMatcher:
         last = self._joins.keys(scans).groupBy("key").agg(sql.max("address").alias("address"))
         # Cut here: the join feeds both the fragments that are written again and those that shrink.
         # Spark takes both sides for tiny, and would send all ids of the table to every executor.
-        joined = last.join(old.hint("merge"), "key", "left").persist()
-        try:
-            return self._apply(
-                joined, base, staged, fragments, with_sources=with_sources, ledgers=ledgers
-            )
-        finally:
-            joined.unpersist()
+        return last.join(old.hint("merge"), "key", "left").persist()
 
     def _apply(
         self,
-        joined: Any,
+        joined: DataFrame,
         base: Table,
         staged: PrivateVersion,
         fragments: Sequence[str],
@@ -99,18 +110,25 @@ class SparkMatcher:
         sizes = dict(zip(staged.new_fragments, fragments, strict=True))
         physical = {number: fragment_rows(text) for number, text in sizes.items()}
         rewrite = _rewrite_function(table_address(staged.table), target, physical, ledgers)
-        replaced = joined.where("old_address is not null")
-        answers = _answers(
-            joined.withColumn("fragment", sql.shiftright("address", 32))
-            .select("fragment", "address", ROW_ID, CREATED_AT)
-            .groupBy("fragment")
-            .applyInArrow(rewrite, _MESSAGES)
+        answers = self._answers(
+            _STAGE,
+            lambda: (
+                joined.withColumn("fragment", sql.shiftright("address", 32))
+                .select("fragment", "address", ROW_ID, CREATED_AT)
+                .groupBy("fragment")
+                .applyInArrow(rewrite, _MESSAGES)
+            ),
         )
-        marked = _answers(
-            replaced.withColumn("fragment", sql.shiftright("old_address", 32))
-            .select("fragment", "old_address")
-            .groupBy("fragment")
-            .applyInArrow(_shrink_function(target, ledgers), _MESSAGES)
+        shrink = _shrink_function(target, ledgers)
+        marked = self._answers(
+            "mark replaced rows",
+            lambda: (
+                _replaced(joined)
+                .withColumn("fragment", sql.shiftright("old_address", 32))
+                .select("fragment", "old_address")
+                .groupBy("fragment")
+                .applyInArrow(shrink, _MESSAGES)
+            ),
         )
         kept: list[str] = []
         discarded: list[str] = []
@@ -129,8 +147,11 @@ class SparkMatcher:
                 discarded.append(text)
         sources: Sequence[str] = ()
         if with_sources:
-            moved = replaced.select("src").distinct()
-            messages = _answers(moved.mapInArrow(_sources_function(ledgers), _MESSAGES))
+            write = _sources_function(ledgers)
+            messages = self._answers(
+                "find replaced edges",
+                lambda: _replaced(joined).select("src").distinct().mapInArrow(write, _MESSAGES),
+            )
             sources = key_files(ledgers, messages.values())
         return Merged(
             fragments=tuple(kept),
@@ -144,6 +165,14 @@ class SparkMatcher:
                 if "ledger" in answer
             ),
         )
+
+    def _answers(self, stage: str, make: Callable[[], DataFrame]) -> dict[int, dict[str, Any]]:
+        rows = self._workers.collect(stage, make)
+        return {int(row["number"]): json.loads(row["message"]) for row in rows}
+
+
+def _replaced(joined: DataFrame) -> DataFrame:
+    return joined.where("old_address is not null")
 
 
 def _rewrite_function(
@@ -201,7 +230,3 @@ def _unsigned(column: Any) -> Any:
 
 def _message(number: int, answer: dict[str, Any]) -> Any:
     return pa.table({"number": [number], "message": [json.dumps(answer)]})
-
-
-def _answers(frame: Any) -> dict[int, dict[str, Any]]:
-    return {int(row["number"]): json.loads(row["message"]) for row in collect(frame)}

@@ -314,12 +314,3 @@ def _reach(instruction: str | None) -> None:
         reach_in_task(
             Failpoint.IN_TASK, instruction, 0 if context is None else context.attemptNumber()
         )
-
-
-def collect(frame: DataFrame, stage: str = "answers") -> list[Any]:
-    """The rows of a small frame.
-
-    Raises:
-        SparkError: a task failed on every try, or the executors cannot run tasks.
-    """
-    return SparkJobs(frame.sparkSession).run(stage, frame.collect)
