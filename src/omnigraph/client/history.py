@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.budget import Budget
@@ -72,6 +73,8 @@ class RemoteHistory(OpenRemoteGraph):
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> ReportedDiff:
         """What differs between two branches or commits: what turns the first into the second.
 
@@ -79,6 +82,8 @@ class RemoteHistory(OpenRemoteGraph):
             NotFoundError: there is no such branch or commit.
             BadRequestError: a filter names something that does not exist.
             HistoricalVersionReclaimedError: a version was cleaned up.
+            QueryTimeoutError: the server took longer than `timeout_s` for a page.
+            QueryCancelledError: `cancel` was set.
         """
         # Late here and below: whoever looks at no changes needs nothing of branches.
         from omnigraph.branches.changes import MAX_PAGE_CHANGES
@@ -90,8 +95,15 @@ class RemoteHistory(OpenRemoteGraph):
         states = {"from": one, "to": other}
         token = None
         while not pages or token is not None:
-            params = {**states, **filters, "limit": MAX_PAGE_CHANGES, "page_token": token}
-            page = self._connection.ask("GET", f"{self._path}/diff", params=params)
+            params = {
+                **states,
+                **filters,
+                "limit": MAX_PAGE_CHANGES,
+                "page_token": token,
+                "timeout_s": None if timeout_s is None else str(timeout_s),
+            }
+            ask = partial(self._connection.ask, "GET", f"{self._path}/diff", params=params)
+            page = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
             pages.append(page)
             with understood("a diff"):
                 token = page.get("next_page_token")

@@ -14,6 +14,7 @@ from omnigraph.client.opened import (
     refuse_session,
     text_of,
 )
+from omnigraph.client.reading import timed
 from omnigraph.errors import (
     CompilerError,
     DirectOnlyError,
@@ -111,14 +112,15 @@ class RemoteWriting(OpenRemoteGraph):
         """Load files of graph records; all of it becomes visible at once, or nothing does.
 
         The files are read here, unpacked, and sent as one body, of which a server takes 32 MiB unless it is told
-        otherwise. Mappings and frames are loaded beside the storage, and so are loads with a time limit: a server ends
-        a load by itself.
+        otherwise. Mappings and frames are loaded beside the storage. The server stops the load after `timeout_s`, or
+        after its own limit, and as soon as the connection is closed, as at the end of this process; it takes no signal.
 
         Raises:
             LoadRejectedError: records are wrong; `report` names them with exact totals. Nothing was written.
             LoadKeyConflictError: an append met ids that exist. Nothing was written.
             InputFileError: a file cannot be read. Nothing was written.
             ResourceLimitError: it is more than the server takes at once. Nothing was written.
+            QueryTimeoutError: it took longer than `timeout_s`, or than the server allows. Nothing was written.
             ServerUnreachableError: `outcome_unknown` says whether it may have happened.
         """
         from omnigraph.client.record_files import BODY_NAME, RecordFiles
@@ -126,8 +128,8 @@ class RemoteWriting(OpenRemoteGraph):
 
         refuse_actor(actor)
         refuse_session(spark)
-        if timeout_s is not None or cancel is not None:
-            raise DirectOnlyError("a time limit or a cancel signal for load")
+        if cancel is not None:
+            raise DirectOnlyError("a cancel signal for load")
         check_one_input(source, mapping, frames)
         if source is None:
             raise DirectOnlyError("load with a mapping" if frames is None else "load of frames")
@@ -139,6 +141,7 @@ class RemoteWriting(OpenRemoteGraph):
             "grammar": str(grammar),
             "dry_run": dry_run,
             "source": BODY_NAME,
+            "timeout_s": None if timeout_s is None else str(timeout_s),
         }
         headers = {"Content-Type": NDJSON}
         if files.size is not None:
@@ -250,23 +253,32 @@ class RemoteWriting(OpenRemoteGraph):
         engine: str = "auto",
         spark: Session | None = None,
         progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> MergeResult:
         """Merge what happened on one branch into another, row by row; all of it becomes visible at once.
+
+        The server stops it after `timeout_s`, or after its own limit, and as soon as the connection is closed; it takes
+        no signal.
 
         Raises:
             MergeConflictsError: `conflicts` holds them, with the row on both sides and at the base.
             BranchNotFoundError: there is no such branch.
             ConflictError: the target kept moving; nothing happened.
+            QueryTimeoutError: it took longer than `timeout_s`, or than the server allows; nothing was written.
             ServerUnreachableError: `outcome_unknown` says whether it may have happened.
         """
         refuse_actor(actor)
         refuse_session(spark)
+        if cancel is not None:
+            raise DirectOnlyError("a cancel signal for merge")
         body = {
             "source": source,
             "target": into,
             "strategy": None if strategy is None else str(strategy),
             "dry_run": dry_run,
             "delete_branch": delete_branch,
+            **timed(timeout_s),
         }
         answer = self._connection.write("POST", f"{self._path}/branches/merge", body=body)
         with understood("a receipt"):

@@ -67,22 +67,27 @@ class Call:
         return await run_in_thread(work, limiter=self.service.reads)
 
     def new_signal(self) -> LinkedSignal:
-        """What stops a read of this request; set when the client is gone or the server stops."""
+        """What stops the work of this request; set when the client is gone or the server stops."""
         return LinkedSignal(self.service.stopping)
 
-    async def stoppable(self, work: Callable[[], _Outcome], signal: LinkedSignal) -> _Outcome:
+    async def stoppable(
+        self, work: Callable[[], _Outcome], signal: LinkedSignal, *, writes: bool = False
+    ) -> _Outcome:
         """As `read`, for work that stops at a signal; it is set as soon as the client is gone.
+
+        With `writes` as `write`. Either way the work has ended when this does, with its effect or without.
 
         Raises:
             QueryCancelledError: the client went away before its turn came, or while it was working.
         """
         outcome: tuple[_Outcome] | None = None
         failure: Exception | None = None
+        limiter = self.service.writes if writes else self.service.reads
         # What is raised inside a group leaves it as a group of exceptions, so it is carried out by hand.
         async with anyio.create_task_group() as group:
             group.start_soon(until_gone, self.request.receive, signal, group.cancel_scope)
             try:
-                outcome = (await self.read(work),)
+                outcome = (await run_in_thread(work, limiter=limiter),)
             except Exception as error:  # noqa: BLE001  # raised again below
                 failure = error
             group.cancel_scope.cancel()

@@ -125,6 +125,7 @@ class DiffParams(PageParams):
 
     from_: Annotated[str, Field(alias="from", description="branch or commit id")]
     to: Annotated[str, Field(description="branch or commit id")]
+    timeout_s: Seconds = None
 
 
 class BaselineBody(_Strict):
@@ -212,6 +213,7 @@ class LoadBody(_Strict):
     from_: Annotated[str | None, Field(alias="from")] = None
     mode: str = "merge"
     grammar: str | None = None
+    timeout_s: Seconds = None
 
 
 class LoadParams(_Strict):
@@ -227,6 +229,7 @@ class LoadParams(_Strict):
     source: Annotated[
         str | None, Field(description="what reports call the body", max_length=500)
     ] = None
+    timeout_s: Seconds = None
 
 
 class ExportBody(_Strict):
@@ -263,3 +266,4 @@ class MergeBody(_Strict):
     delete_branch: bool = False
     strategy: str | None = None
     dry_run: bool = False
+    timeout_s: Seconds = None

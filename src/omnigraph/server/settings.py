@@ -19,6 +19,7 @@ _BODY = "OMNIGRAPH_BODY_MAX_BYTES"
 _LOAD_BODY = "OMNIGRAPH_LOAD_BODY_MAX_BYTES"
 _QUERY_TIMEOUT_MAX = "OMNIGRAPH_QUERY_TIMEOUT_MAX"
 _EXPORT_TIMEOUT = "OMNIGRAPH_EXPORT_TIMEOUT"
+_WRITE_TIMEOUT = "OMNIGRAPH_WRITE_TIMEOUT"
 ACTOR_INFLIGHT = "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX"
 ACTOR_BYTES = "OMNIGRAPH_PER_ACTOR_BYTES_MAX"
 BODIES_BYTES = "OMNIGRAPH_BODIES_MAX_BYTES"
@@ -69,6 +70,8 @@ class ServerSettings:
     query_timeout_max_s: float | None = 600.0
     #: How long an export or a baseline may work, whatever its caller asks for: a slow reader holds a place for it.
     export_timeout_s: float | None = 6 * 3600.0
+    #: How long a load or a merge may work before its commit, whatever its caller asks for; None is as long as it takes.
+    longest_write_s: float | None = None
     #: Rows that one answer may have.
     query_max_rows: int = 10_000_000
     #: Memory that the intermediate results of all reads may take together.
@@ -109,13 +112,22 @@ class ServerSettings:
         return _allowed_s(wanted, min(times, default=None), longest, _QUERY_TIMEOUT_MAX)
 
     def stream_timeout_s(self, wanted: float | None) -> float | None:
-        """As `timeout_s`, for an export or a baseline.
+        """As `timeout_s`, for an export, a baseline or a diff.
 
         Raises:
             BadRequestError: it is more than the server allows.
         """
         longest = self.export_timeout_s
         return _allowed_s(wanted, longest, longest, _EXPORT_TIMEOUT)
+
+    def write_timeout_s(self, wanted: float | None) -> float | None:
+        """As `timeout_s`, for a load or a merge.
+
+        Raises:
+            BadRequestError: it is more than the server allows.
+        """
+        longest = self.longest_write_s
+        return _allowed_s(wanted, longest, longest, _WRITE_TIMEOUT)
 
     @staticmethod
     def from_environment() -> ServerSettings:
@@ -158,6 +170,7 @@ class ServerSettings:
             query_timeout_s=duration_s("OMNIGRAPH_QUERY_TIMEOUT", "60s") or None,
             query_timeout_max_s=duration_s(_QUERY_TIMEOUT_MAX, "10m") or None,
             export_timeout_s=duration_s(_EXPORT_TIMEOUT, "6h") or None,
+            longest_write_s=duration_s(_WRITE_TIMEOUT, "0") or None,
             query_max_rows=whole_number(
                 "OMNIGRAPH_QUERY_MAX_ROWS", defaults.query_max_rows, lowest=1
             ),

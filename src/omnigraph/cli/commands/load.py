@@ -155,8 +155,6 @@ def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: 
         address.refuse_on_server("--engine")
     if flags.mapping is not None:
         address.refuse_on_server("--mapping")
-    if flags.timeout is not None:
-        address.refuse_on_server("--timeout")
     actor = address.actor
     if flags.mode is Mode.OVERWRITE:
         address.require_consent("replaces data in", yes=yes, json=json)

@@ -146,8 +146,9 @@ async def merge(request: Request) -> Response:
         call.authorize(Action.READ, branch=name)
     deletion = call.decide(Action.BRANCH_DELETE, target=body.source) if body.delete_branch else None
     may_delete = deletion is not None and deletion.allowed
+    timeout_s, signal = call.settings.write_timeout_s(body.timeout_s), call.new_signal()
     with call.admitted(BRANCH_OPERATION_BYTES):
-        result = await call.write(
+        result = await call.stoppable(
             lambda: call.graph.merge(
                 body.source,
                 target,
@@ -156,7 +157,11 @@ async def merge(request: Request) -> Response:
                 delete_branch=may_delete,
                 actor=call.actor,
                 engine="local",
-            )
+                timeout_s=timeout_s,
+                cancel=signal,
+            ),
+            signal,
+            writes=True,
         )
     if deletion is not None and not may_delete and not body.dry_run:
         result = replace(result, branch_deleted=False, branch_delete_error=deletion.message)

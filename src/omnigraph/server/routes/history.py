@@ -15,7 +15,7 @@ from omnigraph.policy import Action
 from omnigraph.server import answers
 from omnigraph.server.bodies import parse_query
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.operations import GRAPH, STOPPED, operation
 from omnigraph.server.requests import CommitsParams, DiffParams, LogParams
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.wire import DiffFilter, commit_document, diff_page, log_document
@@ -130,12 +130,13 @@ async def get_commit(request: Request) -> Response:
     tag="changes",
     query=DiffParams,
     returns=answers.DiffAnswer,
-    errors=(413,),
+    errors=STOPPED,
 )
 async def diff(request: Request) -> Response:
     """One page of what differs between two branches or commits: what turns the first into the second."""
     call = enter_graph(request)
     params = parse_query(request, DiffParams)
+    timeout_s, signal = call.settings.stream_timeout_s(params.timeout_s), call.new_signal()
 
     def work() -> bytes:
         one, other = (call.visible_state(name) for name in (params.from_, params.to))
@@ -143,11 +144,18 @@ async def diff(request: Request) -> Response:
 
         def compare() -> Diff:
             return call.graph.diff(
-                one, other, kinds=params.kind, types=params.type, ops=params.op, engine="local"
+                one,
+                other,
+                kinds=params.kind,
+                types=params.type,
+                ops=params.op,
+                engine="local",
+                timeout_s=timeout_s,
+                cancel=signal,
             )
 
         found = call.served.diffs.get(one, other, chosen.digest, compare)
         page = diff_page(found, chosen, limit=params.limit, page_token=params.page_token)
         return json_bytes(page)
 
-    return Response(await call.read(work), media_type=JSON)
+    return Response(await call.stoppable(work, signal), media_type=JSON)

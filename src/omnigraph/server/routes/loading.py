@@ -31,6 +31,7 @@ from omnigraph.wire.protocol import NDJSON
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from omnigraph.budget import LinkedSignal
     from omnigraph.server.admission import Grant
     from omnigraph.server.calls import GraphCall
     from omnigraph.wire import LoadResult
@@ -45,6 +46,7 @@ class _LoadRequest:
     base: str | None
     mode: str
     grammar: str
+    timeout_s: float | None
     dry_run: bool = False
     source: str = _BODY
 
@@ -102,16 +104,19 @@ async def load_ndjson(request: Request) -> Response:
         base=params.from_,
         mode=params.mode,
         grammar=params.grammar,
+        timeout_s=call.settings.write_timeout_s(params.timeout_s),
         dry_run=params.dry_run,
         source=params.source or _BODY,
     )
     await _authorize(call, wanted)
-    size = announced_size(request, call.settings.load_body_limit)
+    size, signal = announced_size(request, call.settings.load_body_limit), call.new_signal()
     with call.admitted(0) as grant:
         hold = _holder(call, grant)
         hold(size or 0)
         async with spooled_ndjson(request, call.settings, hold) as path:
-            result = await call.write(lambda: _load(call, wanted, path))
+            result = await call.stoppable(
+                lambda: _load(call, wanted, path, signal), signal, writes=True
+            )
     call.count_commit(result.commit)
     body = receipt_document(result)
     del body["uri"]
@@ -122,7 +127,7 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
     call = enter_graph(request)
     # Which branch is meant stands in the body; whether any could be is known before.
     call.authorize_some(Action.CHANGE)
-    size = announced_size(request, call.settings.load_body_limit)
+    size, signal = announced_size(request, call.settings.load_body_limit), call.new_signal()
     with call.admitted(0) as grant:
         hold = _holder(call, grant)
         hold(size or 0)
@@ -132,14 +137,15 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
             base=body.from_,
             mode=body.mode,
             grammar=body.grammar or grammar,
+            timeout_s=call.settings.write_timeout_s(body.timeout_s),
         )
         await _authorize(call, wanted)
 
         def work() -> LoadResult:
             with _written([body.data] if text is None else text.pieces()) as path:
-                return _load(call, wanted, path)
+                return _load(call, wanted, path, signal)
 
-        result = await call.write(work)
+        result = await call.stoppable(work, signal, writes=True)
     call.count_commit(result.commit)
     return json_response(receipt_document(result) | {"uri": call.served.address})
 
@@ -165,7 +171,7 @@ async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
     call.authorize(Action.CHANGE, branch=wanted.branch)
 
 
-def _load(call: GraphCall, wanted: _LoadRequest, path: str) -> LoadResult:
+def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal) -> LoadResult:
     is_small = os.path.getsize(path) <= local_load_max_bytes()
     try:
         return call.graph.load(
@@ -177,6 +183,8 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str) -> LoadResult:
             engine="local" if is_small else "spark",
             dry_run=wanted.dry_run,
             grammar=wanted.grammar,
+            timeout_s=wanted.timeout_s,
+            cancel=signal,
         )
     except (LoadRejectedError, LoadKeyConflictError, InputFileError) as refused:
         # Reports name the file that the body was kept in, which means nothing to whoever sent it.
