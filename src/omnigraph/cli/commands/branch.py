@@ -15,6 +15,7 @@ from omnigraph.cli.options import (
     ElasticEngine,
     EngineChoice,
     Quiet,
+    Timeout,
     refuse_address,
 )
 from omnigraph.cli.output import print_json, print_text, print_warning
@@ -121,6 +122,7 @@ def merge_branch(
         ),
     ] = None,
     engine: EngineChoice = ElasticEngine.AUTO,
+    timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -140,6 +142,7 @@ def merge_branch(
                 actor=actor,
                 engine=engine,
                 progress=terminal_progress(quiet=quiet),
+                timeout_s=timeout,
             )
         except MergeConflictsError as error:
             if json:

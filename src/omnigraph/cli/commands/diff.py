@@ -14,6 +14,7 @@ from omnigraph.cli.options import (
     Kinds,
     Operations,
     Quiet,
+    Timeout,
     Types,
     refuse_address,
 )
@@ -36,6 +37,7 @@ def diff(
     type: Types = None,
     op: Operations = None,
     engine: EngineChoice = ElasticEngine.AUTO,
+    timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -52,6 +54,7 @@ def diff(
             ops=op,
             engine=engine,
             progress=terminal_progress(quiet=quiet),
+            timeout_s=timeout,
         ) as found,
     ):
         if json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, Branch, ElasticEngine, EngineChoice, Quiet
+from omnigraph.cli.options import AsJson, Branch, ElasticEngine, EngineChoice, Quiet, Timeout
 from omnigraph.cli.output import print_json, print_lines, print_text
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
@@ -27,6 +27,7 @@ def optimize(
     ] = False,
     branch: Branch = "main",
     engine: EngineChoice = ElasticEngine.AUTO,
+    timeout: Timeout = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
@@ -37,9 +38,15 @@ def optimize(
     address.echo("optimize", quiet=quiet)
     with address.open_storage(read_only=False) as graph:
         if indexes_only:
-            _ensure_indices(graph, branch, actor, json=json)
+            built = graph.ensure_indices(branch, actor=actor, timeout_s=timeout)
+            _print_indexes(graph, built, json=json)
             return
-        report = graph.optimize(actor=actor, engine=engine, progress=terminal_progress(quiet=quiet))
+        report = graph.optimize(
+            actor=actor,
+            engine=engine,
+            progress=terminal_progress(quiet=quiet),
+            timeout_s=timeout,
+        )
     if json:
         print_json(report.to_json())
     else:
@@ -86,8 +93,7 @@ def _count(number: int, thing: str) -> str:
 # ---- indexes only
 
 
-def _ensure_indices(graph: Graph, branch: str, actor: str | None, *, json: bool) -> None:
-    report = graph.ensure_indices(branch, actor=actor)
+def _print_indexes(graph: Graph, report: IndexReport, *, json: bool) -> None:
     if not json:
         print_text(_index_text(report))
         return
@@ -104,7 +110,7 @@ def _ensure_indices(graph: Graph, branch: str, actor: str | None, *, json: bool)
                 if item.type_key == key
             ],
         }
-        for key, pin in sorted(graph.snapshot(branch).pins.items())
+        for key, pin in sorted(graph.snapshot(report.branch).pins.items())
     ]
     commit = None if report.commit is None else report.commit.commit_id
     print_json({"branch": report.branch, "graph_commit_id": commit, "datasets": datasets})
