@@ -43,15 +43,13 @@ from omnigraph.cli.commands import (
     verify,
     version,
 )
+from omnigraph.cli.interrupts import INTERRUPTED, take_interrupts
 from omnigraph.cli.output import guarded_streams, print_error, print_json, print_warning
 from omnigraph.cli.words import arranged, wants_json
 from omnigraph.errors import OmniError, is_panic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-#: What a process that Ctrl-C ended is expected to exit with.
-_INTERRUPTED = 130
 
 app = typer.Typer(
     name="omnigraph",
@@ -120,6 +118,9 @@ def _global_options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
+    if arguments is None:
+        # The process is that of the command.
+        take_interrupts()
     with guarded_streams():
         _run(list(sys.argv[1:] if arguments is None else arguments))
 
@@ -132,7 +133,7 @@ def _run(words: list[str]) -> None:
         code = app(args=words, prog_name="omnigraph", standalone_mode=not as_json)
         sys.exit(code or 0)
     except SystemExit as end:
-        if end.code == _INTERRUPTED:
+        if end.code == INTERRUPTED:
             _print_interrupt(end, as_json=as_json)
         raise
     except TyperException as error:

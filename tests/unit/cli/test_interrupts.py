@@ -1,0 +1,26 @@
+"""Ctrl-C again and again: one trace of it is raised, the others are sentences."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from omnigraph.cli.interrupts import _Interrupts
+
+
+def test_only_the_first_interrupt_is_raised(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    interrupts = _Interrupts()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts(2, None)
+    assert capfd.readouterr().err == ""
+    interrupts(2, None)
+    assert capfd.readouterr().err.startswith("already stopping")
+    assert codes == []
+    interrupts(2, None)
+    assert "omnigraph cleanup" in capfd.readouterr().err
+    assert codes == [130]
