@@ -15,7 +15,7 @@ import pytest
 from omnigraph.budget import Budget, bounded
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError, SparkError
 from omnigraph.pipeline.job_names import detail, job_name, operation
-from omnigraph.pipeline.progress import InnerProgress, Silent
+from omnigraph.pipeline.progress import InnerProgress, Silent, advance
 from omnigraph.pipeline.spark_failures import explain
 from omnigraph.pipeline.spark_jobs import SparkJobs, outlasting
 from omnigraph.pipeline.spark_workers import SparkWorkers
@@ -77,6 +77,34 @@ def test_whatever_ends_the_waiting_ends_the_job(
     assert tracker.getActiveStageIds() == []
     # The session goes on.
     assert spark.range(3).count() == 3
+
+
+def count_and_wait(path: str) -> dict[str, Any]:
+    """A task that has done some rows, and goes on."""
+    advance(5)
+    return wait_for_reader(path)
+
+
+class UntilRows(Stage):
+    """Ends a job as soon as rows of it are seen."""
+
+    def __init__(self) -> None: ...
+
+    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
+        if rows:
+            raise RowsSeenError(tasks, rows)
+
+
+class RowsSeenError(Exception):
+    """Tasks and rows."""
+
+
+def test_rows_are_shown_before_the_end_of_their_task(spark: SparkSession, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(RowsSeenError) as seen:
+        SparkWorkers(spark, Watched(UntilRows())).run("count", count_and_wait, [str(pipe)])
+    assert seen.value.args == (0, 5)
 
 
 def test_two_callers_do_not_end_each_others_jobs(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pyarrow as _arrow
 
 from omnigraph.budget import work_steps
 from omnigraph.pipeline.buckets import BUCKET
+from omnigraph.pipeline.progress import advance
 from omnigraph.storage.answers import attempt_name, read_answer, write_answer
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _exchanged_here(
             write_answer(folder, name, run.schema, _by_bucket(run, exchange.buckets))
             names.append(name)
             rows += run.num_rows
+            advance(run.num_rows)
         return {"runs": names, "rows": rows}
 
     written = workers.run("read rows", write, list(enumerate(exchange.items)))

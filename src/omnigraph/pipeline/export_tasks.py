@@ -10,6 +10,7 @@ from omnigraph.budget import work_steps
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.export_lines import TypeShape, json_lines
 from omnigraph.pipeline.export_runs import line_bytes, merge_into_run, sorted_blocks, write_runs
+from omnigraph.pipeline.progress import advance
 from omnigraph.storage.failures import translated
 from omnigraph.storage.fragment_scans import scan_group
 
@@ -84,4 +85,5 @@ class _Counter:
     def lines(self, task: ExportTask) -> Iterator[pa.RecordBatch]:
         for batch in task.rows():
             self.rows += batch.num_rows
+            advance(batch.num_rows)
             yield json_lines(task.shape, batch)

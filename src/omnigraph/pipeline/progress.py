@@ -1,13 +1,38 @@
-"""Progress of bulk work: every stage says how many tasks and rows are done."""
+"""Progress of bulk work: every stage says how many tasks and rows are done.
+
+A task that takes long says on the way how many rows it has done (`advance`); what runs it listens (`listening`).
+"""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+
+
+#: What hears of the rows of the task that runs here.
+_LISTENER: ContextVar[Callable[[int], None] | None] = ContextVar("omnigraph_rows", default=None)
+
+
+def advance(rows: int) -> None:
+    """Say that the task that runs here has done so many more rows."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(rows)
+
+
+@contextmanager
+def listening(listener: Callable[[int], None]) -> Iterator[None]:
+    """Hear of the rows of a task that runs in the block."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
 
 
 class StageProgress(Protocol):

@@ -7,7 +7,7 @@ import os
 import pickle
 import re
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from omnigraph.engine.spark.kinds import is_connect, parallelism_of
+from omnigraph.engine.spark.kinds import is_connect, is_on_this_machine, parallelism_of
 from omnigraph.errors import OmniError, SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.ids import new_ulid
+from omnigraph.pipeline.row_tallies import RowTally, slowly
 from omnigraph.pipeline.sealing import seal
 from omnigraph.pipeline.spark_jobs import SparkJobs, shielded, showing
 from omnigraph.pipeline.workers import failure_message, raise_failure
@@ -68,15 +69,20 @@ class SparkWorkers:
         if not items:
             return []
         counter = self._counter()
-        with self._progress.stage(stage, len(items)) as progress, self.shared(list(items)) as some:
-            function = _item_function(task, some, counter.add, task_instruction())
+        with (
+            self._progress.stage(stage, len(items)) as progress,
+            self.shared(list(items)) as some,
+            self._tally() as tally,
+        ):
+            function = _item_function(task, some, counter.add, task_instruction(), tally)
+            rows = counter.rows_with(tally)
 
             def action() -> list[Any]:
                 numbers = self.spark.range(0, len(items), 1, len(items))
                 return numbers.mapInArrow(function, f"number long, {_MESSAGES}").collect()
 
             def watch(figures: Figures) -> None:
-                progress.update(counter.done(figures), counter.rows)
+                progress.update(counter.done(figures), rows())
 
             answers = self.jobs.run(stage, action, watch)
             found = {int(row["number"]): json.loads(row["message"]) for row in answers}
@@ -95,13 +101,13 @@ class SparkWorkers:
         """As `Workers.run_batches`, for a Spark frame."""
         partitions: DataFrame = frame
         counter = self._counter()
-        with self._progress.stage(stage, 0) as progress:
-            function = _batches_function(task, counter.add, task_instruction())
+        with self._progress.stage(stage, 0) as progress, self._tally() as tally:
+            function = _batches_function(task, counter.add, task_instruction(), tally)
 
             def action() -> list[Any]:
                 return partitions.mapInArrow(function, _MESSAGES).collect()
 
-            answers = self.jobs.run(stage, action, showing(progress, lambda: counter.rows))
+            answers = self.jobs.run(stage, action, showing(progress, counter.rows_with(tally)))
             messages = [json.loads(row["message"]) for row in answers]
             progress.update(len(messages), sum(int(one.get("rows", 0)) for one in messages))
         for message in messages:
@@ -171,6 +177,15 @@ class SparkWorkers:
                 # None takes the property away.
                 self.spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]  # the types of Spark do not know that
 
+    @contextmanager
+    def _tally(self) -> Iterator[RowTally | None]:
+        """Where running tasks count their rows; None where they run elsewhere."""
+        if not shielded(lambda: is_on_this_machine(self.spark)):
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="omnigraph-rows-") as folder:
+            yield RowTally(folder)
+
     def _counter(self) -> _Counter:
         if self._is_connect:
             return _Counter()
@@ -201,10 +216,15 @@ class _Counter:
         """How many tasks are done."""
         return figures.done if self._tasks is None else int(self._tasks.value)
 
-    @property
-    def rows(self) -> int:
-        """How many rows are done; 0 where only the answers tell."""
-        return 0 if self._rows is None else int(self._rows.value)
+    def rows_with(self, tally: RowTally | None) -> Callable[[], int]:
+        """How many rows are done, by tasks that are over or have counted on the way; 0 where only the answers tell."""
+        counted = None if tally is None else slowly(tally.rows)
+
+        def rows() -> int:
+            done = 0 if self._rows is None else int(self._rows.value)
+            return done if counted is None else max(done, counted())
+
+        return rows
 
 
 @contextmanager
@@ -265,13 +285,15 @@ def _item_function(
     items: Any,  # a broadcast list; Spark types its value as anything
     count: Callable[[int, int], None],
     instruction: str | None,
+    tally: RowTally | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             numbers: Any = batch.column(0)
             for number in numbers.to_pylist():
                 _reach(instruction)
-                message = _guarded(lambda item: [task(item)], items.value[number])[0]
+                with nullcontext() if tally is None else tally.counting(number):
+                    message = _guarded(lambda item: [task(item)], items.value[number])[0]
                 count(1, int(message.get("rows", 0)))
                 yield pa.RecordBatch.from_pydict(
                     {"number": [number], "message": [json.dumps(message)]}
@@ -284,6 +306,7 @@ def _batches_function(
     task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
     count: Callable[[int, int], None],
     instruction: str | None,
+    tally: RowTally | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -291,7 +314,9 @@ def _batches_function(
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         _reach(instruction)
-        for message in _guarded(lambda rows: list(task(partition, rows)), batches):
+        with nullcontext() if tally is None else tally.counting(partition):
+            messages = _guarded(lambda rows: list(task(partition, rows)), batches)
+        for message in messages:
             count(1, int(message.get("rows", 0)))
             yield pa.RecordBatch.from_pydict({"message": [json.dumps(message)]})
 

@@ -14,6 +14,7 @@ from omnigraph.budget import work_steps
 from omnigraph.pipeline.external import COPIED_TOGETHER
 from omnigraph.pipeline.frames import frame_records, partition_name
 from omnigraph.pipeline.problems import Problems
+from omnigraph.pipeline.progress import advance
 from omnigraph.pipeline.reading import PartReader
 from omnigraph.pipeline.shaping import shape_records
 from omnigraph.storage.fragments import remove_written, write_rows
@@ -145,6 +146,7 @@ class _Stage:
             raw, self._plan, source=self._source, part=self._part, first_row=pending.rows
         )
         pending.rows += raw.count
+        advance(raw.count)
         self._external += shaped.external_count
         check_cells(self._external)
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids

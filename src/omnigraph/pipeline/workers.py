@@ -23,6 +23,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.errors import StorageFailure as _Failure
+from omnigraph.pipeline.progress import listening
 from omnigraph.pipeline.sealing import Sealed
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.progress import Progress, StageProgress
 
 Item = TypeVar("Item")
 Message = dict[str, Any]
@@ -103,16 +104,18 @@ class LocalWorkers:
             return answers
         rows = 0
         with self._progress.stage(stage, len(items)) as progress:
+            tally = _Tally(progress)
             for item in items:
                 try:
                     check_work()
-                    answers.append(task(item))
+                    with listening(tally.add):
+                        answers.append(task(item))
                 except OmniError as error:
                     if not keep_failures:
                         raise
                     answers.append(failure_message(error))
                 rows += int(answers[-1].get("rows", 0))
-                progress.update(len(answers), rows)
+                tally.end_task(rows)
         return answers
 
     def run_batches(
@@ -123,14 +126,36 @@ class LocalWorkers:
     ) -> list[Message]:
         """As `Workers.run_batches`, for an Arrow table: it is one partition."""
         with self._progress.stage(stage, 1) as progress:
-            answers = list(task(0, work_steps(frame.to_batches(max_chunksize=_BATCH_ROWS))))
-            progress.update(1, sum(int(answer.get("rows", 0)) for answer in answers))
+            tally = _Tally(progress)
+            with listening(tally.add):
+                answers = list(task(0, work_steps(frame.to_batches(max_chunksize=_BATCH_ROWS))))
+            tally.end_task(sum(int(answer.get("rows", 0)) for answer in answers))
         return answers
 
     @contextmanager
     def sealing(self, secret: str) -> Iterator[Sealed]:
         """As `Workers.sealing`; here it goes nowhere."""
         yield Sealed(secret.encode())
+
+
+class _Tally:
+    """Tasks and rows of a stage of this process, shown as they are done."""
+
+    def __init__(self, progress: StageProgress) -> None:
+        self._progress = progress
+        self._tasks = 0
+        self._rows = 0
+
+    def add(self, rows: int) -> None:
+        """The task that runs has done so many more rows."""
+        self._rows += rows
+        self._progress.update(self._tasks, self._rows)
+
+    def end_task(self, rows: int) -> None:
+        """A task is over; so many rows are done by its answer and those before it."""
+        self._tasks += 1
+        self._rows = max(self._rows, rows)
+        self._progress.update(self._tasks, self._rows)
 
 
 def failure_message(error: OmniError) -> Message:

@@ -2,16 +2,76 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from omnigraph.budget import Budget, bounded, finishing
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError
-from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.progress import Silent, advance
+from omnigraph.pipeline.row_tallies import RowTally
 from omnigraph.pipeline.workers import LocalWorkers, failure_message, raise_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Figures:
+    """Progress that remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def stage(self, name: str, tasks: int) -> Iterator[Figures]:
+        yield self
+
+    def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
+        self.shown.append((tasks, rows))
+
+    def tell(self, detail: str) -> None: ...
+
+    def note(self, fact: str) -> None: ...
+
+
+def counted(item: int) -> dict[str, Any]:
+    advance(3)
+    advance(item)
+    return {"rows": 3 + item}
+
+
+def test_rows_are_shown_while_a_task_runs() -> None:
+    figures = Figures()
+    LocalWorkers(figures).run("work", counted, [4, 5])
+    assert figures.shown == [(0, 3), (0, 7), (1, 7), (1, 10), (1, 15), (2, 15)]
+    # Nothing listens beside a stage.
+    advance(1)
+    assert figures.shown[-1] == (2, 15)
+
+
+def test_batches_show_their_rows_too() -> None:
+    figures = Figures()
+
+    def task(_part: int, batches: Any) -> Any:
+        for batch in batches:
+            advance(batch.num_rows)
+        return [{"rows": 200_000}]
+
+    LocalWorkers(figures).run_batches("work", task, pa.table({"n": range(200_000)}))
+    assert figures.shown == [(0, 131_072), (0, 200_000), (1, 200_000)]
+
+
+def test_tasks_of_other_processes_count_in_files(tmp_path: Path) -> None:
+    tally = RowTally(str(tmp_path))
+    assert tally.rows() == 0
+    for task, rows in ((0, 5), (1, 7), (1, 8)):
+        with tally.counting(task):
+            advance(rows)
+    assert tally.rows() == 5 + 8, "a task that ran again counts once"
 
 
 def test_no_task_begins_after_the_work_was_stopped() -> None:
