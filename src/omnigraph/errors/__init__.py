@@ -33,8 +33,8 @@
     ├── PolicyDeniedError                the policy does not allow it
     ├── PreconditionFailedError          the branch head is not the expected commit
     ├── ResourceLimitError               a configured bound would be crossed
-    ├── QueryTimeoutError                a read took longer than it may
-    ├── QueryCancelledError              a read was cancelled
+    ├── QueryTimeoutError                a read or bulk work took longer than it may
+    ├── QueryCancelledError              a read or bulk work was cancelled
     ├── BlobRangeError                   a range outside the value
     ├── BlobChangedError                 another value than the caller has seen
     ├── ExternalBlobPolicyError          an external blob is not allowed

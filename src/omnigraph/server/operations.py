@@ -42,8 +42,8 @@ _ERROR_TEXTS = {
     424: "an external blob cannot be read",
     429: "the actor has too much in flight",
     500: "the server failed",
-    503: "a write is unsettled, look before you retry; or a read was cancelled",
-    504: "a read took longer than it may",
+    503: "a write is unsettled, look before you retry; or the work was cancelled, nothing happened",
+    504: "it took longer than it may, nothing happened",
 }
 _READ_ERRORS = (400, 401, 403, 404, 410, 500)
 #: Of routes whose reads are bounded in time, memory and rows.
@@ -51,6 +51,8 @@ STOPPED = (413, 503, 504)
 _FLAT_ERRORS = (401, 403, 500)
 _BODY_ERRORS = (408, 413, 415)
 _WRITE_ERRORS = (409, 412, 424, 429, 503)
+#: Of routes whose writes are bounded in time.
+STOPPED_WRITE = (504,)
 
 
 class _DirectRoute(APIRoute):

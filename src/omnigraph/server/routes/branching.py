@@ -16,7 +16,7 @@ from omnigraph.server import answers
 from omnigraph.server.admission import BRANCH_OPERATION_BYTES
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.operations import GRAPH, STOPPED_WRITE, operation
 from omnigraph.server.requests import BranchBody, MergeBody
 from omnigraph.server.responses import json_response
 from omnigraph.wire import receipt_document
@@ -133,6 +133,7 @@ def _one_segment(request: Request) -> str:
     tag="branches",
     body=MergeBody,
     returns=answers.Merge,
+    errors=STOPPED_WRITE,
     writes=True,
 )
 async def merge(request: Request) -> Response:

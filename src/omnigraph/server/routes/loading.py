@@ -21,7 +21,7 @@ from omnigraph.server.answers import Load
 from omnigraph.server.bodies import announced_size, parse_query, read_load, spooled_ndjson
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.load_reports import named
-from omnigraph.server.operations import GRAPH, operation
+from omnigraph.server.operations import GRAPH, STOPPED_WRITE, operation
 from omnigraph.server.requests import LoadBody, LoadParams
 from omnigraph.server.responses import json_response
 from omnigraph.server.routes.reading import successor
@@ -59,6 +59,7 @@ class _LoadRequest:
     tag="mutations",
     body=LoadBody,
     returns=Load,
+    errors=STOPPED_WRITE,
     writes=True,
 )
 async def load(request: Request) -> Response:
@@ -74,6 +75,7 @@ async def load(request: Request) -> Response:
     tag="mutations",
     body=LoadBody,
     returns=Load,
+    errors=STOPPED_WRITE,
     writes=True,
     deprecated=True,
 )
@@ -93,6 +95,7 @@ async def ingest(request: Request) -> Response:
     query=LoadParams,
     body=NDJSON,
     returns=Load,
+    errors=STOPPED_WRITE,
     writes=True,
 )
 async def load_ndjson(request: Request) -> Response:
