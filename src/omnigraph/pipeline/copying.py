@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
+from omnigraph.budget import work_steps
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.buckets import BUCKET, Exchange
 from omnigraph.pipeline.exchange import run_exchange
 from omnigraph.pipeline.key_files import key_files, write_keys
 from omnigraph.pipeline.merging import ShrinkItem, by_fragment, shrink_fragment
+from omnigraph.pipeline.progress import advance
 from omnigraph.pipeline.row_plans import PART_ROWS, Action
 from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
@@ -175,7 +177,9 @@ def copy_rows(item: CopyItem) -> Message:
 
     def batches() -> Iterator[Any]:
         nonlocal total
-        for batch in _read(source, come, [field.name for field in target.schema]):
+        names = [field.name for field in target.schema]
+        for batch in work_steps(_read(source, come, names)):
+            advance(batch.num_rows)
             for rule in item.rules:
                 found = _broken(rule, batch)
                 total += len(found)
