@@ -166,6 +166,22 @@ def test_a_setting_says_where_they_lie(
     assert files(chosen) == []
 
 
+def test_a_cleanup_leaves_files_in_the_graph_that_are_still_read(
+    states: tuple[Graph, str, str], small: pytest.MonkeyPatch
+) -> None:
+    """Executors of a cluster keep them in the graph when nothing else is said."""
+    graph, before, after = states
+    small.setattr(ScratchPlace, "location", lambda place, _: (place.root, False))
+    found = graph.diff(before, after, engine="local")
+    assert found.is_in_files
+    with Graph.open(graph.uri) as other:
+        other.cleanup(keep=1_000, confirm=True)
+        assert len(found.changes) == len(found)
+        found.close()
+        other.cleanup(keep=1_000, confirm=True)
+    assert not (graph._environment.location.path / "__staging").exists()
+
+
 def test_pages_of_changes_compare_once(
     states: tuple[Graph, str, str], small: pytest.MonkeyPatch, scratch: Path
 ) -> None:

@@ -11,7 +11,16 @@ import pytest
 
 import omnigraph.pipeline.load as stages
 import omnigraph.pipeline.merging as merging
-from omnigraph.errors import BadRequestError, LoadRejectedError, SparkError, StorageError
+import omnigraph.storage.fragments as fragments
+import omnigraph.storage.ledgers as ledgers
+from omnigraph.errors import (
+    BadRequestError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    SparkError,
+    StorageError,
+    StorageFailure,
+)
 from omnigraph.graph import Graph
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.workers import LocalWorkers
@@ -239,6 +248,35 @@ def test_a_ledger_names_no_file_outside_of_the_graph(graph: Graph, tmp_path: Pat
     ledgers.close(is_committed=False)
     assert mine.read_text() == "mine"
     assert (Path(graph.uri) / "_schema.pg").exists()
+
+
+@pytest.mark.parametrize("step", ["the ledger", "the checksums"])
+def test_files_go_when_the_step_behind_their_writing_fails(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+):
+    """Nothing knows them yet: no answer, no ledger."""
+
+    def full(*_: object, **__: object) -> Any:
+        raise StorageError("no space left on device", StorageFailure.PERMANENT)
+
+    lines = write_lines(tmp_path / "things.jsonl", [thing("a").encode()])
+    if step == "the ledger":
+        monkeypatch.setattr(ledgers, "write_answer", full)
+    else:
+        monkeypatch.setattr(fragments, "fragment_text", full)
+    failed(graph, StorageError, source=lines)
+
+
+def test_a_load_through_a_link_to_the_graph_leaves_nothing_when_it_fails(
+    graph: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    link = tmp_path / "current.omni"
+    link.symlink_to(Path(graph.uri), target_is_directory=True)
+    lines = write_lines(tmp_path / "things.jsonl", [thing("a").encode()])
+    with Graph.open(link) as linked:
+        linked.load(lines, mode="append", engine="local")
+        failed(linked, LoadKeyConflictError, source=lines)
+    assert "stays until cleanup" not in caplog.text
 
 
 def test_local_workers_give_up_at_the_first_part_that_fails():

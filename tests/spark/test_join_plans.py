@@ -80,3 +80,11 @@ def test_scans_are_cut_into_equal_windows_that_hold_every_row_once(scans, monkey
     read = [key for scan in cut for table in scan_keys(scan) for key in table["key"].to_pylist()]
     assert sorted(read) == sorted(str(n) for n in range(40))
     assert max(scan.rows for scan in cut) - min(scan.rows for scan in cut) <= -(-40 // tasks)
+
+
+def test_many_given_keys_are_not_held_by_this_process(spark, scans, monkeypatch):
+    """A merge that only deletes edges touches no row, and names all sources that lost one."""
+    joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=3)
+    monkeypatch.setattr(joins._local, "outside", None)
+    found = joins.outside(scans, [], 2, None, [str(n) for n in range(4)])
+    assert found.total == 4

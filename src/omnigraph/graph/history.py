@@ -64,7 +64,11 @@ class GraphHistory:
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
-        place = ScratchPlace(root=environment.location, is_read_only=is_read_only)
+        place = ScratchPlace(
+            root=environment.location,
+            is_read_only=is_read_only,
+            begin_read=lambda: environment.reading.begin().end,
+        )
         self._reader = DeltaReader(environment.tables, place)
 
     def close(self) -> None:

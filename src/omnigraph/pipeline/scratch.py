@@ -15,7 +15,7 @@ from omnigraph.storage.answers import new_answer_folder, remove_answers
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.storage.answers import AnswerFolder
@@ -34,6 +34,8 @@ class ScratchPlace:
     #: A writer keeps them in the graph: its executors write there anyway.
     is_writer: bool = False
     is_read_only: bool = False
+    #: Begins a read of the graph, and gives the function that ends it: cleanup leaves files of running reads alone.
+    begin_read: Callable[[], Callable[[], None]] | None = None
 
     def location(self, spark: Session | None) -> tuple[GraphLocation, bool]:
         """The root for files that all workers reach, and whether it was made for them alone.
@@ -65,7 +67,7 @@ class Scratch:
     def __init__(self, place: ScratchPlace) -> None:
         self._place = place
         self._folder: AnswerFolder | None = None
-        self._removal: weakref.finalize[[AnswerFolder, bool, int], Scratch] | None = None
+        self._removal: weakref.finalize[..., Scratch] | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -79,9 +81,14 @@ class Scratch:
             BadRequestError: there is no place that the executors of a cluster reach.
         """
         if self._folder is None:
-            root, is_own = self._place.location(spark)
+            place = self._place
+            root, is_own = place.location(spark)
+            is_in_graph = root == place.root
+            end_read = place.begin_read() if is_in_graph and place.begin_read else None
             self._folder = new_answer_folder(root)
-            self._removal = weakref.finalize(self, _remove, self._folder, is_own, os.getpid())
+            self._removal = weakref.finalize(
+                self, _remove, self._folder, os.getpid(), is_own=is_own, end_read=end_read
+            )
         return self._folder
 
     @contextmanager
@@ -99,7 +106,9 @@ class Scratch:
             self._removal()
 
 
-def _remove(folder: AnswerFolder, is_own: bool, process_id: int) -> None:
+def _remove(
+    folder: AnswerFolder, process_id: int, *, is_own: bool, end_read: Callable[[], None] | None
+) -> None:
     if os.getpid() != process_id:
         return  # a fork of the process: the folder is its parent's
     try:
@@ -110,6 +119,8 @@ def _remove(folder: AnswerFolder, is_own: bool, process_id: int) -> None:
     if is_own:
         with suppress(OSError):
             folder.root.path.rmdir()
+    if end_read is not None:
+        end_read()
 
 
 def _is_on_this_machine(spark: Session) -> bool:

@@ -174,7 +174,7 @@ class SparkJoins:
         more: Sequence[str] = (),
     ) -> Found:
         """As `Joins.outside`."""
-        if self._is_small(touched, counted):
+        if self._is_few(total_rows(touched) + len(more), counted):
             return self._local.outside(counted, touched, low, high, more)
         total, shown = self._first(lambda: self.keys_outside(counted, touched, low, high, more))
         return Found(total, [Example(row["key"], (row["other"],), row["count"]) for row in shown])

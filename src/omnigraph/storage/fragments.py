@@ -50,7 +50,12 @@ def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
     reader = pa.RecordBatchReader.from_batches(schema, (_encoded(b, schema) for b in batches))
     with translated(f"writing rows of {table.path}"):
         written = write_fragments(reader, table._dataset, allow_external_blob_outside_bases=True)
-        return [fragment_text(table, fragment) for fragment in written]
+        try:
+            return [fragment_text(table, fragment) for fragment in written]
+        except BaseException:
+            # Also when the task is cancelled: nothing else knows these files.
+            remove_written(table, [json.dumps(fragment.to_json()) for fragment in written])
+            raise
 
 
 def fragment_text(table: Table, fragment: FragmentMetadata, *, is_new: bool = True) -> str:

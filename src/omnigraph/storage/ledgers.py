@@ -9,12 +9,13 @@ was being written when its process died is in no ledger; cleanup finds it.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as _arrow
 
-from omnigraph.errors import StorageError
+from omnigraph.errors import InternalError, StorageError
 from omnigraph.storage.answers import (
     attempt_name,
     new_answer_folder,
@@ -52,22 +53,35 @@ class Ledger:
     _files: list[str] = field(default_factory=list)
 
     def note(self, table: Table, written: Iterable[str | None]) -> None:
-        """Note the files of fragments that the attempt wrote, or wrote files for, given as their texts."""
+        """Note the files of fragments that the attempt wrote, or wrote files for, given as their texts.
+
+        When it fails, these files are gone: nothing else knows them.
+        """
         if self.folder is None:
             return
-        line = str(table._dataset.uri).removeprefix(f"{self.folder.root.uri}/")
+        line = _below(self.folder.root, str(table._dataset.uri))
         files = [f"{line}/{name}" for name in sums_in(written)]
         if not files:
             return
         self._files += files
         self.name = self.name or attempt_name(_STAGE, self.part)
-        # The same name again: a reader finds the earlier list or the longer one.
-        write_answer(
-            self.folder,
-            self.name,
-            _SCHEMA,
-            [_pa.RecordBatch.from_arrays([_pa.array(self._files, _pa.utf8())], schema=_SCHEMA)],
-        )
+        rows = _pa.RecordBatch.from_arrays([_pa.array(self._files, _pa.utf8())], schema=_SCHEMA)
+        try:
+            # The same name again: a reader finds the earlier list or the longer one.
+            write_answer(self.folder, self.name, _SCHEMA, [rows])
+        except BaseException:
+            # Also when the task is cancelled. What fails here too stays until cleanup.
+            with suppress(StorageError):
+                delete_files(self.folder.root, files)
+            raise
+
+
+def _below(root: GraphLocation, uri: str) -> str:
+    """The name of a dataset below the root: datasets record the root without links, a caller may come through one."""
+    for place in (root.root, root.uri):
+        if uri.startswith(f"{place}/"):
+            return uri.removeprefix(f"{place}/")
+    raise InternalError(f"{uri} does not lie in {root}")
 
 
 @dataclass(slots=True)
