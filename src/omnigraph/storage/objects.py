@@ -147,11 +147,17 @@ def replace_content(objects: ControlObjects, name: str, data: bytes, tag: str | 
 
 
 class ObstoreObjects:
-    """Control objects through obstore; flushed to disk on local graphs when `durable` is set."""
+    """Control objects through obstore; flushed to disk on local graphs when `durable` is set.
 
-    def __init__(self, location: GraphLocation, *, durable: bool) -> None:
+    With `request_limit_s` a request to an object store fails after that time at the latest.
+    """
+
+    def __init__(
+        self, location: GraphLocation, *, durable: bool, request_limit_s: float | None = None
+    ) -> None:
         self._location = location
         self._durable = durable and location.is_local
+        self._request_limit_s = request_limit_s
         self._store: Backend | None = None
 
     @property
@@ -161,7 +167,7 @@ class ObstoreObjects:
                 if self._location.is_local:
                     self._store = LocalStore(self._location.path, mkdir=True)
                 else:
-                    self._store = open_store(self._location)
+                    self._store = open_store(self._location, self._request_limit_s)
         return self._store
 
     def read(self, name: str) -> StoredObject | None:

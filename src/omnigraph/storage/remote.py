@@ -38,33 +38,66 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 #: Variables that decide what a store is and how it is asked.
 _SETTINGS = ("AWS_", "OMNIGRAPH_STORAGE_")
+#: Options of connections that obstore reads from variables with `AWS_` before their names.
+_CONNECTION = (
+    "allow_http",
+    "allow_invalid_certificates",
+    "http1_only",
+    "http2_only",
+    "http2_keep_alive_interval",
+    "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_url",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "randomize_addresses",
+    "user_agent",
+)
 #: Stores that are kept with their connections: one for every graph, table and fork in use.
 _KEPT_STORES = 128
+#: The pauses between tries of one request grow up to this: a writer that holds the commit lock lets others wait.
+_LONGEST_PAUSE = timedelta(seconds=1)
+_FIRST_PAUSE = timedelta(milliseconds=50)
 
 _lock = Lock()
 _answered: set[str] = set()
 
 
-def open_store(location: GraphLocation) -> Backend:
+def open_store(location: GraphLocation, request_limit_s: float | None = None) -> Backend:
     """The object store of a remote graph, with the time limits of this process.
+
+    With `request_limit_s` a request is given up after that time if this is shorter, and not sent again then.
 
     Raises:
         StorageError: its endpoint does not answer.
     """
     check_answers(location)
     settings = (item for item in os.environ.items() if item[0].startswith(_SETTINGS))
-    return _connected(location.uri, tuple(sorted(settings)))
+    return _connected(location.uri, tuple(sorted(settings)), request_limit_s)
 
 
 @lru_cache(maxsize=_KEPT_STORES)
-def _connected(uri: str, settings: tuple[tuple[str, str], ...]) -> Backend:
+def _connected(
+    uri: str, settings: tuple[tuple[str, str], ...], request_limit_s: float | None
+) -> Backend:
     """A store with its connections, which the next one at the same address uses again; `settings` tell them apart."""
     del settings
+    timeout_s = duration_s(REQUEST_TIMEOUT, "30s")
     retry: Any = {
         "max_retries": whole_number(RETRIES, 5, highest=100),
-        "retry_timeout": timedelta(seconds=2 * duration_s(REQUEST_TIMEOUT, "30s")),
+        "retry_timeout": timedelta(seconds=2 * timeout_s),
+        "backoff": {"init_backoff": _FIRST_PAUSE, "max_backoff": _LONGEST_PAUSE, "base": 2},
     }
-    return from_url(uri, retry_config=retry)
+    if request_limit_s is None or request_limit_s >= timeout_s:
+        return from_url(uri, retry_config=retry)
+    limit = timedelta(seconds=request_limit_s)
+    # Given options replace all options of the environment, so those that name a connection are given too.
+    found = {name: os.environ.get(f"AWS_{name.upper()}") for name in _CONNECTION}
+    options: Any = {name: value for name, value in found.items() if value is not None}
+    options |= {"timeout": limit, "connect_timeout": limit}
+    return from_url(uri, client_options=options, retry_config=retry | {"retry_timeout": limit})
 
 
 @cache
