@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LOSE = "lose"
 #: The request arrives, and the answer is that of an overloaded store; clients send it again.
 OVERLOADED_AFTER = "503 after"
+#: The request arrives, and its answer never comes: the client has to give it up.
+HANG = "hang"
 #: The request does not arrive, and the answer is that of an overloaded store.
 OVERLOADED = "503"
 #: The request arrives twice; the client gets the answer to the second one.
@@ -70,7 +72,10 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
         status, headers, data = self._forward(body)
         if treatment == DOUBLE:
             status, headers, data = self._forward(body)
-        if treatment == LOSE:
+        if treatment == HANG:
+            # Until the client closes the connection.
+            self.rfile.read(1)
+        if treatment in (LOSE, HANG):
             self.close_connection = True
             return
         if treatment == OVERLOADED_AFTER:

@@ -6,15 +6,10 @@ import sys
 
 from omnigraph.errors import ConflictError, OmniError, RecoveryRequiredError, StorageError
 from omnigraph.graph import Graph
-from omnigraph.recovery import lock
 from s3.worlds import ADD_CITING
 
 
-def main(uri: str, who: str, writes: int, lease_s: float) -> None:
-    # Leases of a moment, so that a stop of a moment loses them.
-    defaults = lock.LeaseCommitLock.__init__.__kwdefaults__
-    assert defaults is not None
-    defaults |= {"lease_s": lease_s, "renewal_s": lease_s / 3}
+def main(uri: str, who: str, writes: int) -> None:
     graph = Graph.open(uri)
     for number in range(writes):
         doi = f"{who}{number}"
@@ -33,4 +28,4 @@ def main(uri: str, who: str, writes: int, lease_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

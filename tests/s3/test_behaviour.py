@@ -78,7 +78,9 @@ def test_an_init_beside_a_claimed_one_is_refused(root: str) -> None:
             location.path.mkdir()
             other.enter_context(held_file(location.path / INIT_CLAIM))
         else:
-            other.enter_context(LeaseCommitLock(objects, INIT_CLAIM).held(0))
+            other.enter_context(
+                LeaseCommitLock(objects, INIT_CLAIM, lease_s=2, renewal_s=0.05).held(0)
+            )
         with pytest.raises(InitializationClaimedError):
             Graph.init(root, SCHEMA)
     Graph.init(root, SCHEMA).close()

@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Barrier, Event
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,11 @@ from s3.worlds import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from omnigraph.manifest import GraphCommit
     from omnigraph.storage import ControlObjects
     from omnigraph.storage.objects import StoredObject
 
 NEVER = 3_600.0
-#: Some tests wait for another thread; this many short waits end a hopeless one.
 
 
 @pytest.fixture
@@ -433,19 +434,103 @@ def test_a_holder_is_above_the_fence_also_when_the_count_begins_again(
             assert fence_of(graph) == epoch > before
 
 
-def test_a_writer_that_notices_the_end_of_its_lease_has_no_effect(
-    s3_root: str, objects: ObstoreObjects
-) -> None:
-    now = [0.0]
+@dataclass
+class Sleeper:
+    """A writer that stands still before its first effect, a number of times, while another writer may take over."""
+
+    graph: Graph
+    #: Without one nobody takes its lease.
+    successor: Graph | None
+    times: int
+    now: float = 0.0
+
+    def sleep(self, place: Any) -> None:
+        if place != "before_sidecar" or not self.times:
+            return
+        self.now += NEVER
+        # The successor passes the same place.
+        left, self.times = self.times - 1, 0
+        if self.successor is not None:
+            self.successor.mutate(ADD_PAPER, {"doi": str(left), "title": None})
+        self.times = left
+
+    def write(self) -> GraphCommit | None:
+        objects = self.graph._environment.objects
+        # Its time of day lies far behind: others need not watch its lease before they take it.
+        lock = LeaseCommitLock(
+            objects,
+            renewal_s=NEVER,
+            wall=lambda: time.time() - NEVER,
+            elapsed=lambda: self.now,
+        )
+        with failpoints.watched(self.sleep):
+            return with_lease(self.graph, lock).mutate(ADD_NOTE, {"text": "sleeper"}).commit
+
+
+def notes(graph: Graph) -> list[str]:
+    return list(values(graph, "node:Note", "text"))
+
+
+def test_a_writer_that_stood_still_goes_on_when_nobody_took_its_lease(s3_root: str) -> None:
     graph = Graph.init(s3_root, SCHEMA)
-    private = with_lease(graph, LeaseCommitLock(objects, renewal_s=NEVER, elapsed=lambda: now[0]))
+    assert Sleeper(graph, None, 1).write() is not None
+    assert notes(graph) == ["sleeper"]
+    assert len(graph.commits()) == 2
+    assert graph.recoveries() == []
+    check_graph(s3_root)
 
-    def sleep(place: Any) -> None:
-        if place == "before_sidecar":
-            now[0] += NEVER
 
-    with failpoints.watched(sleep), pytest.raises(LeaseLostError):
-        private.mutate(ADD_NOTE, {"text": "x"})
+def test_a_writer_that_was_overtaken_before_any_effect_enters_another_window(s3_root: str) -> None:
+    graph = Graph.init(s3_root, SCHEMA)
+    assert Sleeper(graph, Graph.open(s3_root), 1).write() is not None
+    assert notes(graph) == ["sleeper"]
+    assert values(graph, "node:Paper", "doi") == ["0"]
+    assert graph.recoveries() == []
+    check_graph(s3_root)
+
+
+def test_a_writer_that_is_overtaken_in_every_window_is_told_which_setting_helps(
+    s3_root: str,
+) -> None:
+    graph = Graph.init(s3_root, SCHEMA)
+    with pytest.raises(LeaseLostError, match="OMNIGRAPH_LOCK_LEASE_MS"):
+        Sleeper(graph, Graph.open(s3_root), 99).write()
+    assert notes(graph) == []
+    assert values(graph, "node:Paper", "doi") == ["96", "97", "98"]
     assert graph.pending_recoveries() == []
     assert graph.recoveries() == []
-    assert len(graph.commits()) == 1
+    check_graph(s3_root)
+
+
+def test_the_lease_of_a_graph_has_the_length_that_is_set(
+    s3_root: str, objects: ObstoreObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Graph.init(s3_root, SCHEMA).close()
+    monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", "7500")
+    with Graph.open(s3_root) as graph, graph._environment.window():
+        assert lease(objects)["lease_s"] == 7.5
+
+
+def test_a_write_goes_through_when_the_lease_of_a_dead_writer_is_over_by_its_own_clock(
+    s3_root: str, objects: ObstoreObjects
+) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_NOTE, {"text": "one"})
+    now = [0.0]
+    body = {"owner": "dead", "expires_at": time.time() + NEVER, "epoch": 9, "lease_s": 3.0}
+    objects.write("__lock", json.dumps(body).encode())
+
+    class Looking(ObstoreObjects):
+        """A second goes by between two looks at the lease."""
+
+        def read(self, name: str) -> StoredObject | None:
+            now[0] += 1.0
+            return super().read(name)
+
+    looking = Looking(objects._location, durable=False)
+    lock = LeaseCommitLock(looking, renewal_s=NEVER, elapsed=lambda: now[0])
+    with Graph.open(s3_root) as graph:
+        with_lease(graph, lock).mutate(ADD_NOTE, {"text": "two"})
+        assert now[0] <= 5
+        assert notes(graph) == ["one", "two"]
+        assert fence_of(graph) == 10

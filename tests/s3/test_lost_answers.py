@@ -15,7 +15,7 @@ from omnigraph.storage import ObstoreObjects, parse_location
 from omnigraph.storage.location import INIT_CLAIM
 from omnigraph.storage.objects import put_owned, replace_content
 from s3.conftest import create_bucket, point_to
-from s3.faulty import DOUBLE, LOSE, OVERLOADED, OVERLOADED_AFTER, TRUNCATE, faulty_store
+from s3.faulty import DOUBLE, HANG, LOSE, OVERLOADED, OVERLOADED_AFTER, TRUNCATE, faulty_store
 from s3.stalls import check_whole
 from s3.worlds import ADD_CITING, ADD_PAPER, SCHEMA, values
 
@@ -189,6 +189,22 @@ def test_a_write_whose_answer_was_lost_happens_once(
         assert receipt is not None
         assert len(graph.commits()) == 3
         assert values(graph, "node:Paper", "doi") == ["a", "b"]
+    check_whole(root)
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET"])
+def test_a_request_about_the_lease_that_is_never_answered_is_given_up(
+    faulty: tuple[str, Faults], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, faults = faulty
+    # Longer than a test may take.
+    monkeypatch.setenv("AWS_TIMEOUT", "3600s")
+    monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", "1500")
+    with Graph.init(root, SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        faults.arm(HANG, "__lock", method=method)
+        assert graph.mutate(ADD_CITING, {"doi": "b", "to": "a"}).commit is not None
+        assert faults.hit
     check_whole(root)
 
 

@@ -228,7 +228,7 @@ def kill_a_writer(root: str, place: str) -> None:
 
 
 def expire_lease(root: str) -> None:
-    """As if the thirty seconds of the dead owner were over."""
+    """As if the lease of the dead owner had ended long ago."""
     lease = objects_of(root).read("__lock")
     assert lease is not None
     body = json.loads(lease.data)

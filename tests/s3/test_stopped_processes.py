@@ -21,10 +21,14 @@ CHILD = Path(__file__).with_name("stopped_child.py")
 
 
 def start(uri: str, who: str, writes: int, said: Path) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(CHILD.parent.parent)}
+    environment = os.environ | {
+        "PYTHONPATH": str(CHILD.parent.parent),
+        # Leases of a moment, so that a stop of a moment loses them.
+        "OMNIGRAPH_LOCK_LEASE_MS": str(int(LEASE_S * 1000)),
+    }
     with said.open("wb") as out:
         return subprocess.Popen(
-            [sys.executable, str(CHILD), uri, who, str(writes), str(LEASE_S)],
+            [sys.executable, str(CHILD), uri, who, str(writes)],
             env=environment,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -76,7 +76,8 @@ class LeaseLostError(RetryableCommitConflictError):
     def __init__(self) -> None:
         super().__init__(
             "this writer stood still for longer than its lease of the commit lock, and another writer took over; "
-            "the write did not happen, try again"
+            "the write did not happen, try again. If it happens often, requests to the store take too long for the "
+            "lease: set OMNIGRAPH_LOCK_LEASE_MS to a longer time"
         )
 
     def details(self) -> dict[str, object]:

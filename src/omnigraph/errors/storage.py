@@ -33,8 +33,7 @@ class InitializationClaimedError(OmniError):
     def __init__(self, uri: str) -> None:
         self.uri = uri
         super().__init__(
-            f"another process is creating a graph at {uri}; wait for it, or try again in a minute: the claim of a dead "
-            "process ends by itself"
+            f"another process is creating a graph at {uri}; wait until it is done, then open the graph"
         )
 
     def details(self) -> dict[str, object]:

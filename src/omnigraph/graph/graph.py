@@ -188,7 +188,10 @@ class Graph(
         if external_blobs is not None:
             settings = replace(settings, external_blobs=policy_of(external_blobs))
         environment = open_environment(
-            parse_location(uri), durable=settings.durable, lock_timeout_s=settings.lock_timeout_s
+            parse_location(uri),
+            durable=settings.durable,
+            lock_timeout_s=settings.lock_timeout_s,
+            lease_s=settings.lease_s,
         )
         return cls(environment, read_only=read_only, settings=settings, gate=gate)
 

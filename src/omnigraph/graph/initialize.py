@@ -22,7 +22,7 @@ from omnigraph.graph.schemas import GraphSchema, write_schema_files
 from omnigraph.ids import TableKey, new_ulid
 from omnigraph.manifest import GraphCommit, TablePin
 from omnigraph.recovery import GraphEnvironment, WriterKind
-from omnigraph.recovery.lock import LeaseCommitLock, LocalTenure, held_file
+from omnigraph.recovery.lock import LocalTenure, held_file
 from omnigraph.schema import AcceptedSchema, CompiledSchema, TypeKind, fresh_identities
 from omnigraph.storage import create_table, dataset_exists, table_location
 from omnigraph.storage.failures import translated
@@ -87,8 +87,7 @@ def _claimed_root(environment: GraphEnvironment) -> Iterator[HeldTenure]:
                 stack.enter_context(held_file(location.path / INIT_CLAIM))
                 claim: HeldTenure = LocalTenure()
             else:
-                lease = LeaseCommitLock(environment.objects, INIT_CLAIM)
-                claim = stack.enter_context(lease.held(0))
+                claim = stack.enter_context(environment.claim_remotely(INIT_CLAIM))
         except RetryableCommitConflictError as error:
             raise InitializationClaimedError(str(location)) from error
         try:

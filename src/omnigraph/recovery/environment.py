@@ -12,20 +12,23 @@ from omnigraph.ids import fnv1a64
 from omnigraph.manifest import GraphCommit, Manifest
 from omnigraph.recovery.audit import RecoveryAudit
 from omnigraph.recovery.lock import (
+    LEASE_S,
     CommitLock,
     FileCommitLock,
     HeldTenure,
     LeaseCommitLock,
     StagingLock,
     held_file,
+    request_limit_s,
 )
 from omnigraph.recovery.reading_lock import ReadingLock
-from omnigraph.storage.location import BRANCH_CLAIM
+from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects, replace_content
 from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from omnigraph.manifest import Changes, Expectations, Head, ManifestState
     from omnigraph.storage.location import GraphLocation
@@ -77,6 +80,8 @@ class GraphEnvironment:
     reading: ReadingLock
     durable: bool
     lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S
+    #: The length of the leases that this process takes on an object store.
+    lease_s: float = LEASE_S
     clock: Callable[[], int] = field(default=now_us)
     #: The time with the commit lock, inside the window only.
     held_tenure: HeldTenure | None = None
@@ -174,6 +179,14 @@ class GraphEnvironment:
             self.tenure.lose()
             raise LeaseLostError
 
+    def claim_remotely(self, name: str) -> AbstractContextManager[HeldTenure]:
+        """Claim a name on an object store; a claim whose owner died is taken over.
+
+        Raises:
+            RetryableCommitConflictError: a living process has the claim.
+        """
+        return _lease_lock(self.location, name, self.lease_s).claimed()
+
     @contextmanager
     def claim_branch(self, name: str) -> Iterator[None]:
         """Be the only writer that makes a branch together with its data: their forks would share directories.
@@ -187,7 +200,7 @@ class GraphEnvironment:
                 if self.location.is_local:
                     stack.enter_context(held_file(self.location.path / name_on_disk))
                 else:
-                    stack.enter_context(LeaseCommitLock(self.objects, name_on_disk).held(0))
+                    stack.enter_context(self.claim_remotely(name_on_disk))
             except RetryableCommitConflictError as error:
                 raise RetryableCommitConflictError(
                     f"another writer is making branch {name!r} now; nothing happened, try again"
@@ -195,17 +208,28 @@ class GraphEnvironment:
             yield
 
 
+def _lease_lock(location: GraphLocation, name: str, lease_s: float) -> LeaseCommitLock:
+    # Connections of its own: a request that hangs for longer than the lease would lose it.
+    objects = ObstoreObjects(location, durable=False, request_limit_s=request_limit_s(lease_s))
+    return LeaseCommitLock(objects, name, lease_s=lease_s)
+
+
 def open_environment(
-    location: GraphLocation, *, durable: bool, lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S
+    location: GraphLocation,
+    *,
+    durable: bool,
+    lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S,
+    lease_s: float = LEASE_S,
 ) -> GraphEnvironment:
     """The environment of a graph; nothing is read yet."""
-    objects = ObstoreObjects(location, durable=durable)
     lock: CommitLock = (
-        FileCommitLock(location.path) if location.is_local else LeaseCommitLock(objects)
+        FileCommitLock(location.path)
+        if location.is_local
+        else _lease_lock(location, COMMIT_LOCK, lease_s)
     )
     return GraphEnvironment(
         location=location,
-        objects=objects,
+        objects=ObstoreObjects(location, durable=durable),
         tables=TableStore(location),
         manifest=Manifest(location, durable=durable),
         audit=RecoveryAudit(location, durable=durable),
@@ -214,4 +238,5 @@ def open_environment(
         reading=ReadingLock(location),
         durable=durable,
         lock_timeout_s=lock_timeout_s,
+        lease_s=lease_s,
     )

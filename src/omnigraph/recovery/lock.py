@@ -1,9 +1,10 @@
 """The commit lock: one writer at a time in the commit window, and a lock that dies with its owner.
 
 On a local disk an OS file lock, which the kernel releases when the process ends. On an object store a lease: an object
-with an owner and an expiry, renewed while it is held, taken over when it has expired. An owner that stood still does
-not know that it was taken over, so every holder has an epoch, one above that of the holder before: no writer publishes
-under an epoch that a successor has passed (`manifest.fencing`).
+with an owner and the length of the lease, replaced by a renewal several times in that length, and taken over by a
+writer that saw no renewal for that length on its own clock. No clock is compared with that of another machine. An
+owner that stood still does not know that it was taken over, so every holder has an epoch, one above that of the holder
+before: no writer publishes under an epoch that a successor has passed (`manifest.fencing`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from omnigraph.errors import (
     OutsideRootError,
     RetryableCommitConflictError,
     StorageError,
+    StorageFailure,
 )
 from omnigraph.ids import new_ulid
 from omnigraph.manifest.fencing import Lifelong, Tenure
-from omnigraph.storage.failures import translated
+from omnigraph.storage.failures import translated, without_advice
 from omnigraph.storage.location import COMMIT_LOCK, STAGING_LOCK
 from omnigraph.storage.objects import owner_of, put_owned
 
@@ -42,8 +44,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LEASE_S = 30.0
-RENEWAL_S = 10.0
+#: The variable that sets the length of a lease, in milliseconds.
+LEASE_VARIABLE = "OMNIGRAPH_LOCK_LEASE_MS"
+#: The length of a lease. The successor of a dead writer waits for as long, and settles what that writer left, in less
+#: than 5 seconds together.
+LEASE_S = 3.0
+#: What the length of a lease may be set to, here and in the object of another writer.
+SHORTEST_LEASE_S = 0.1
+LONGEST_LEASE_S = 600.0
+#: Renewals in the length of a lease: two of them may fail.
+_RENEWALS = 4
+#: A request about a lease may take a third of it: one that hangs is given up in time for another one.
+_REQUESTS = 3
+#: How often a lease is asked for when the store fails.
+_TRIES = 3
+#: The length of leases that do not name theirs, made by earlier releases.
+_UNNAMED_LEASE_S = 30.0
+#: S3 refuses requests whose clock differs from its own by 15 minutes, so the clocks of two writers differ by less than
+#: this. A lease that ended longer ago by both of their clocks needs no observation.
+_CLOCK_DIFFERENCE_S = 2 * 15 * 60.0
 _FIRST_WAIT_S = 0.001
 _LONGEST_WAIT_S = 0.05
 
@@ -90,7 +109,7 @@ class HeldTenure(Tenure, Protocol):
     needs_fence: bool
 
     def check(self) -> None:
-        """Make sure, without asking the store, that no other writer can have the lock.
+        """Make sure that no other writer can have the lock; asks the store only when a renewal is overdue.
 
         Raises:
             LeaseLostError: another one may have it.
@@ -224,7 +243,11 @@ def lock_holder(location: GraphLocation, objects: ControlObjects) -> str | None:
 
 
 class LeaseCommitLock:
-    """A lease object on an object store."""
+    """A lease object on an object store.
+
+    `objects` should give up requests that take longer than `request_limit_s(lease_s)`. `elapsed` measures time on this
+    machine. `wall` is the time of day, which serves other releases and leases that ended long ago.
+    """
 
     can_be_lost = True
 
@@ -234,27 +257,59 @@ class LeaseCommitLock:
         name: str = COMMIT_LOCK,
         *,
         lease_s: float = LEASE_S,
-        renewal_s: float = RENEWAL_S,
+        renewal_s: float | None = None,
         wall: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._objects = objects
         self._name = name
         self._lease_s = lease_s
-        self._renewal_s = renewal_s
+        self._renewal_s = lease_s / _RENEWALS if renewal_s is None else renewal_s
         self._wall = wall
         self._elapsed = elapsed
+        #: Shared by all waiting threads and by later calls: a writer that may not wait still learns who is dead.
+        self._observation = _Observation(elapsed)
         #: Owners of this process that are through, or never began, and whose lease may still lie there.
         self._gone: set[str] = set()
 
-    @contextmanager
-    def held(self, timeout_s: float) -> Iterator[HeldTenure]:
+    def held(self, timeout_s: float) -> AbstractContextManager[HeldTenure]:
         """Hold the lease and keep renewing it until the block ends."""
-        lease = Lease(
+        lease = self._new_lease()
+        return self._taken(lease, lambda: self._try_take(lease), timeout_s)
+
+    def claimed(self) -> AbstractContextManager[HeldTenure]:
+        """As `held`, but waits only until it is known whether the holder lives, which takes one lease at most.
+
+        Raises:
+            RetryableCommitConflictError: the holder lives.
+        """
+        lease = self._new_lease()
+        met: set[bytes] = set()
+
+        def attempt() -> bool:
+            if self._try_take(lease):
+                return True
+            met.add(self._observation.content)
+            if len(met) > 1:
+                raise RetryableCommitConflictError(f"{self._name} is held by another writer")
+            return False
+
+        return self._taken(lease, attempt, LONGEST_LEASE_S)
+
+    def _new_lease(self) -> Lease:
+        return Lease(
             self._objects, self._name, self._lease_s, wall=self._wall, elapsed=self._elapsed
         )
+
+    def _try_take(self, lease: Lease) -> bool:
+        return lease.try_take(self._observation, self._gone)
+
+    @contextmanager
+    def _taken(
+        self, lease: Lease, attempt: Callable[[], bool], timeout_s: float
+    ) -> Iterator[HeldTenure]:
         try:
-            _wait(lambda: lease.try_take(self._gone), timeout_s)
+            _wait(lambda: self._patiently(attempt), timeout_s)
         except RetryableCommitConflictError:
             raise
         except BaseException:
@@ -273,29 +328,93 @@ class LeaseCommitLock:
             if not lease.give_back():
                 self._gone.add(lease.owner)
 
+    def _patiently(self, attempt: Callable[[], bool]) -> bool:
+        """Try again when the store fails: requests are given up so early that a good store may lose some."""
+        for _ in range(_TRIES - 1):
+            try:
+                return attempt()
+            except StorageError as error:
+                if error.failure is StorageFailure.CONFIGURATION:
+                    raise
+                _log.info("%s is asked for again: %s", self._name, error)
+        return self._with_advice(attempt)
+
+    def _with_advice(self, attempt: Callable[[], bool]) -> bool:
+        """Try once; a failure that took longer than a request may take names the setting that allows more time."""
+        begun, limit_s = self._elapsed(), request_limit_s(self._lease_s)
+        try:
+            return attempt()
+        except StorageError as error:
+            if self._elapsed() - begun < limit_s:
+                raise
+            raise StorageError(
+                f"{without_advice(error)}; a request about the commit lock may take {limit_s:.3g} s: for a slower "
+                f"store set {LEASE_VARIABLE} to more than {self._lease_s * 1000:.0f}",
+                error.failure,
+            ) from error
+
+
+def request_limit_s(lease_s: float) -> float:
+    """How long one request about a lease may take."""
+    return lease_s / _REQUESTS
+
+
+class _Observation:
+    """Since when the lease object has had the content that it has, as far as this process saw. Thread-safe."""
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._guard = Lock()
+        self._since = 0.0
+        #: What was seen last.
+        self.content = b""
+
+    def unchanged_s(self, content: bytes) -> float:
+        """For how long the content that was just read has been there at least. Every renewal changes it."""
+        with self._guard:
+            now = self._elapsed()
+            if content != self.content:
+                self.content, self._since = content, now
+            return now - self._since
+
 
 @dataclass(frozen=True, slots=True)
 class _LeaseBody:
     """What a lease object says. What is missing or damaged counts as the lease of a dead writer."""
 
     owner: str | None = None
+    #: By the clock of the owner; 0 when it was given back.
     expires_at: float = 0.0
     epoch: int = 0
     #: Whether its owner gave it back after everything it did, so that nothing of it can come late.
     is_released: bool = False
+    #: How long it lasts without a renewal, which is for its owner to say.
+    lease_s: float = 0.0
+    #: Makes the content of every renewal differ, whatever the clock says.
+    renewal: int = 0
 
     @classmethod
     def parse(cls, data: bytes) -> _LeaseBody:
         try:
             body = json.loads(data)
+            lease_s = float(body.get("lease_s", _UNNAMED_LEASE_S))
             return cls(
                 owner=owner_of(data),
                 expires_at=float(body["expires_at"]),
                 epoch=int(body.get("epoch", 0)),
                 is_released=body.get("released") is True,
+                lease_s=min(lease_s, LONGEST_LEASE_S) if lease_s > 0 else 0.0,
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return cls()
+
+    def is_over(self, unchanged_s: float, now: float) -> bool:
+        """Whether its owner cannot hold it any more, once it has been seen unchanged for some time."""
+        return (
+            self.owner is None
+            or unchanged_s >= self.lease_s
+            or self.expires_at + _CLOCK_DIFFERENCE_S < now
+        )
 
     def encode(self) -> bytes:
         body = {
@@ -303,6 +422,8 @@ class _LeaseBody:
             "expires_at": self.expires_at,
             "epoch": self.epoch,
             "released": self.is_released,
+            "lease_s": self.lease_s,
+            "renewal": self.renewal,
         }
         return json.dumps(body).encode()
 
@@ -328,6 +449,7 @@ class Lease:
         self._wall = wall
         self._elapsed = elapsed
         self._tag: str | None = None
+        self._renewal = 0
         self._renewed_at = 0.0
         self._is_lost = False
         #: Renewing and rising replace the same state.
@@ -336,27 +458,43 @@ class Lease:
     @property
     def is_lost(self) -> bool:
         """Whether another writer may have the lease: it was seen, or the time is over."""
-        return self._is_lost or self._elapsed() - self._renewed_at >= self._lease_s
+        return self._is_lost or self._used_s >= self._lease_s
+
+    @property
+    def _used_s(self) -> float:
+        """How much of the lease is over."""
+        return self._elapsed() - self._renewed_at
 
     def lose(self) -> None:
         """Take note that another writer took over."""
         self._is_lost = True
 
     def check(self) -> None:
-        """Make sure, without asking the store, that the lease is not over.
+        """Make sure that the lease is not over, and will not be in this moment.
+
+        When half of it is over its keeper is late, because the process stood still or a request hangs. Then it is
+        renewed here: as long as no other writer took it, the time with it goes on.
 
         Raises:
-            LeaseLostError: it is.
+            LeaseLostError: another writer took it, or may do so.
         """
+        if not self._is_lost and self._used_s >= self._lease_s / 2:
+            try:
+                self._renew()
+            except StorageError as error:
+                _log.warning("a lease was not renewed: %s", error)
         if self.is_lost:
-            self._is_lost = True
+            self.lose()
             raise LeaseLostError
 
-    def try_take(self, gone: Collection[str] = ()) -> bool:
+    def try_take(self, observation: _Observation, gone: Collection[str] = ()) -> bool:
         """Take the lease, if it is free; owners in `gone` are known to be through with it."""
         current = self._objects.read(self._name)
         before = _LeaseBody() if current is None else _LeaseBody.parse(current.data)
-        if before.expires_at > self._wall() and before.owner not in gone:
+        unchanged_s = 0.0 if current is None else observation.unchanged_s(current.data)
+        # A request of this owner whose answer got lost may have arrived.
+        is_free = before.owner == self.owner or before.owner in gone
+        if not is_free and not before.is_over(unchanged_s, self._wall()):
             return False
         self.epoch = before.epoch + 1
         self.needs_fence = not before.is_released
@@ -378,16 +516,24 @@ class Lease:
 
     def keep(self, stop: Event, renewal_s: float) -> None:
         """Renew the lease until its owner is done, or another writer has it."""
-        while not stop.wait(renewal_s):
+        pause_s = renewal_s
+        while not stop.wait(pause_s):
+            begun = self._elapsed()
             try:
-                with self._replacing:
-                    is_renewed = self._put(self._tag)
+                self._renew()
             except StorageError as error:
                 _log.warning("a lease was not renewed: %s", error)
-                continue
-            if not is_renewed:
-                self.lose()
+            if self._is_lost:
                 return
+            # The time of a slow request is not added to the pause.
+            rest_s = renewal_s - (self._elapsed() - begun)
+            pause_s = max(rest_s, renewal_s / 10)
+
+    def _renew(self) -> None:
+        """Replace the state that this owner wrote last; only another writer's state is in the way of that."""
+        with self._replacing:
+            if not self._is_lost and not self._put(self._tag):
+                self.lose()
 
     def give_back(self) -> bool:
         """End the lease; whether it is known that the next writer need not wait for it."""
@@ -408,8 +554,13 @@ class Lease:
     def _put(self, tag: str | None) -> bool:
         # Before the request: it may take a while, and the time counts from here for others too.
         now = self._elapsed()
+        self._renewal += 1
         body = _LeaseBody(
-            owner=self.owner, expires_at=self._wall() + self._lease_s, epoch=self.epoch
+            owner=self.owner,
+            expires_at=self._wall() + self._lease_s,
+            epoch=self.epoch,
+            lease_s=self._lease_s,
+            renewal=self._renewal,
         )
         replaced = put_owned(self._objects, self._name, body.encode(), tag)
         if replaced is None:

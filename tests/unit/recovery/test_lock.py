@@ -1,3 +1,5 @@
+"""Locks of both backends. The leases of these tests run on a clock that only the tests move."""
+
 from __future__ import annotations
 
 import json
@@ -6,10 +8,19 @@ import subprocess
 import sys
 import time
 from threading import Event, Lock, Thread
+from types import SimpleNamespace
 
 import pytest
 
-from omnigraph.errors import RetryableCommitConflictError, StorageError
+from omnigraph.errors import (
+    BadRequestError,
+    LeaseLostError,
+    RetryableCommitConflictError,
+    StorageError,
+    StorageFailure,
+)
+from omnigraph.graph import GraphSettings
+from omnigraph.recovery import lock as lock_module
 from omnigraph.recovery.lock import FileCommitLock, LeaseCommitLock
 from omnigraph.storage.location import COMMIT_LOCK
 from omnigraph.storage.objects import StoredObject
@@ -36,8 +47,11 @@ class FakeObjects:
         self._next_tag = 0
         self.replaced = Event()
         self.broken = False
+        #: Called before an object is read.
+        self.before_read = lambda: None
 
     def read(self, name):
+        self.before_read()
         with self._lock:
             return self._objects.get(name)
 
@@ -250,3 +264,256 @@ def test_a_lease_that_cannot_be_given_back_does_not_fail_what_was_done_under_it(
         done = True
         objects.broken = True
     assert done
+
+
+# ---- whether the owner of a lease lives
+
+DAY_S = 86_400.0
+
+
+class Clock:
+    """Seconds on one machine, and a thread that sleeps there."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    """The time in which writers wait for the lock."""
+    made = Clock()
+    monkeypatch.setattr(
+        lock_module, "time", SimpleNamespace(sleep=made.sleep, monotonic=made, time=time.time)
+    )
+    return made
+
+
+def left_by_another(objects: FakeObjects, **said: object) -> None:
+    """The lease of an owner that died right after it had taken it."""
+    body = {"owner": "other", "expires_at": time.time(), "epoch": 7, "released": False, **said}
+    objects.write(COMMIT_LOCK, json.dumps(body).encode())
+
+
+def can_take(lock: LeaseCommitLock) -> bool:
+    try:
+        with lock.held(0):
+            return True
+    except RetryableCommitConflictError:
+        return False
+
+
+def waits_for(objects: FakeObjects, clock: Clock, **settings: float) -> float:
+    """How long a writer waits until it has the lease."""
+    begun = clock.now
+    with LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock, **settings).held(3600):
+        return clock.now - begun
+
+
+def test_the_successor_of_a_dead_writer_waits_less_than_five_seconds(clock):
+    objects = FakeObjects()
+    dead = LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock).held(0)
+    dead.__enter__()
+    assert 2 < waits_for(objects, clock) < 4, "the rest is for settling what it left"
+
+
+@pytest.mark.parametrize("ahead_s", [-20 * 60, 0, 20 * 60, DAY_S])
+def test_a_clock_that_differs_changes_neither_the_lease_nor_the_wait(clock, ahead_s):
+    objects = FakeObjects()
+    left_by_another(objects, lease_s=3.0, expires_at=time.time() + ahead_s + 3)
+    assert 3 <= waits_for(objects, clock) < 3.1
+
+
+@pytest.mark.parametrize(("own_s", "of_holder_s"), [(3.0, 20.0), (20.0, 3.0), (0.1, 600.0)])
+def test_the_length_of_a_lease_is_for_its_holder_to_say(clock, own_s, of_holder_s):
+    objects = FakeObjects()
+    left_by_another(objects, lease_s=of_holder_s)
+    assert of_holder_s <= waits_for(objects, clock, lease_s=own_s) < of_holder_s + 0.1
+    assert lease(objects)["lease_s"] == 0.0, "a lease that was given back has no length"
+
+
+def test_a_lease_of_an_earlier_release_lasts_for_thirty_seconds(clock):
+    objects = FakeObjects()
+    left_by_another(objects)
+    assert 30 <= waits_for(objects, clock) < 30.1
+
+
+@pytest.mark.parametrize("said", [-1.0, 0, float("nan"), "soon", None, [], 1e400, 10**12])
+def test_a_senseless_length_blocks_nobody_for_ever(clock, said):
+    objects = FakeObjects()
+    left_by_another(objects, lease_s=said)
+    assert waits_for(objects, clock) <= 600.1
+
+
+def test_a_writer_that_may_not_wait_learns_from_one_call_to_the_next_who_is_dead():
+    objects, clock = FakeObjects(), Clock()
+    left_by_another(objects, lease_s=3.0)
+    lock = LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock)
+    for moment in (0.0, 1.5, 2.9):
+        clock.now = 100.0 + moment
+        assert not can_take(lock)
+    clock.now = 103.0
+    assert can_take(lock)
+
+
+def test_every_renewal_lets_others_wait_for_a_whole_lease_also_when_the_clock_stands():
+    objects, clock = FakeObjects(), Clock()
+    standing = time.time()
+    holder = LeaseCommitLock(objects, renewal_s=LONG_S, wall=lambda: standing, elapsed=clock)
+    waiting = LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock)
+    with holder.held(0) as tenure:
+        for _ in range(5):
+            assert not can_take(waiting)
+            clock.sleep(2.0)
+            tenure.check()
+            assert not tenure.is_lost
+
+
+# ---- a keeper that is late
+
+
+def test_a_holder_whose_keeper_is_late_goes_on_when_nobody_took_the_lease():
+    objects, clock = FakeObjects(), Clock()
+    with LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock).held(0) as tenure:
+        clock.sleep(DAY_S)
+        assert tenure.is_lost, "another writer may have it"
+        tenure.check()
+        assert not tenure.is_lost
+        assert not can_take(LeaseCommitLock(objects))
+
+
+def test_a_holder_whose_keeper_is_late_renews_before_others_may_take_the_lease():
+    objects, clock = FakeObjects(), Clock()
+    with LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock).held(0) as tenure:
+        before = lease(objects)["renewal"]
+        clock.sleep(1.0)
+        tenure.check()
+        assert lease(objects)["renewal"] == before, "a keeper that is in time needs no help"
+        clock.sleep(1.0)
+        tenure.check()
+        assert lease(objects)["renewal"] == before + 1
+
+
+def test_a_holder_whose_lease_another_writer_took_is_told_which_setting_helps():
+    objects, clock = FakeObjects(), Clock()
+    with LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock).held(0) as tenure:
+        left_by_another(objects, lease_s=3.0)
+        clock.sleep(3.0)
+        with pytest.raises(LeaseLostError, match="OMNIGRAPH_LOCK_LEASE_MS"):
+            tenure.check()
+        with pytest.raises(LeaseLostError):
+            tenure.check()
+    assert lease(objects)["owner"] == "other"
+
+
+def test_a_holder_that_cannot_renew_an_overdue_lease_has_lost_it():
+    objects, clock = FakeObjects(), Clock()
+    with LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock).held(0) as tenure:
+        objects.broken = True
+        clock.sleep(2.0)
+        tenure.check()
+        clock.sleep(1.0)
+        with pytest.raises(LeaseLostError):
+            tenure.check()
+
+
+# ---- a store that is slow
+
+
+def test_a_store_that_is_too_slow_for_the_lease_is_told_with_the_setting():
+    objects, clock = FakeObjects(), Clock()
+
+    def hang() -> None:
+        clock.sleep(1.0)
+        raise StorageError("reading __lock failed", StorageFailure.TRANSIENT)
+
+    objects.before_read = hang
+    with (
+        pytest.raises(StorageError, match="set OMNIGRAPH_LOCK_LEASE_MS to more than 3000") as told,
+        LeaseCommitLock(objects, elapsed=clock).held(0),
+    ):
+        raise AssertionError("held a lease of nothing")
+    assert told.value.failure is StorageFailure.TRANSIENT
+
+
+def test_a_request_that_is_given_up_is_sent_again():
+    objects = FakeObjects()
+    failures = iter([True, True])
+
+    def fail_twice() -> None:
+        if next(failures, False):
+            raise StorageError("reading __lock failed", StorageFailure.TRANSIENT)
+
+    objects.before_read = fail_twice
+    assert can_take(LeaseCommitLock(objects))
+
+
+def test_a_lease_that_was_taken_without_an_answer_is_not_waited_for():
+    objects = FakeObjects()
+    create = objects.create
+    failures = iter([False, True, False])
+
+    def create_silently(name, data):
+        create(name, data)
+        raise StorageError("the connection was reset", StorageFailure.TRANSIENT)
+
+    def fail_after_creating() -> None:
+        if next(failures, False):
+            raise StorageError("the connection was reset", StorageFailure.TRANSIENT)
+
+    objects.create, objects.before_read = create_silently, fail_after_creating
+    with LeaseCommitLock(objects).held(0) as tenure:
+        assert tenure.needs_fence
+
+
+# ---- claims
+
+
+def test_the_claim_of_a_dead_process_is_taken_over_after_its_lease(clock):
+    objects = FakeObjects()
+    left_by_another(objects, lease_s=3.0)
+    begun = clock.now
+    with LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock).claimed():
+        assert lease(objects)["owner"] != "other"
+    assert 3 <= clock.now - begun < 3.1
+
+
+def test_the_claim_of_a_living_process_is_respected_as_soon_as_it_is_renewed(clock):
+    objects = FakeObjects()
+    left_by_another(objects, lease_s=3.0, renewal=1)
+    begun, reads = clock.now, []
+
+    def renew() -> None:
+        reads.append(clock.now)
+        if len(reads) > 3:
+            left_by_another(objects, lease_s=3.0, renewal=2)
+
+    objects.before_read = renew
+    with (
+        pytest.raises(RetryableCommitConflictError, match="held by another writer"),
+        LeaseCommitLock(objects, elapsed=clock).claimed(),
+    ):
+        raise AssertionError("claimed twice")
+    assert clock.now - begun < 3
+
+
+# ---- the setting
+
+
+@pytest.mark.parametrize(("text", "lease_s"), [("100", 0.1), (" 4500 ", 4.5), ("600000", 600.0)])
+def test_the_length_of_a_lease_is_set_in_milliseconds(monkeypatch, text, lease_s):
+    assert GraphSettings.from_environment().lease_s == 3.0
+    monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", text)
+    assert GraphSettings.from_environment().lease_s == lease_s
+
+
+@pytest.mark.parametrize("text", ["", "99", "600001", "3s", "3.5", "-3000", "9" * 5000, "٣٠٠٠"])
+def test_a_length_that_is_not_usable_is_refused(monkeypatch, text):
+    monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", text)
+    with pytest.raises(BadRequestError, match=r"OMNIGRAPH_LOCK_LEASE_MS.*from 100 to 600000"):
+        GraphSettings.from_environment()
