@@ -439,7 +439,7 @@ class Sleeper:
     """A writer that stands still before its first effect, a number of times, while another writer may take over."""
 
     graph: Graph
-    #: Without one nobody takes its lease.
+    #: Without one its lease stays where it is.
     successor: Graph | None
     times: int
     now: float = 0.0
@@ -471,7 +471,7 @@ def notes(graph: Graph) -> list[str]:
     return list(values(graph, "node:Note", "text"))
 
 
-def test_a_writer_that_stood_still_goes_on_when_nobody_took_its_lease(s3_root: str) -> None:
+def test_a_writer_that_stood_still_goes_on_when_its_lease_was_not_taken(s3_root: str) -> None:
     graph = Graph.init(s3_root, SCHEMA)
     assert Sleeper(graph, None, 1).write() is not None
     assert notes(graph) == ["sleeper"]

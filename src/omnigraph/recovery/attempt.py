@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from omnigraph.storage.tables import Table
 
 _log = logging.getLogger(__name__)
+#: How often a prepared write enters the window when it loses the commit lock before any effect. A store that is too
+#: slow for its leases takes the lock away every time.
+_WINDOWS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,7 @@ class StagedTable:
 
 
 class Attempt(AbstractContextManager["Attempt"]):
-    """One write in the commit window. Not thread-safe; used once."""
+    """One write in the commit window. Not thread-safe; used once, or again while `can_begin_again`."""
 
     def __init__(self, environment: GraphEnvironment, intent: Intent) -> None:
         self._outside = environment
@@ -125,6 +128,11 @@ class Attempt(AbstractContextManager["Attempt"]):
     def is_declared(self) -> bool:
         """Whether the intent is on disk, so that the write may have had an effect."""
         return self._sidecar is not None
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether nothing happened and the next window is another one, with a lock that is not lost."""
+        return not self.is_declared and self._outside.held_tenure is None
 
     def declare(self, staged: Sequence[StagedTable]) -> None:
         """Phase A: write the sidecar.
@@ -363,10 +371,21 @@ def commit_write(
 def run_phases(attempt: Attempt, staged: Sequence[StagedTable]) -> GraphCommit:
     """As `commit_write`, but the files of a write that lost before any effect are left to the caller."""
     summed = [replace(item, staged=with_checksums(item.staged)) for item in work_steps(staged)]
+    for _ in range(_WINDOWS - 1):
+        try:
+            return _run_once(attempt, summed)
+        except LeaseLostError as error:
+            if not attempt.can_begin_again:
+                raise
+            _log.warning("the commit begins again in another window: %s", error)
+    return _run_once(attempt, summed)
+
+
+def _run_once(attempt: Attempt, staged: Sequence[StagedTable]) -> GraphCommit:
     check_work()
     # From here on no time limit and no caller ends it half-way.
     with finishing(), attempt:
-        attempt.declare(summed)
+        attempt.declare(staged)
         attempt.commit_tables()
         attempt.publish()
     if attempt.receipt is None:

@@ -344,7 +344,7 @@ def test_a_lease_of_an_earlier_release_lasts_for_thirty_seconds(clock):
 
 
 @pytest.mark.parametrize("said", [-1.0, 0, float("nan"), "soon", None, [], 1e400, 10**12])
-def test_a_senseless_length_blocks_nobody_for_ever(clock, said):
+def test_a_senseless_length_ends_as_well(clock, said):
     objects = FakeObjects()
     left_by_another(objects, lease_s=said)
     assert waits_for(objects, clock) <= 600.1
@@ -377,7 +377,7 @@ def test_every_renewal_lets_others_wait_for_a_whole_lease_also_when_the_clock_st
 # ---- a keeper that is late
 
 
-def test_a_holder_whose_keeper_is_late_goes_on_when_nobody_took_the_lease():
+def test_a_holder_whose_keeper_is_late_goes_on_when_the_lease_was_not_taken():
     objects, clock = FakeObjects(), Clock()
     with LeaseCommitLock(objects, renewal_s=LONG_S, elapsed=clock).held(0) as tenure:
         clock.sleep(DAY_S)
