@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 LEASE_VARIABLE = "OMNIGRAPH_LOCK_LEASE_MS"
 #: The length of a lease. The successor of a dead writer waits for as long, and settles what that writer left, in less
 #: than 5 seconds together.
-LEASE_S = 3.0
+LEASE_S = 2.5
 #: What the length of a lease may be set to, here and in the object of another writer.
 SHORTEST_LEASE_S = 0.1
 LONGEST_LEASE_S = 600.0

@@ -434,7 +434,7 @@ def test_a_store_that_is_too_slow_for_the_lease_is_told_with_the_setting():
 
     objects.before_read = hang
     with (
-        pytest.raises(StorageError, match="set OMNIGRAPH_LOCK_LEASE_MS to more than 3000") as told,
+        pytest.raises(StorageError, match="set OMNIGRAPH_LOCK_LEASE_MS to more than 2500") as told,
         LeaseCommitLock(objects, elapsed=clock).held(0),
     ):
         raise AssertionError("held a lease of nothing")
@@ -507,7 +507,7 @@ def test_the_claim_of_a_living_process_is_respected_as_soon_as_it_is_renewed(clo
 
 @pytest.mark.parametrize(("text", "lease_s"), [("100", 0.1), (" 4500 ", 4.5), ("600000", 600.0)])
 def test_the_length_of_a_lease_is_set_in_milliseconds(monkeypatch, text, lease_s):
-    assert GraphSettings.from_environment().lease_s == 3.0
+    assert GraphSettings.from_environment().lease_s == 2.5
     monkeypatch.setenv("OMNIGRAPH_LOCK_LEASE_MS", text)
     assert GraphSettings.from_environment().lease_s == lease_s
 
