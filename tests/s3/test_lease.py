@@ -16,6 +16,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.errors import (
+    ExpectedVersionMismatchError,
     InternalError,
     LeaseLostError,
     OmniError,
@@ -499,6 +500,31 @@ def test_a_writer_that_is_overtaken_in_every_window_is_told_which_setting_helps(
     assert values(graph, "node:Paper", "doi") == ["96", "97", "98"]
     assert graph.pending_recoveries() == []
     assert graph.recoveries() == []
+    check_graph(s3_root)
+
+
+@pytest.mark.parametrize("place", ["before_sidecar", "before_table_commit"])
+def test_a_table_that_a_successor_moved_is_not_reported_as_drift(
+    s3_root: str, objects: ObstoreObjects, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, successor = Graph.init(s3_root, SCHEMA), Graph.open(s3_root)
+    graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+    now = [0.0]
+    lock = LeaseCommitLock(
+        objects, renewal_s=NEVER, wall=lambda: time.time() - NEVER, elapsed=lambda: now[0]
+    )
+
+    def overtake() -> None:
+        now[0] += NEVER
+        successor.mutate(READ, {"doi": "a", "n": 1})
+
+    with (
+        at_place(monkeypatch, place, overtake) as reached,
+        pytest.raises((LeaseLostError, ExpectedVersionMismatchError)),
+    ):
+        with_lease(graph, lock).mutate(READ, {"doi": "a", "n": 2})
+    assert reached
+    assert values(successor, "node:Paper", "reads") == [1]
     check_graph(s3_root)
 
 

@@ -191,6 +191,8 @@ class Attempt(AbstractContextManager["Attempt"]):
 
     def _explain_movement(self, item: StagedTable, keys: list[TableKey]) -> NoReturn:
         """Undo what a writer without the lock did, if that is why a table is not where the catalog says."""
+        # A successor may have moved it.
+        self._environment.tenure.check()
         table = item.staged.table
         found = table.latest_version
         undone = undo_late_writers(self._environment, self._intent.expectations.branch, keys)
@@ -295,10 +297,14 @@ class Attempt(AbstractContextManager["Attempt"]):
     def _settle_in_new_window(self, error: BaseException, sidecar: Sidecar) -> bool:
         try:
             with self._outside.new_window() as environment:
-                return self._settle_own(environment, error)
+                is_healed = self._settle_own(environment, error)
         except (ConflictError, StorageError) as second:
             reason = f"{error}; the commit lock could not be taken again: {second}"
             raise RecoveryRequiredError(sidecar.operation_id, reason) from error
+        if isinstance(error, DriftError) and not is_healed:
+            # The successor moved the table, which is no reason to repair it.
+            raise LeaseLostError from error
+        return is_healed
 
     def _finish(self) -> None:
         """Phase D. The write is published: a sidecar that stays is only a nuisance for the next writer."""
