@@ -251,6 +251,34 @@ def test_a_commit_that_has_begun_is_finished(
     assert ages(graph)["late"] == 3
 
 
+@pytest.mark.parametrize("name", ["load", "merge", "optimize"])
+def test_an_interrupt_says_that_nothing_was_written(
+    graph: Graph, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import omnigraph.graph.loading as loading
+    import omnigraph.graph.merging as merging
+    import omnigraph.graph.optimizing as optimizing
+
+    def interrupt(*_arguments: Any, **_rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    diverge(graph, tmp_path, "main")
+    before = files_of(Path(graph.uri))
+    monkeypatch.setattr(loading, "run_phases", interrupt)
+    monkeypatch.setattr(merging.MergeJob, "check", interrupt)
+    monkeypatch.setattr(optimizing, "plan_builds", interrupt)
+    path = lines(tmp_path, person("new", 1))
+    work: dict[str, Callable[[], object]] = {
+        "load": lambda: graph.load(path, mode="merge", engine="local"),
+        "merge": lambda: graph.merge("review"),
+        "optimize": graph.optimize,
+    }
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        work[name]()
+    assert interrupted.value.__notes__ == ["nothing was written"]
+    assert files_of(Path(graph.uri)) == before
+
+
 def test_work_without_bounds_looks_at_nothing(graph: Graph) -> None:
     stop = Event()
     stop.set()

@@ -62,7 +62,7 @@ def test_an_interrupted_load_ends_with_130_and_leaves_nothing(
     if as_json:
         assert json.loads(out)["kind"] == "interrupted"
     else:
-        assert rest.splitlines()[-1] == "interrupted; nothing was written"
+        assert "interrupted; nothing was written" in rest.splitlines()
     assert "Traceback" not in rest
     assert files(root) == before
     assert (

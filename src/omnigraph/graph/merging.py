@@ -15,12 +15,13 @@ from omnigraph.errors import (
     MergeConflictsError,
     OmniError,
     ReadSetConflictError,
+    SparkError,
 )
 from omnigraph.errors.reads import MERGE
 from omnigraph.graph.branching import delete_branch
 from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
-from omnigraph.graph.tidying import may_leave_files, tidy_up
+from omnigraph.graph.tidying import may_leave_files, tidy_up, unharmed
 from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
 from omnigraph.pipeline.elastic import ElasticEngine
 from omnigraph.recovery import (
@@ -82,6 +83,8 @@ class _Effort:
 
     forks: dict[TableKey, Table] = field(default_factory=dict)
     changed_rows: int = 0
+    #: Whether the last of them may have become visible.
+    may_have_effect: bool = False
 
 
 class GraphMerger:
@@ -111,6 +114,8 @@ class GraphMerger:
             unknown = may_leave_files(error)
             if effort.forks or unknown:
                 tidy_up(self._environment, effort.forks.values(), has_unknown_files=unknown)
+            if isinstance(error, SparkError | KeyboardInterrupt) and not effort.may_have_effect:
+                raise unharmed(error, "nothing was written") from error.__cause__
             raise
         if call.delete_branch and not call.dry_run:
             return self._delete_source(call, result, source)
@@ -190,6 +195,7 @@ class GraphMerger:
         effort: _Effort,
     ) -> MergeResult:
         source, target = job.given.source, job.given.target
+        effort.may_have_effect = False
         is_committed = False
         try:
             with call.progress.stage("compare branches", 1) as stage:
@@ -224,7 +230,7 @@ class GraphMerger:
                 merge_strategy=call.strategy,
             )
             writes = _staged_tables(job)
-            is_committed = True
+            is_committed = effort.may_have_effect = True
             with call.progress.stage("commit", 1):
                 commit = commit_write(environment, intent, writes)
             if commit.parent_id != target.commit_id:
