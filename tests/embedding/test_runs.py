@@ -21,7 +21,8 @@ from embedding.worlds import (
     set_body,
     vectors,
 )
-from omnigraph.errors import ConflictError, EmbeddingError
+from graph.stopping import stopped_everywhere
+from omnigraph.errors import ConflictError, EmbeddingError, QueryTimeoutError
 from omnigraph.graph import REPREPARATION_BUDGET, embedding
 from omnigraph.pipeline.embedding import tasks
 from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address, text_digest
@@ -43,10 +44,13 @@ if TYPE_CHECKING:
     from search.stand_in import StandIn
 
 
+TEXTS = {"a": "x", "b": "y", "c": "z"}
+
+
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
     graph = notes_graph(tmp_path)
-    put(graph, tmp_path, note("a", "x"), note("b", "y"), note("c", "z"))
+    put(graph, tmp_path, *(note(name, text) for name, text in TEXTS.items()))
     return graph
 
 
@@ -252,3 +256,18 @@ def test_spark_embeds_writes_and_goes_on_after_a_failure_with_a_key_that_travell
     assert set(map(tuple, vectors(graph).values())) == {(0.0, 1.0, 0.0, 0.0)}
     assert {request.headers["authorization"] for request in remote.requests} == {f"Bearer {KEY}"}
     assert counts(embed(graph, dry_run=True)) == (0, 0, 0)
+
+
+# ---- runs that are stopped
+
+
+def test_a_run_that_is_stopped_writes_nothing_and_keeps_its_vectors(graph: Graph) -> None:
+    looks = stopped_everywhere(graph.uri, lambda signal: embed(graph, batch_size=1, cancel=signal))
+    assert looks > 3
+    assert vectors(graph) == {name: pytest.approx(of(text)) for name, text in TEXTS.items()}
+
+
+def test_a_run_that_takes_too_long_says_so(graph: Graph) -> None:
+    with pytest.raises(QueryTimeoutError, match="the embedding took longer than 1e-09 s"):
+        embed(graph, timeout_s=1e-9)
+    assert len(graph.commits()) == 2

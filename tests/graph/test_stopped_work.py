@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from graph.stopping import stopped_everywhere
 from omnigraph.errors import BadRequestError, QueryCancelledError, QueryTimeoutError
 from omnigraph.graph import Graph
 from omnigraph.pipeline import elastic
@@ -25,33 +25,6 @@ node Person { name: String @key  age: I32?  bio: String? @index }
 node Place { name: String @key }
 edge Knows: Person -> Person { since: I32? }
 """
-#: More looks than work on so few rows has.
-_MANY = 500
-
-
-class AtLook:
-    """A signal that is set from the n-th look at it on."""
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-
-    def is_set(self) -> bool:
-        self._left -= 1
-        return self._left < 0
-
-
-def stopped_everywhere(root: str, work: Callable[[CancelSignal], object]) -> int:
-    """Stop some work at each of its looks, until none is left to stop it at; how many there are."""
-    before = files_of(Path(root))
-    for number in count():
-        assert number < _MANY, "work that never ends"
-        try:
-            work(AtLook(number))
-        except QueryCancelledError:
-            assert files_of(Path(root)) == before
-        else:
-            return number
-    raise AssertionError("there is an end")
 
 
 def lines(folder: Path, *records: dict[str, Any]) -> Path:

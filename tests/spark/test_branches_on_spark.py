@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
 
+from graph.stopping import AtLook, stored
 from omnigraph import Graph
 from omnigraph.branches import three_way
-from omnigraph.errors import MergeConflictsError, SparkError
+from omnigraph.errors import MergeConflictsError, QueryCancelledError, SparkError
 from omnigraph.graph.diagnosis import Health
 from omnigraph.pipeline import copying, elastic, filed_deltas, row_plans, spark_joins
 
@@ -220,3 +221,13 @@ def test_a_failed_merge_on_spark_leaves_no_file(
     assert files() == before
     monkeypatch.undo()
     assert diverged.merge("work").outcome == "merged"
+
+
+def test_a_merge_that_is_stopped_leaves_nothing_of_its_jobs(diverged: Graph, spark: Any) -> None:
+    before = stored(diverged.uri)
+    for number in (2, 6, 12):
+        with pytest.raises(QueryCancelledError, match="the merge was cancelled"):
+            diverged.merge("work", engine="spark", spark=spark, cancel=AtLook(number))
+        assert stored(diverged.uri) == before
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    assert diverged.merge("work", engine="spark", spark=spark).commit is not None
