@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+import pytest
 
 import omnigraph
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ROOT = Path(omnigraph.__file__).parent
-SOURCES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(ROOT.rglob("*.py"))
-}
 
 
-def calls(tree: ast.AST) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+class Call(NamedTuple):
+    """A call in the sources: the module, what is called, and with what."""
+
+    module: str
+    name: str
+    node: ast.Call
 
 
-def name_of(call: ast.Call) -> str:
-    return ast.unparse(call.func)
+@pytest.fixture(scope="module")
+def sources() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(ROOT.rglob("*.py"))
+    }
+
+
+@pytest.fixture(scope="module")
+def calls(sources: dict[str, ast.Module]) -> list[Call]:
+    return [
+        Call(module, ast.unparse(node.func), node)
+        for module, tree in sources.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    ]
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -36,71 +49,57 @@ def imported(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_only_storage_imports_lance_and_obstore() -> None:
-    users = {name for name, tree in SOURCES.items() if imported(tree) & {"lance", "obstore"}}
+def test_only_storage_imports_lance_and_obstore(sources: dict[str, ast.Module]) -> None:
+    users = {name for name, tree in sources.items() if imported(tree) & {"lance", "obstore"}}
     assert users, "the walk sees imports"
     assert {name for name in users if not name.startswith("storage/")} == set()
 
 
-def test_datasets_are_committed_in_three_modules_only() -> None:
-    users = {
-        name
-        for name, tree in SOURCES.items()
-        for call in calls(tree)
-        if name_of(call).endswith("LanceDataset.commit")
-    }
+def test_datasets_are_committed_in_three_modules_only(calls: list[Call]) -> None:
+    users = {call.module for call in calls if call.name.endswith("LanceDataset.commit")}
     assert users == {"storage/staged.py", "storage/catalog.py", "storage/private.py"}
 
 
-def test_lance_commits_no_compaction_by_itself() -> None:
-    users = {
-        name
-        for name, tree in SOURCES.items()
-        for call in calls(tree)
-        if name_of(call).endswith(("Compaction.commit", "Compaction.execute"))
-    }
-    assert users == set()
+def test_lance_commits_no_compaction_by_itself(calls: list[Call]) -> None:
+    of_compactions = ("Compaction.commit", "Compaction.execute")
+    assert {call.module for call in calls if call.name.endswith(of_compactions)} == set()
 
 
-def test_every_commit_is_made_without_retries_or_aside() -> None:
-    for name, tree in SOURCES.items():
-        for call in calls(tree):
-            if name_of(call).endswith("LanceDataset.commit"):
-                given = {item.arg: ast.unparse(item.value) for item in call.keywords}
-                is_aside = name == "storage/private.py" and given.get("detached") == "True"
-                assert is_aside or given.get("max_retries") == "0", name
+def test_every_commit_is_made_without_retries_or_aside(calls: list[Call]) -> None:
+    for call in calls:
+        if call.name.endswith("LanceDataset.commit"):
+            given = {item.arg: ast.unparse(item.value) for item in call.node.keywords}
+            is_aside = call.module == "storage/private.py" and given.get("detached") == "True"
+            assert is_aside or given.get("max_retries") == "0", call.module
 
 
-def test_rows_are_written_directly_to_memory_only() -> None:
-    seen = 0
-    for name, tree in SOURCES.items():
-        for call in calls(tree):
-            if name_of(call).split(".")[-1] == "write_dataset":
-                seen += 1
-                target = ast.unparse(call.args[1])
-                assert target.startswith(("f'memory://", "'memory://")), f"{name}: {target}"
-    assert seen == 1
+def test_rows_are_written_directly_to_memory_only(calls: list[Call]) -> None:
+    written = [call for call in calls if call.name.split(".")[-1] == "write_dataset"]
+    assert len(written) == 1
+    for call in written:
+        target = ast.unparse(call.node.args[1])
+        assert target.startswith(("f'memory://", "'memory://")), f"{call.module}: {target}"
 
 
-def test_no_dataset_is_changed_in_place() -> None:
+def test_no_dataset_is_changed_in_place(calls: list[Call]) -> None:
     """`.delete`, `.update`, `.execute` and the like of a dataset commit on their own."""
     forbidden = {"execute", "add_columns", "drop_columns", "alter_columns", "insert", "restore"}
     forbidden |= {"create_index", "create_scalar_index", "update_config", "cleanup_old_versions"}
+    allowed = {
+        ("storage/memory.py", "create_scalar_index"),  # of a private dataset without files
+        # Removes versions that nobody may read any more, and makes none.
+        ("storage/purging.py", "cleanup_old_versions"),
+        # Of a task of a plan, which writes files and moves nothing.
+        ("storage/compaction.py", "execute"),
+        # Rows carry the history of the catalog, not its versions.
+        ("storage/catalog.py", "cleanup_old_versions"),
+    }
     found = []
-    for name, tree in SOURCES.items():
-        if not name.startswith("storage/"):
+    for module, name, _ in calls:
+        owner, _, method = name.rpartition(".")
+        if not module.startswith("storage/") or (module, method) in allowed:
             continue
-        for call in calls(tree):
-            owner, _, method = name_of(call).rpartition(".")
-            if name == "storage/memory.py" and method == "create_scalar_index":
-                continue  # of a private dataset that no file belongs to
-            if name == "storage/purging.py" and method == "cleanup_old_versions":
-                continue  # removes versions that nobody may read any more, and makes none
-            if name == "storage/compaction.py" and method == "execute":
-                continue  # of a task of a plan, which writes files and moves nothing
-            if name == "storage/catalog.py" and method == "cleanup_old_versions":
-                continue  # rows carry the history of the catalog, not its versions
-            on_dataset = owner.split(".")[-1] in {"dataset", "_dataset", "root", "_handle", "table"}
-            if method in forbidden or (method in {"delete", "update"} and on_dataset):
-                found.append(f"{name}: {name_of(call)}")
+        on_dataset = owner.split(".")[-1] in {"dataset", "_dataset", "root", "_handle", "table"}
+        if method in forbidden or (method in {"delete", "update"} and on_dataset):
+            found.append(f"{module}: {name}")
     assert found == []
