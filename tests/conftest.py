@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from omnigraph.schema import Catalog, compile_schema_file
 
 #: Settings of the person or machine that runs the tests: the product, its terminal, object stores, proxies, Spark.
 FOREIGN = (
+    "PYTHONDONTWRITEBYTECODE",
     "OMNIGRAPH_",
     "AWS_",
     "SPARK_",
@@ -36,6 +38,9 @@ OURS = ("OMNIGRAPH_TEST_",)
 for _name in list(os.environ):
     if _name.upper().startswith(FOREIGN) and not _name.startswith(OURS):
         del os.environ[_name]
+
+# Otherwise every process that a test starts compiles the product anew, and every run all tests.
+sys.dont_write_bytecode = False
 
 os.environ["OMNIGRAPH_HOME"] = str(Path(__file__).parent / "no-operator")
 # Recording a class-data archive takes longer than all starts of a run save.
