@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -137,6 +138,12 @@ def _shuffle(items: list[pytest.Item], wanted: str) -> None:
     chance.shuffle(items)
     files = list(dict.fromkeys(item.path for item in items))
     items.sort(key=lambda item: files.index(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """Some million objects of the collection live until the end: no garbage is looked for among them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
