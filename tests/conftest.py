@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import random
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import coverage
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from omnigraph.schema import Catalog, compile_schema_file
@@ -56,6 +58,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
+
+# A process builds all commands before it runs one of them; here hundreds are run, and built once.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 # Property tests are deterministic in CI and never fail for being slow on a busy machine.
 settings.register_profile(
