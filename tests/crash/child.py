@@ -8,13 +8,29 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 import traceback
 import warnings
+from importlib import import_module
 from typing import Any
 
 from omnigraph.graph import Graph
+from omnigraph.query import compile_query
+from omnigraph.schema import compile_schema
+
+#: Rooms that import much of themselves when it is first used: each child would do so after its fork.
+LATE = ("graph", "recovery", "storage", "writes")
+
+
+def prepare() -> None:
+    """Import what is imported late, and build the parsers; neither starts a thread."""
+    for room in LATE:
+        for module in pkgutil.iter_modules(import_module(f"omnigraph.{room}").__path__):
+            import_module(f"omnigraph.{room}.{module.name}")
+    catalog = compile_schema("node A { name: String @key }").catalog
+    compile_query('query q() { insert A { name: "a" } }', catalog)
 
 
 def work(job: dict[str, Any]) -> None:
@@ -58,6 +74,7 @@ def main() -> None:
     warnings.simplefilter(
         "ignore", DeprecationWarning
     )  # allocators own a thread; none of ours runs
+    prepare()
     for line in sys.stdin:
         print(json.dumps(run_forked(json.loads(line))), flush=True)
 
