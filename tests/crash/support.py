@@ -224,22 +224,25 @@ def dataset_of(root: Path, pin: TablePin, *, at_pin: bool) -> lance.LanceDataset
 
 def content(root: Path, branch: str) -> dict[str, list[Any]]:
     """Every visible row of a branch; the random ids of edges are left out."""
-    found = {}
     with Graph.open(root, read_only=True) as graph:
-        for key, pin in graph.snapshot(branch).pins.items():
-            rows = dataset_of(root, pin, at_pin=True).to_table().to_pylist()
-            if key.startswith("edge:"):
-                rows = [{k: v for k, v in row.items() if k != "id"} for row in rows]
-            found[str(key)] = sorted(rows, key=str)
-            assert pin.row_count == len(rows), key
-    return found
+        return _rows(root, graph, branch)
 
 
 def contents(root: Path) -> dict[str, dict[str, list[Any]]]:
     """Every visible row of every branch."""
     with Graph.open(root, read_only=True) as graph:
-        branches = graph.branches()
-    return {branch: content(root, branch) for branch in branches}
+        return {branch: _rows(root, graph, branch) for branch in graph.branches()}
+
+
+def _rows(root: Path, graph: Graph, branch: str) -> dict[str, list[Any]]:
+    found = {}
+    for key, pin in graph.snapshot(branch).pins.items():
+        rows = dataset_of(root, pin, at_pin=True).to_table().to_pylist()
+        if key.startswith("edge:"):
+            rows = [{k: v for k, v in row.items() if k != "id"} for row in rows]
+        found[str(key)] = sorted(rows, key=str)
+        assert pin.row_count == len(rows), key
+    return found
 
 
 def sidecars(root: Path) -> list[str]:
