@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-BUCKET = "graphs"
 _numbers = itertools.count(1)
 
 
@@ -73,16 +72,17 @@ def point_to(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
 def s3_endpoint() -> Iterator[str]:
     """One server for all tests of the folder."""
     server = S3Server()
-    create_bucket(server.endpoint, BUCKET)
     yield server.endpoint
     server.stop()
 
 
 @pytest.fixture
 def s3_root(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An unused root on S3."""
+    """An unused root on S3, in a bucket of its own: the server looks at every key of a bucket that it lists."""
     point_to(monkeypatch, s3_endpoint)
-    return f"s3://{BUCKET}/graph-{next(_numbers)}.omni"
+    bucket = f"graphs-{next(_numbers)}"
+    create_bucket(s3_endpoint, bucket)
+    return f"s3://{bucket}/graph.omni"
 
 
 @pytest.fixture(params=["local", "s3"])

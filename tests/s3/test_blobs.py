@@ -11,7 +11,6 @@ from obstore.store import from_url
 
 from omnigraph.errors import ExternalBlobPolicyError, ExternalBlobSourceError
 from omnigraph.graph import BlobKind, Graph
-from s3.conftest import BUCKET
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +21,11 @@ DATA = bytes(range(256)) * 1_000
 
 
 def test_blobs_are_copied_from_s3_or_referred_to(s3_root: str, tmp_path: Path) -> None:
+    bucket = s3_root.rpartition("/")[0]
     key = "out side/a+b.bin"
-    obstore.put(from_url(f"s3://{BUCKET}"), key, DATA)
-    uri = f"s3://{BUCKET}/{key.replace(' ', '%20')}"
-    bases = [f"s3://{BUCKET}/out%20side"]
+    obstore.put(from_url(bucket), key, DATA)
+    uri = f"{bucket}/{key.replace(' ', '%20')}"
+    bases = [f"{bucket}/out%20side"]
     with Graph.init(s3_root, SCHEMA, external_blobs=bases) as graph:
         graph.mutate(ADD, {"d": "copied", "s": uri})
         assert graph.read_blob("node:Paper", "copied", "scan", offset=255, length=2) == b"\xff\x00"
@@ -34,7 +34,7 @@ def test_blobs_are_copied_from_s3_or_referred_to(s3_root: str, tmp_path: Path) -
         with pytest.raises(ExternalBlobSourceError):
             graph.mutate(ADD, {"d": "x", "s": f"{uri}-missing"})
         with pytest.raises(ExternalBlobPolicyError):
-            graph.mutate(ADD, {"d": "x", "s": f"s3://{BUCKET}/elsewhere"})
+            graph.mutate(ADD, {"d": "x", "s": f"{bucket}/elsewhere"})
         lines = tmp_path / "in.jsonl"
         lines.write_text(json.dumps({"type": "Paper", "data": {"doi": "kept", "scan": uri}}))
         graph.load(lines, mode="overwrite", engine="local")
