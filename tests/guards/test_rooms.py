@@ -38,10 +38,10 @@ def test_a_room_says_what_it_owns_and_where_to_start(room: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_has_a_docstring_and_fits_on_ten_screens(name: str) -> None:
+def test_a_module_has_a_docstring_and_is_one_idea(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__doc__
-    assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) <= 500
+    assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) <= 600
 
 
 def test_no_scan_lets_lance_read_blobs_by_itself() -> None:
