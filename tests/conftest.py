@@ -77,7 +77,7 @@ settings.load_profile("omnigraph")
 #: others waiting.
 LONG = (
     "guards/test_documentation.py",
-    "property/test_branch_model.py",
+    "property/",
     "cli/test_commands.py",
     "s3/",
     "spark/",
@@ -86,6 +86,14 @@ LONG = (
     "engine/test_against_oracle.py",
     "crash/",
     "graph/races/",
+    "graph/test_long_lives.py",
+    "damage/",
+    "retention/",
+    "maintenance/",
+    "changes/test_histories.py",
+    "embedding/test_histories.py",
+    "server/test_killed_server.py",
+    "server/test_load.py",
 )
 
 
