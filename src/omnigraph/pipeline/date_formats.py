@@ -176,8 +176,9 @@ def _read(item: DateFormat, texts: Any) -> tuple[NDArray[np.bool_], Any, Any]:
         return values
 
     def place(name: str, words: tuple[str, ...]) -> NDArray[np.int64]:
+        """The place of each word, and -1 for another one: RE2 takes U+017F for an `s` and U+212A for a `k`."""
         index = pc.index_in(pc.utf8_lower(parts.field(name)), pa.array(words))
-        values: NDArray[np.int64] = index.fill_null(0).cast(pa.int64()).to_numpy()
+        values: NDArray[np.int64] = index.fill_null(-1).cast(pa.int64()).to_numpy()
         return values
 
     year = number("Y")
@@ -192,8 +193,9 @@ def _read(item: DateFormat, texts: Any) -> tuple[NDArray[np.bool_], Any, Any]:
     hour, is_hour = number("H"), number("H") <= 23
     if "I" in item.directives:
         half = number("I")
-        hour = half % 12 + 12 * place("p", ("am", "pm"))
-        is_hour = (half >= 1) & (half <= 12)
+        noon = place("p", ("am", "pm"))
+        hour = half % 12 + 12 * noon
+        is_hour = (half >= 1) & (half <= 12) & (noon >= 0)
     days, is_day = _days(year, month, day)
     offset, is_offset = _offsets(item, parts)
     seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset

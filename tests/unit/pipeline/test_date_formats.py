@@ -55,8 +55,9 @@ def read(texts: list[str | None], *formats: str) -> list[str | None]:
         (
             "%d %b %Y",
             {"1 Mar 2020": "2020-03-01", "1 DEC 2020": "2020-12-01"},
-            ["1 March 2020", "1 Mär 2020"],
+            ["1 March 2020", "1 Mär 2020", "1 ſep 2020"],
         ),
+        ("%d %B %Y", {"1 AUGUST 2024": "2024-08-01"}, ["1 Auguſt 2024", "1 ſeptember 2024"]),
         ("%B %d, %Y", {"may 5, 2020": "2020-05-05"}, ["Ma 5, 2020"]),
         (
             "%Y-%m-%d %H:%M:%S.%f",
