@@ -426,6 +426,25 @@ def test_the_ways_of_csv(graph: Graph, folder: Path) -> None:
     assert people(graph) == {'a "q"': (1, ""), "b": (None, "NA"), "c": (3, " x, y ")}
 
 
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "orc"])
+def test_a_source_of_which_no_column_is_read_has_its_records(
+    graph: Graph, folder: Path, ending: str
+) -> None:
+    path = folder / f"n.{ending}"
+    match ending:
+        case "csv":
+            write(path, "x", "1", "2")
+        case "json":
+            write(path, '{"x": 1}', '{"x": 2}')
+        case "parquet":
+            pq.write_table(pa.table({"x": [1, 2]}), path)
+        case _:
+            orc.write_table(pa.table({"x": [1, 2]}), str(path))
+    entry = {"source": str(path), "columns": {}, "properties": {"text": {"constant": "t"}}}
+    load(graph, mapping={"nodes": {"Note": entry}})
+    assert [row["text"] for row in rows_of(graph, "node:Note")] == ["t", "t"]
+
+
 def test_a_text_for_null(graph: Graph, folder: Path) -> None:
     path = write(folder / "x.csv", "name,city,age", "a,NA,NA", 'b,"NA",1', "c,,2")
     load(graph, mapping={"nodes": {"Person": {"source": str(path), "null": "NA"}}})
