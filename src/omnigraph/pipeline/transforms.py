@@ -18,7 +18,7 @@ import pyarrow.compute as _compute
 from omnigraph.pipeline.columns import is_list_type, is_text_type, positions, stored_column
 from omnigraph.pipeline.date_formats import read_moments
 from omnigraph.pipeline.problems import shown
-from omnigraph.pipeline.value_sources import FixedText
+from omnigraph.pipeline.value_sources import FixedText, notation
 from omnigraph.pipeline.values import Timestamps, too_fine
 from omnigraph.types import (
     ListType,
@@ -244,7 +244,7 @@ def _texts_of_values(values: list[Any], complaints: Complaints) -> Column:
         if value is None or isinstance(value, str):
             texts.append(value)
         elif isinstance(value, bool | int):
-            texts.append(shown(value))
+            texts.append(notation(value))
         else:
             texts.append(None)
             complaints[position] = _not_joinable(value)

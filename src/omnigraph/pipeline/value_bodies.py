@@ -22,6 +22,7 @@ from omnigraph.pipeline.value_sources import (
     Transforms,
     ValueSource,
     column_source,
+    notation,
 )
 from omnigraph.validation import listed, problems_of
 
@@ -34,7 +35,7 @@ _WORDS = {None: "null", True: "true", False: "false"}
 
 def _word(value: object) -> object:
     """A text, also where a number or a truth value stands for one."""
-    return shown(value) if isinstance(value, bool | int) else value
+    return notation(value) if isinstance(value, bool | int) else value
 
 
 def _words(value: object) -> object:
@@ -213,8 +214,10 @@ def _number(given: object, where: str) -> NumberForm | None:
 def _constant(value: object, where: str) -> str:
     """A fixed value as CSV would write it."""
     match value:
-        case bool() | int() | str():
-            return shown(value) if not isinstance(value, str) else value
+        case str():
+            return value
+        case bool() | int():
+            return notation(value)
         case float():
             return repr(value)
         case date():

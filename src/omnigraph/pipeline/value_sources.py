@@ -63,6 +63,11 @@ class Transforms:
         return self.words is not None or bool(self.date_formats) or self.number is not None
 
 
+def notation(value: bool | int) -> str:
+    """A truth value or a whole number as CSV writes it, with all of its digits."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class FixedText:
     """A text that is the same in all records."""

@@ -223,6 +223,13 @@ def test_columns_are_joined() -> None:
     assert read({"concat": ["a", "b"]}, STRING, pa.array(["x"]), pa.array([1.5]))[0] == [BAD]
 
 
+def test_long_numbers_keep_all_of_their_digits() -> None:
+    long = 10**250
+    assert read({"concat": ["a", "b"]}, STRING, [long], ["!"])[0] == [f"{long}!"]
+    assert read({"constant": long}, STRING)[0] == [str(long)] * 2
+    assert read({"null": [long]}, STRING, [str(long), "1"])[0] == [None, "1"]
+
+
 @pytest.mark.parametrize(
     ("value", "base", "expected"),
     [
