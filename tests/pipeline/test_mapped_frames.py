@@ -312,6 +312,17 @@ def test_other_columns_keep_their_names_beside_properties(graph: Graph) -> None:
     assert rows_of(graph, "node:Member")[0]["points"] == 1
 
 
+def test_a_column_beside_the_one_that_is_read_instead_is_refused(graph: Graph) -> None:
+    frame = pa.table({"code": ["a"], "name": ["x"], "id": ["i"], "title": ["t"]})
+    entry: dict[str, Any] = {"id": "title"}
+    mapping = {"nodes": {"Member": entry}}
+    with refused(graph, BadRequestError, "nothing reads the column `id`: the id of Member"):
+        load(graph, frames={"Member": frame}, mapping=mapping)
+    entry |= {"id": None, "properties": {"name": {"column": "title"}}}
+    with refused(graph, BadRequestError, "nothing reads the column `name`: the property `name`"):
+        load(graph, frames={"Member": frame}, mapping=mapping)
+
+
 def test_files_and_frames_are_one_commit(graph: Graph, folder: Path) -> None:
     before = len(graph.commits())
     write_rows(folder / "m.parquet", ROWS)

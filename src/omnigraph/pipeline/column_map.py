@@ -57,11 +57,10 @@ def map_columns(
     _check_ends(mapped, shape, where)
     special = _columns_of([*chosen.values(), *_special(mapped.id, mapped.ends)])
     if mapped.columns is None and is_strict:
-        _refuse_extra(shape, source, special, where)
+        _refuse_extra(mapped, shape, source, special, where)
     explicit = mapped.id
-    properties = shape.definition.properties
-    if explicit is None and mapped.columns is None and "id" in source.names:
-        explicit = None if "id" in properties else column_source("id")
+    if mapped.columns is None and "id" in source.names and _takes_id(mapped, shape):
+        explicit = column_source("id")
     found = ColumnMap(
         properties=chosen, id=explicit, ends=mapped.ends, timestamps=mapped.timestamps
     )
@@ -129,13 +128,27 @@ def _check_ends(mapped: MappedType, shape: EntityShape, where: str) -> None:
             raise BadRequestError(f"{where}: `{name}` has to map {wanted} of {side.name}")
 
 
-def _refuse_extra(shape: EntityShape, source: SourceColumns, used: list[str], where: str) -> None:
+def _takes_id(mapped: MappedType, shape: EntityShape) -> bool:
+    """Whether a column `id` holds ids without being named: nothing else feeds them, and it is not a property."""
+    return mapped.id is None and "id" not in shape.definition.properties
+
+
+def _refuse_extra(
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, used: list[str], where: str
+) -> None:
     """Without a list of columns, each one has to be something."""
-    tops = {steps[0] for name in used if (steps := source.find(name)) is not None}
-    known = {*shape.definition.properties, *tops, "id"}
+    known = {steps[0] for name in used if (steps := source.find(name)) is not None}
+    if _takes_id(mapped, shape):
+        known.add("id")
     extra = [name for name in source.names if name not in known]
     if not extra:
         return
+    if extra[0] == "id" or extra[0] in shape.definition.properties:
+        fed = "the id" if extra[0] == "id" and mapped.id else f"the property `{extra[0]}`"
+        raise BadRequestError(
+            f"{where}: nothing reads the column `{extra[0]}`: {fed} of {shape.name} comes from another one; "
+            "name the columns to read in `columns:`"
+        )
     nested = source.nested.get(extra[0])
     if nested is not None:
         text = source.complaint_about(extra[0], nested)
