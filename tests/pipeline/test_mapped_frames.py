@@ -12,10 +12,16 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 
 from graph.worlds import ends_of, ids_of, refused, rows_of
 from omnigraph.errors import BadRequestError, LoadRejectedError
 from omnigraph.graph import Graph
+from omnigraph.ids import TableKey
+from omnigraph.pipeline.column_map import ColumnMap
+from omnigraph.pipeline.frames import Frame, FrameSource, chosen_columns
+from omnigraph.pipeline.mapping import MappedType
+from omnigraph.pipeline.value_sources import column_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -310,6 +316,25 @@ def test_other_columns_keep_their_names_beside_properties(graph: Graph) -> None:
     mapping["nodes"]["Member"]["properties"]["points"] = {"column": "extra"}
     load(graph, frames={"Member": frame}, mapping=mapping)
     assert rows_of(graph, "node:Member")[0]["points"] == 1
+
+
+def test_columns_that_spark_connect_cannot_tell_apart_are_explained() -> None:
+    class Lazy:
+        """A frame of Spark Connect, which finds out when its schema is asked for."""
+
+        def selectExpr(self, *_: str) -> Lazy:
+            return self
+
+        @property
+        def schema(self) -> Any:
+            raise AnalysisException("[AMBIGUOUS_REFERENCE] `name` is ambiguous")
+
+    key = TableKey("node:Member")
+    frame = Frame(type_key=key, data=Lazy(), mapped=MappedType(type_key=key, source="frame Member"))
+    chosen = ColumnMap(properties={"name": column_source("name")}, id=None, ends=None)
+    source = FrameSource(name="frame Member", type_key=key, chosen=chosen, paths=("name",))
+    with pytest.raises(BadRequestError, match="frame Member: Spark cannot select its columns"):
+        chosen_columns(frame, source)
 
 
 def test_a_column_beside_the_one_that_is_read_instead_is_refused(graph: Graph) -> None:

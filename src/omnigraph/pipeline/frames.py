@@ -133,7 +133,10 @@ def chosen_columns(frame: Frame, source: FrameSource) -> Any:
     columns = [f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(steps)]
     try:
         # Rows without columns would not be counted.
-        return frame.data.selectExpr(*(columns or ["1 AS c0"]))
+        found = frame.data.selectExpr(*(columns or ["1 AS c0"]))
+        # A session of Spark Connect looks at the columns only when it has to.
+        _ = found.schema
+        return found
     except AnalysisException as error:
         reason = str(error).splitlines()[0]
         raise BadRequestError(
