@@ -445,6 +445,16 @@ def test_a_source_of_which_no_column_is_read_has_its_records(
     assert [row["text"] for row in rows_of(graph, "node:Note")] == ["t", "t"]
 
 
+@pytest.mark.parametrize("name", ["x.tsv", "x.tsv.gz", "x.tsv.zst", "x.tsv.bz2"])
+def test_tabs_by_the_ending_of_each_file(graph: Graph, folder: Path, name: str) -> None:
+    write(folder / "a.csv", "name,age", "a,1")
+    packing = {"gz": "gzip", "zst": "zstd", "bz2": "bz2"}.get(name.rpartition(".")[2])
+    with pa.output_stream(str(folder / name), compression=packing) as stream:
+        stream.write(b"name\tage\nb,c\t2\n")
+    load(graph, mapping={"nodes": {"Person": {"source": str(folder)}}})
+    assert people(graph) == {"a": (1, None), "b,c": (2, None)}
+
+
 def test_a_text_for_null(graph: Graph, folder: Path) -> None:
     path = write(folder / "x.csv", "name,city,age", "a,NA,NA", 'b,"NA",1', "c,,2")
     load(graph, mapping={"nodes": {"Person": {"source": str(path), "null": "NA"}}})

@@ -69,15 +69,23 @@ _ENDINGS = {
 }
 
 
+_TAB_ENDING = "tsv"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
     """How a CSV file is written."""
 
-    delimiter: str = ","
+    #: None: a tab where the ending of a file says so, and a comma otherwise.
+    delimiter: str | None = None
     #: The texts that stand for null where they are not quoted.
     null: tuple[str, ...] = ("",)
     #: Whether values may hold line breaks; such a file is read by one task.
     multiline: bool = False
+
+    def delimiter_of(self, file: InputFile) -> str:
+        """What separates the values of a file."""
+        return self.delimiter or ("\t" if file.ending == _TAB_ENDING else ",")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +284,7 @@ class _Reader:
             id=None if body.id is None else value_source(body.id, f"{where}, `id`"),
             ends=self._ends(key, body, where),
             csv=CsvOptions(
-                delimiter=body.delimiter or ("\t" if source.endswith((".tsv", ".tsv.gz")) else ","),
+                delimiter=body.delimiter,
                 null=tuple(nulls) if nulls is not None else ("",),
                 multiline=bool(body.multiline),
             ),

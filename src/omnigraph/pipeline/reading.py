@@ -142,16 +142,20 @@ class PartReader:
         numbers = np.arange(first + 1, first + batch.num_rows + 1, dtype=np.int64)
         return raw_records(self._mapped[1], batch, chosen, numbers, is_text=is_text)
 
+    @property
+    def _delimiter(self) -> str:
+        return self._mapped[0].csv.delimiter_of(self._part.file)
+
     def _csv(self) -> Iterator[RawRecords]:
         mapped, shape = self._mapped
-        names = self._csv_header(mapped)
+        names = self._csv_header()
         chosen = self._columns_for(plain_columns(names))
         if mapped.csv.multiline:
             yield from self._csv_stream(mapped, names, chosen)
             return
         for block, all_numbers in self._line_blocks():
             # A line of nothing but separators is a record.
-            blank = b"\r" if mapped.csv.delimiter == " " else b" \r"
+            blank = b"\r" if self._delimiter == " " else b" \r"
             keep = [
                 position
                 for position, line in enumerate(block)
@@ -189,7 +193,7 @@ class PartReader:
             if not some:
                 continue
             refused: list[int] = []
-            table = _parse_csv(b"\n".join(some), names, mapped, refused)
+            table = self._parse_csv(b"\n".join(some), names, mapped, refused)
             if table is not None and table.num_rows + len(refused) == len(some):
                 self._bad_lines += where[refused].tolist()
                 yield table.combine_chunks(), np.delete(where, refused)
@@ -215,7 +219,7 @@ class PartReader:
 
         with open_text(self._part.file) as stream:
             counted = _CountedQuotes(stream)
-            options = _csv_options(names, mapped, skip_rows=1, on_bad=refuse)
+            options = self._csv_options(names, mapped, skip_rows=1, on_bad=refuse)
             for batch in csv.open_csv(counted, **options):
                 numbers = self._numbers_without(refused, batch.num_rows)
                 yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
@@ -232,7 +236,7 @@ class PartReader:
                 numbers.append(self.lines)
         return np.array(numbers, dtype=np.int64)
 
-    def _csv_header(self, mapped: MappedType) -> list[str]:
+    def _csv_header(self) -> list[str]:
         with open_text(self._part.file) as stream:
             first = b""
             while b"\n" not in first and (more := stream.read(64 * 1024)):
@@ -246,9 +250,46 @@ class PartReader:
         parsed = csv.read_csv(
             pa.BufferReader(line + b"\n"),
             read_options=csv.ReadOptions(use_threads=False),
-            parse_options=csv.ParseOptions(delimiter=mapped.csv.delimiter),
+            parse_options=csv.ParseOptions(delimiter=self._delimiter),
         )
         return [str(name) for name in parsed.schema.names]
+
+    def _csv_options(
+        self, names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Any = None
+    ) -> dict[str, Any]:
+        return {
+            "read_options": csv.ReadOptions(
+                column_names=names, use_threads=False, skip_rows=skip_rows, block_size=_BLOCK_BYTES
+            ),
+            "parse_options": csv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=mapped.csv.multiline,
+                ignore_empty_lines=True,
+                invalid_row_handler=on_bad,
+            ),
+            "convert_options": csv.ConvertOptions(
+                column_types={name: pa.utf8() for name in names},
+                null_values=list(mapped.csv.null),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        }
+
+    def _parse_csv(
+        self, blob: bytes, names: list[str], mapped: MappedType, refused: list[int]
+    ) -> Any:
+        """Lines as a table without those that have another number of values; their positions go into `refused`."""
+
+        def refuse(row: Any) -> str:
+            refused.append(int(row.number) - 1)
+            return "skip"
+
+        try:
+            options = self._csv_options(names, mapped, on_bad=refuse)
+            options["read_options"].block_size = len(blob) + 1
+            return csv.read_csv(pa.BufferReader(blob), **options)
+        except pa.ArrowInvalid:
+            return None
 
     def _json(self) -> Iterator[RawRecords]:
         """Objects of properties: one per line, or one list of them."""
@@ -408,40 +449,3 @@ class _CountedQuotes:
 
     def close(self) -> None:
         """The part reader closes the file itself."""
-
-
-def _csv_options(
-    names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Any = None
-) -> dict[str, Any]:
-    return {
-        "read_options": csv.ReadOptions(
-            column_names=names, use_threads=False, skip_rows=skip_rows, block_size=_BLOCK_BYTES
-        ),
-        "parse_options": csv.ParseOptions(
-            delimiter=mapped.csv.delimiter,
-            newlines_in_values=mapped.csv.multiline,
-            ignore_empty_lines=True,
-            invalid_row_handler=on_bad,
-        ),
-        "convert_options": csv.ConvertOptions(
-            column_types={name: pa.utf8() for name in names},
-            null_values=list(mapped.csv.null),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    }
-
-
-def _parse_csv(blob: bytes, names: list[str], mapped: MappedType, refused: list[int]) -> Any:
-    """Lines as a table without those that have another number of values; their positions go into `refused`."""
-
-    def refuse(row: Any) -> str:
-        refused.append(int(row.number) - 1)
-        return "skip"
-
-    try:
-        options = _csv_options(names, mapped, on_bad=refuse)
-        options["read_options"].block_size = len(blob) + 1
-        return csv.read_csv(pa.BufferReader(blob), **options)
-    except pa.ArrowInvalid:
-        return None
