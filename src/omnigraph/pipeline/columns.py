@@ -7,6 +7,7 @@ wrong with a value.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.values import Timestamps, load_value, text_value
-from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_field, arrow_type
 from omnigraph.types.blob_cells import MARK
 from omnigraph.writes.columns import column_array
@@ -22,7 +23,7 @@ from omnigraph.writes.columns import column_array
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.types import BaseType, PropertyType
+    from omnigraph.types import BaseType
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -105,10 +106,24 @@ def python_values(type_: PropertyType, column: Column) -> list[Any]:
         return column
     if type_.base == ScalarType(Scalar.DATETIME) and pa.types.is_timestamp(column.type):
         return [_moment(value, column.type.unit) for value in column.cast(pa.int64()).to_pylist()]
+    if isinstance(type_.base, ListType) and is_list_type(column.type):
+        return _python_lists(type_.base.item, column)
     try:
         return list(column.to_pylist())
     except (UnicodeDecodeError, OverflowError, ValueError):
-        return [_python_value(item) for item in column]
+        are_days = type_.base == ScalarType(Scalar.DATE) and pa.types.is_date32(column.type)
+        return [_python_value(item, are_days=are_days) for item in column]
+
+
+def _python_lists(item: Scalar, column: Column) -> list[Any]:
+    """Lists of the values that each item would be alone."""
+    items = python_values(PropertyType(base=ScalarType(item), nullable=True), column.flatten())
+    found: list[Any] = []
+    end = 0
+    for length in pc.list_value_length(column).to_pylist():
+        begin, end = end, end + (length or 0)
+        found.append(None if length is None else items[begin:end])
+    return found
 
 
 def _moment(value: int | None, unit: str) -> int | str | None:
@@ -123,15 +138,33 @@ def _moment(value: int | None, unit: str) -> int | str | None:
     return f"{np.array(value, dtype=f'datetime64[{unit}]')}Z"
 
 
-def _python_value(item: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Strange:
+    """A value that Python has no object for, such as a day after the year 9999; no property takes it for a text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _python_value(item: Any, *, are_days: bool = False) -> Any:
     try:
         return item.as_py()
     except UnicodeDecodeError:
-        if pa.types.is_nested(item.type):
+        if is_list_type(item.type):
             return [_python_value(part) for part in item.values]
+        if pa.types.is_nested(item.type):
+            return _Strange(f"a {item.type} with a text that is not UTF-8")
         return item.cast(pa.binary()).as_py()
     except (OverflowError, ValueError):
-        return f"{item.value} of type {item.type}"
+        if are_days:
+            return item.value
+        if is_list_type(item.type):
+            return [_python_value(part) for part in item.values]
+        if pa.types.is_nested(item.type):
+            return _Strange(f"a {item.type} with a value beyond the calendar")
+        return _Strange(f"{item.value} of type {item.type}")
 
 
 def _fast(

@@ -199,11 +199,22 @@ def _cleaned(column: Column, transforms: Transforms, complaints: Complaints) -> 
         column = _checked(column, complaints)
         if transforms.trim:
             column = pc.utf8_trim_whitespace(column)
+    column = _comparable(column)
     nulls = [item for text in transforms.null for item in _as_values(text, column.type)]
     if nulls:
         is_null = pc.is_in(column, pa.concat_arrays(nulls))
         column = pc.if_else(is_null, pa.scalar(None, column.type), column)
     return column
+
+
+def _comparable(column: Column) -> Column:
+    """The same values in a type that Arrow compares."""
+    kind = column.type
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    return column.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else column
 
 
 def _checked(column: Column, complaints: Complaints) -> Column:

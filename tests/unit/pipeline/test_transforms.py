@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.columns import stored_column
 from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.value_bodies import value_source
 from omnigraph.pipeline.values import Timestamps
@@ -195,6 +196,57 @@ def test_values_that_have_a_type_keep_it(
     spec: dict[str, Any], base: Any, column: Any, expected: list[Any]
 ) -> None:
     assert read(spec, base, column)[0] == expected
+
+
+FAR = pa.array([4_000_000, 0], pa.int32()).cast(pa.date32())
+
+
+@pytest.mark.parametrize(
+    ("base", "column", "expected"),
+    [
+        (STRING, FAR, [BAD, BAD]),
+        (DAY, pa.array([None, 1], pa.int32()).cast(pa.date32()), [None, date(1970, 1, 2)]),
+        (ListType(Scalar.STRING), pa.ListArray.from_arrays([0, 1, 2], FAR), [BAD, BAD]),
+        (VectorType(1), pa.ListArray.from_arrays([0, 1, 2], FAR), [BAD, BAD]),
+        (
+            ListType(Scalar.DATETIME),
+            pa.array([[2**60], [5, None]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("us"))),
+            [BAD, BAD],
+        ),
+    ],
+    ids=str,
+)
+def test_values_beyond_the_calendar_of_python_are_bad_values(
+    base: Any, column: Any, expected: list[Any]
+) -> None:
+    stored, complaints = stored_column(PropertyType(base=base, nullable=True), column)
+    values = [BAD if place in complaints else item for place, item in enumerate(stored.to_pylist())]
+    assert values == expected
+
+
+def test_a_day_beyond_the_calendar_is_read_beside_a_bad_one() -> None:
+    days = pa.array([4_000_000, None, 7], pa.int32()).cast(pa.date32())
+    column = pa.ListArray.from_arrays([0, 1, 3], days)
+    type_ = PropertyType(base=ListType(Scalar.DATE), nullable=True)
+    stored, complaints = stored_column(type_, column)
+    assert stored.cast(pa.list_(pa.int32())).to_pylist() == [[4_000_000], None]
+    assert list(complaints) == [1]
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "base", "expected"),
+    [
+        (pa.array([1.5, 2.0], pa.float16()), "1.5", F64, [None, 2.0]),
+        (pa.array([Decimal("1.5"), Decimal("2.0")], pa.decimal32(5, 1)), "1.5", F64, [None, 2.0]),
+        (pa.array([Decimal("1.5"), Decimal("2.0")], pa.decimal64(12, 1)), "1.5", F64, [None, 2.0]),
+        (pa.array([b"x", b"y"], pa.binary_view()), "x", STRING, [None, BAD]),
+    ],
+    ids=lambda item: str(item)[:20],
+)
+def test_texts_for_null_in_types_that_arrow_does_not_compare(
+    column: Any, text: str, base: Any, expected: list[Any]
+) -> None:
+    assert read({"null": text}, base, column)[0] == expected
 
 
 def test_values_of_several_types_as_json_has_them() -> None:
