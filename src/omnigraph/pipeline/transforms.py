@@ -136,7 +136,11 @@ def _read_values(
     complaints: Complaints = {}
     (name,) = given.columns
     for places, column in _by_type(given.columns[name]):
-        if isinstance(column, list):
+        if isinstance(column, list) and isinstance(column[0], list) and _has_items(given, type_):
+            some, found = _read_lists(
+                given, column, type_, is_strict=is_strict, timestamps=timestamps
+            )
+        elif isinstance(column, list):
             some, found = stored_column(type_, column, is_strict=is_strict, timestamps=timestamps)
         else:
             part = replace(given, columns={name: column}, count=len(column))
@@ -151,21 +155,58 @@ def _read_values(
     return pa.concat_arrays(stored).take(pa.array(back)), dict(sorted(complaints.items()))
 
 
+def _has_items(given: MappedColumn, type_: PropertyType) -> bool:
+    """Whether the mapping says how the items of lists are written."""
+    is_list = isinstance(type_.base, ListType | VectorType)
+    return is_list and given.source.transforms.is_typed
+
+
+def _read_lists(
+    given: MappedColumn,
+    lists: list[list[Any]],
+    type_: PropertyType,
+    *,
+    is_strict: bool,
+    timestamps: Timestamps | None,
+) -> tuple[Column, Complaints]:
+    """Python lists: their items are read as single values are."""
+    (name,) = given.columns
+    items = [item for some in lists for item in some]
+    steps = replace(given.source.transforms, null=(), split=None)
+    part = MappedColumn(
+        source=replace(given.source, transforms=steps), columns={name: items}, count=len(items)
+    )
+    item_type = PropertyType(base=_item_type(type_.base), nullable=True)
+    stored, found = read_mapped(part, item_type, timestamps=timestamps)
+    complaints: Complaints = {}
+    lengths = np.array([len(some) for some in lists], dtype=np.int64)
+    missing = np.zeros(len(lists), dtype=bool)
+    column = _lists_of(stored, lengths, missing, found, complaints)
+    whole, more = stored_column(type_, column, is_strict=is_strict, timestamps=timestamps)
+    return whole, more | complaints
+
+
+def _item_type(base: BaseType) -> ScalarType:
+    # The numbers of a vector are rounded to 32 bits when they are stored, as single values are.
+    return ScalarType(base.item) if isinstance(base, ListType) else ScalarType(Scalar.F64)
+
+
 def _by_type(values: list[Any]) -> Iterator[tuple[list[int], Column]]:
-    """Values with their positions: texts, truth values and numbers as Arrow, everything else as it is."""
+    """Values with their positions: texts, truth values and numbers as Arrow, lists and everything else as they are."""
     kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
     groups: dict[Any, list[int]] = {}
     for position, value in enumerate(values):
         kind: Any = str if value is None else type(value)
         if kind is int and not _LEAST <= value <= _MOST:
             kind = None
-        groups.setdefault(kind if kind in kinds or kind is str else None, []).append(position)
+        is_known = kind in kinds or kind in (str, list)
+        groups.setdefault(kind if is_known else None, []).append(position)
     for kind, places in groups.items():
         some = [values[place] for place in places]
         if kind is str:
             yield places, _text_array(some)
         else:
-            yield places, some if kind is None else pa.array(some, kinds[kind])
+            yield places, pa.array(some, kinds[kind]) if kind in kinds else some
 
 
 def _text_array(texts: list[str | None]) -> Column:
@@ -291,11 +332,8 @@ class _Step:
     def read(self, column: Column, base: BaseType, *, is_text: bool) -> tuple[Column, bool]:
         """The column for the type of a property, and whether its texts are those of a source without types."""
         match base:
-            case ListType(item):
-                return self._read_list(column, ScalarType(item), is_text=is_text)
-            case VectorType():
-                # Rounded to 32 bits from here on, as single values are.
-                return self._read_list(column, ScalarType(Scalar.F64), is_text=is_text)
+            case ListType() | VectorType():
+                return self._read_list(column, _item_type(base), is_text=is_text)
         return self._read_scalar(column, base, is_text=is_text)
 
     def _read_scalar(self, column: Column, base: BaseType, *, is_text: bool) -> tuple[Column, bool]:
@@ -381,11 +419,9 @@ class _Step:
 
     def _read_items(self, column: Column, item: ScalarType, *, is_split: bool) -> Column:
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-        items = column.flatten()
-        if self.transforms.trim and is_text_type(items.type):
-            items = pc.utf8_trim_whitespace(items.cast(pa.utf8()))
         found: Complaints = {}
+        # Texts for null are about the whole value.
+        items = _cleaned(column.flatten(), replace(self.transforms, null=()), found)
         inner = replace(self, complaints=found)
         items, is_text = inner._read_scalar(items, item, is_text=is_split)
         stored, more = stored_column(
@@ -394,15 +430,24 @@ class _Step:
             is_text=is_text,
             timestamps=self.timestamps,
         )
-        if pa.types.is_date64(stored.type):
-            # A moment is its number from here on: as a calendar day it would lose its time.
-            stored = stored.view(pa.int64())
-        for place, text in sorted((more | found).items()):
-            row = int(np.searchsorted(offsets, place, side="right")) - 1
-            self.complaints.setdefault(row, f"item {place - int(offsets[row]) + 1}: {text}")
-        missing = column.is_null().to_numpy(zero_copy_only=False).copy()
-        missing[list(self.complaints)] = True
-        return pa.ListArray.from_arrays(pa.array(offsets), stored, mask=pa.array(missing))
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        return _lists_of(stored, lengths, missing, more | found, self.complaints)
+
+
+def _lists_of(
+    items: Column, lengths: Any, missing: Any, found: Complaints, complaints: Complaints
+) -> Column:
+    """Lists of stored items. What was found about items is a complaint about their list, which is null then."""
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    if pa.types.is_date64(items.type):
+        # A moment is its number from here on: as a calendar day it would lose its time.
+        items = items.view(pa.int64())
+    for place, text in sorted(found.items()):
+        row = int(np.searchsorted(offsets, place, side="right")) - 1
+        complaints.setdefault(row, f"item {place - int(offsets[row]) + 1}: {text}")
+    missing = missing.copy()
+    missing[list(complaints)] = True
+    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(missing))
 
 
 def _split(texts: Column, separator: str | None) -> Column:

@@ -258,6 +258,63 @@ def test_values_of_several_types_as_json_has_them() -> None:
     assert read({"trim": True}, STRING, [])[0] == []
 
 
+LISTS: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
+    (
+        {"date_format": "%Y%m%d"},
+        ListType(Scalar.DATE),
+        [[20240131], ["20240201", 20240202], [], None, ["x"], [None], "20240131", [[1]], 7],
+        [
+            [date(2024, 1, 31)],
+            [date(2024, 2, 1), date(2024, 2, 2)],
+            *([], None),
+            *[BAD] * 5,
+        ],
+    ),
+    (
+        {"number": GERMAN, "trim": True},
+        ListType(Scalar.I64),
+        [["1.000 ", 2], [1.5], [10**30], {"a": 1}],
+        [[1000, 2], BAD, BAD, BAD],
+    ),
+    (
+        {"bool": WORDS},
+        ListType(Scalar.BOOL),
+        [["yes", 0, True], ["maybe"]],
+        [[True, False, True], BAD],
+    ),
+    ({"number": GERMAN}, VectorType(2), [["0,5", 2], ["1,5"]], [[0.5, 2.0], BAD]),
+    ({"date_format": "%Y%m%d"}, ListType(Scalar.DATE), [], []),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "base", "values", "expected"), LISTS, ids=lambda item: str(item)[:30]
+)
+def test_items_of_json_lists_are_read_as_single_values_are(
+    spec: dict[str, Any], base: Any, values: list[Any], expected: list[Any]
+) -> None:
+    assert read(spec, base, values)[0] == expected
+
+
+def test_moments_in_json_lists_keep_their_time() -> None:
+    source = value_source({"column": "a", "date_format": "%d.%m.%Y %H:%M"}, "here")
+    given = MappedColumn(source=source, columns={"a": [["1.1.1970 00:01"], ["x"]]}, count=2)
+    type_ = PropertyType(base=ListType(Scalar.DATETIME), nullable=True)
+    stored, complaints = read_mapped(given, type_, timestamps=Timestamps.REFUSE)
+    assert stored.flatten().view(pa.int64()).to_pylist() == [60_000]
+    assert complaints == {1: "item 1: 'x' is not a date of the form %d.%m.%Y %H:%M"}
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_utf8(), pa.string_view(), pa.dictionary(pa.int8(), pa.utf8())], ids=str
+)
+def test_items_of_lists_are_read_for_every_form_of_texts(kind: Any) -> None:
+    items = pa.array(["31.1.2024", "x"]).cast(kind)
+    column = pa.ListArray.from_arrays([0, 1, 2], items)
+    found, _ = read({"date_format": "%d.%m.%Y"}, ListType(Scalar.DATE), column)
+    assert found == [[date(2024, 1, 31)], BAD]
+
+
 def test_columns_are_joined() -> None:
     country, number = pa.array([" DE", "AT ", None, "CH"]), pa.array([1, None, 3, 4])
     spec = {"concat": ["a", "b"], "separator": "-", "trim": True, "null": ["CH"]}
