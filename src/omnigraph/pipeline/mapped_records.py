@@ -9,7 +9,7 @@ import pyarrow.compute as _compute
 
 from omnigraph.pipeline.shaping import RawRecords
 from omnigraph.pipeline.source_columns import Nested, SourceColumns
-from omnigraph.pipeline.transforms import MappedColumn
+from omnigraph.pipeline.transforms import MappedColumn, refuse_null_texts
 from omnigraph.pipeline.value_sources import ValueSource
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ pc: Any = _compute
 def raw_records(
     shape: EntityShape, batch: Any, chosen: ColumnMap, numbers: Any, *, is_text: bool = False
 ) -> RawRecords:
-    """Mapped columns of a batch, or of a dictionary of lists, as records of a type."""
+    """Mapped columns of a batch, or of a dictionary of lists, as records of a type.
+
+    Raises:
+        BadRequestError: the texts for null of a value cannot be values of its column.
+    """
     names = set(batch if isinstance(batch, dict) else batch.schema.names)
 
     def column(path: str) -> Any:
@@ -39,9 +43,13 @@ def raw_records(
     def values(source: ValueSource) -> Any:
         if source.plain_column is not None:
             return column(source.plain_column)
+        columns = {name: column(name) for name in source.columns}
+        for name, found in columns.items():
+            if not isinstance(found, list):
+                refuse_null_texts(source, name, found.type, shape.name)
         return MappedColumn(
             source=source,
-            columns={name: column(name) for name in source.columns},
+            columns=columns,
             count=len(numbers),
             is_text=is_text,
         )

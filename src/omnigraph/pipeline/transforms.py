@@ -8,6 +8,7 @@ not a text goes on as it is, and the type of the property judges it. What no ste
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
+from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.columns import is_list_type, is_text_type, positions, stored_column
 from omnigraph.pipeline.date_formats import read_moments
 from omnigraph.pipeline.problems import shown
@@ -44,6 +46,17 @@ Complaints = dict[int, str]
 
 _NANOSECONDS_PER_MILLISECOND = 1_000_000
 _LEAST, _MOST = integer_range(Scalar.I64)
+_DIGIT = re.compile("[0-9]")
+#: Zeros behind the digits that count of a fraction of a second, and a point that they leave alone.
+_ZEROS = re.compile(r"(?:[.]|([.][0-9]*[1-9]))0+(?=(?:Z|[+-][0-9:]+)?$)", re.ASCII)
+#: Types whose values have a notation of their own, with one of it.
+_EXAMPLES: tuple[tuple[Any, str], ...] = (
+    (pa.types.is_integer, "-1"),
+    (pa.types.is_floating, "-1.5"),
+    (pa.types.is_decimal, "-1.5"),
+    (pa.types.is_date, "1970-01-01"),
+    (pa.types.is_timestamp, "1970-01-01T00:00:00Z"),
+)
 
 
 # ---- the columns of a batch
@@ -281,12 +294,45 @@ def _as_values(text: str, kind: Any) -> list[Column]:
     is_other_word = pa.types.is_boolean(kind) and text not in ("true", "false")
     if is_hexadecimal or is_other_word:
         return []
-    is_moment = pa.types.is_timestamp(kind)
+    if pa.types.is_timestamp(kind):
+        return _as_moments(text, kind)
     try:
-        found = pa.array([text]).cast(pa.timestamp(kind.unit) if is_moment else kind)
-        return [found.view(kind) if is_moment else found]
+        return [pa.array([text]).cast(kind)]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return []
+
+
+def _as_moments(text: str, kind: Any) -> list[Column]:
+    """A text as a moment; one without a zone is in UTC."""
+    plain = pa.array([_ZEROS.sub(r"\1", text)])
+    for zone in (None, "UTC"):
+        try:
+            # Arrow takes texts with a zone for one type, and those without for the other.
+            return [plain.cast(pa.timestamp(kind.unit, zone)).view(kind)]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+    return []
+
+
+def refuse_null_texts(source: ValueSource, column: str, kind: Any, owner: str) -> None:
+    """Make sure that texts for null say something about a column of numbers, days or moments.
+
+    A word such as `N/A` is meant for other sources of the same mapping. A text with digits is meant for a value; if a
+    column has none that any of the texts could be, the mapping does not do what it seems to do.
+
+    Raises:
+        BadRequestError: no text is a value of the column, and one has digits.
+    """
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    example = next((text for is_such, text in _EXAMPLES if is_such(kind)), None)
+    numeric = [text for text in source.transforms.null if _DIGIT.search(text)]
+    if example is None or not numeric:
+        return
+    if not any(_as_values(text, kind) for text in source.transforms.null):
+        raise BadRequestError(
+            f"{owner}: `null: {shown(numeric[0])}` is not a value of the column `{shown(column)}`, which holds {kind}: "
+            f"write it as such a value, as in `{example}`, beside texts for other sources"
+        )
 
 
 def _texts_of_values(values: list[Any], complaints: Complaints) -> Column:

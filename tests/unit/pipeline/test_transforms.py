@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.column_map import ColumnMap
 from omnigraph.pipeline.columns import stored_column
+from omnigraph.pipeline.mapped_records import raw_records
 from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.value_bodies import value_source
 from omnigraph.pipeline.values import Timestamps
@@ -313,6 +317,54 @@ def test_items_of_lists_are_read_for_every_form_of_texts(kind: Any) -> None:
     column = pa.ListArray.from_arrays([0, 1, 2], items)
     found, _ = read({"date_format": "%d.%m.%Y"}, ListType(Scalar.DATE), column)
     assert found == [[date(2024, 1, 31)], BAD]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1970-01-01T00:00:00Z",
+        "1970-01-01T02:00:00+02:00",
+        "1970-01-01 00:00:00.000000",
+        "1970-01-01T00:00:00.0Z",
+        "1970-01-01",
+    ],
+)
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_a_moment_for_null_in_any_notation(text: str, unit: str, zone: str | None) -> None:
+    column = pa.array([0, 86_400 * 10 ** {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]]).cast(
+        pa.timestamp(unit, zone)
+    )
+    assert read({"null": text}, MOMENT, column)[0] == [None, datetime(1970, 1, 2)]
+    fine = pa.array([100_000, 1], pa.timestamp("us"))
+    assert read({"null": "1970-01-01T00:00:00.100Z"}, MOMENT, fine)[0] == [None, BAD]
+
+
+@pytest.mark.parametrize(
+    ("null", "column", "is_refused"),
+    [
+        ("31.12.9999", pa.array([0], pa.timestamp("us")), True),
+        (["31.12.9999", "9999-12-31"], pa.array([0], pa.timestamp("us")), False),
+        ("1970-01-01T00:00:00Z", pa.array([0], pa.int32()).cast(pa.date32()), True),
+        ("1,000", pa.array([1000]).dictionary_encode(), True),
+        ("1,000", pa.array([1000.5]), True),
+        (["", "N/A"], pa.array([1]), False),
+        ("0", pa.array([True]), False),
+        ("31.12.9999", pa.array(["x"]), False),
+        ("31.12.9999", [1, "x"], False),
+    ],
+    ids=lambda item: str(item)[:20],
+)
+def test_a_text_for_null_that_no_value_can_be_is_refused(
+    null: Any, column: Any, is_refused: bool
+) -> None:
+    definition = SimpleNamespace(name="Thing", definition=SimpleNamespace(properties={}))
+    source = value_source({"column": "a", "null": null}, "here")
+    chosen = ColumnMap(properties={"p": source}, id=None, ends=None)
+    batch = {"a": column} if isinstance(column, list) else pa.table({"a": column})
+    context = pytest.raises(BadRequestError, match="is not a value of the column `a`")
+    with context if is_refused else nullcontext():
+        raw_records(cast("Any", definition), batch, chosen, range(len(column)))
 
 
 def test_columns_are_joined() -> None:
