@@ -226,7 +226,8 @@ class _Orc:
         for group in groups:
             with _damage(self._input):
                 # Without columns a stripe has no rows either, and each one is a record.
-                stripe = self._table.read_stripe(group, columns=columns or [0])
+                chosen: list[str] | list[int] = columns or [0]
+                stripe = self._table.read_stripe(group, columns=chosen)
             content_bytes += stripe.nbytes
             self._input.check_content(content_bytes)
             rows = min(max(_BATCH_BYTES * stripe.num_rows // max(stripe.nbytes, 1), 1), _BATCH_ROWS)
