@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.budget import work_steps
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.buckets import BUCKET, Exchange
 from omnigraph.pipeline.exchange import run_exchange
@@ -178,7 +177,8 @@ def copy_rows(item: CopyItem) -> Message:
     def batches() -> Iterator[Any]:
         nonlocal total
         names = [field.name for field in target.schema]
-        for batch in work_steps(_read(source, come, names)):
+        # Lance pulls these rows, and would report a stop in between as a failure to write.
+        for batch in _read(source, come, names):
             advance(batch.num_rows)
             for rule in item.rules:
                 found = _broken(rule, batch)
