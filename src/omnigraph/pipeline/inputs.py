@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as _arrow
 import pyarrow.fs as _fs
@@ -31,6 +31,9 @@ fs: Any = _fs
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _PATTERN = re.compile(r"[*?\[]")
+#: How names begin that are not part of the data: `_SUCCESS`, `_temporary`, `.part-0.crc`.
+_HIDDEN = (".", "_")
+_ANY_FOLDERS = "**"
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
@@ -108,8 +111,10 @@ def check_one_input(source: object, mapping: object, frames: object) -> None:
 def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[InputFile]:
     """The files that a path, a directory or a pattern names, in the order of their paths.
 
-    A directory stands for all files below it with one of the endings; hidden files and those that begin with `_` are
-    passed over, as Spark does. A file that is named itself may have any ending.
+    A directory stands for all files below it with one of the endings; hidden files and folders and those that begin
+    with `_` are passed over, as Spark does. A file that is named itself may have any ending. In a pattern `*`, `?` and
+    `[…]` stay within one name, and `**` stands for any number of folders, also none; names that begin with `.` or `_`
+    are taken only where the pattern begins with that character too.
 
     Raises:
         InputFileError: there is none.
@@ -142,7 +147,7 @@ def _below(system: Any, path: str, endings: tuple[str, ...] | None) -> list[Any]
     files = []
     for info in infos:
         parts = PurePosixPath(info.path).parts[root:]
-        if info.type != fs.FileType.File or any(part.startswith((".", "_")) for part in parts):
+        if info.type != fs.FileType.File or any(part.startswith(_HIDDEN) for part in parts):
             continue
         if endings is None or InputFile(path=info.path, size=0).ending in endings:
             files.append(info)
@@ -153,14 +158,52 @@ def _matching(system: Any, pattern: str) -> list[Any]:
     fixed = pattern[: _PATTERN.search(pattern).start()]  # type: ignore[union-attr]  # there is a match: it is a pattern
     folder = fixed.rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
     selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
-    depth = pattern.count("/")
+    root = len(PurePosixPath(folder).parts)
+    steps = _steps(PurePosixPath(pattern).parts[root:])
     return [
         info
         for info in system.get_file_info(selector)
-        if info.type == fs.FileType.File
-        and ("**" in pattern or info.path.count("/") == depth)
-        and fnmatch.fnmatchcase(info.path, pattern)
+        if info.type == fs.FileType.File and _matches(PurePosixPath(info.path).parts[root:], steps)
     ]
+
+
+def _steps(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a pattern; `**.csv` means `**/*.csv`."""
+    found: list[str] = []
+    for name in names:
+        rest = name.lstrip("*") if name.startswith(_ANY_FOLDERS) else None
+        found += [name] if rest is None else [_ANY_FOLDERS, f"*{rest}"] if rest else [_ANY_FOLDERS]
+    if found[-1] == _ANY_FOLDERS:
+        found.append("*")
+    return tuple(found)
+
+
+def _matches(names: tuple[str, ...], steps: tuple[str, ...]) -> bool:
+    """Whether the names of folders and of a file are those of a pattern."""
+    #: How many steps of the pattern the names so far may have taken.
+    places = _beyond_folders({0}, steps)
+    for name in names:
+        found: set[int] = set()
+        for place in places - {len(steps)}:
+            if _is_step(name, steps[place]):
+                found.add(place if steps[place] == _ANY_FOLDERS else place + 1)
+        places = _beyond_folders(found, steps)
+    return len(steps) in places
+
+
+def _beyond_folders(places: set[int], steps: tuple[str, ...]) -> set[int]:
+    """The places, and those behind each `**`, which may stand for no folder."""
+    found = set(places)
+    for place, step in enumerate(steps):
+        if step == _ANY_FOLDERS and place in found:
+            found.add(place + 1)
+    return found
+
+
+def _is_step(name: str, step: str) -> bool:
+    if name.startswith(_HIDDEN) and not step.startswith(name[0]):
+        return False
+    return step == _ANY_FOLDERS or fnmatch.fnmatchcase(name, step)
 
 
 @contextmanager
@@ -235,7 +278,8 @@ def _system(source: str) -> tuple[Any, str]:
     if not _SCHEME.match(source):
         return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(source))
     if source.startswith("file://"):
-        return fs.LocalFileSystem(), unquote(urlsplit(source).path)
+        # Not as a parser of addresses has it: `?` is a part of a pattern, and `#` one of a name.
+        return fs.LocalFileSystem(), "/" + unquote(source.removeprefix("file://").partition("/")[2])
     if source.startswith("s3://"):
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         options: dict[str, Any] = {}
