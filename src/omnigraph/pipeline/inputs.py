@@ -34,6 +34,8 @@ _PATTERN = re.compile(r"[*?\[]")
 #: How names begin that are not part of the data: `_SUCCESS`, `_temporary`, `.part-0.crc`.
 _HIDDEN = (".", "_")
 _ANY_FOLDERS = "**"
+#: Folders in which tables keep their log.
+_TABLE_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
@@ -117,7 +119,7 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
     are taken only where the pattern begins with that character too.
 
     Raises:
-        InputFileError: there is none.
+        InputFileError: there is none, or they belong to a table whose own log says which of its files count.
     """
     system, path = _system(source)
     is_remote = bool(_SCHEME.match(source)) and not source.startswith("file://")
@@ -125,11 +127,11 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.Directory:
-            found = _below(system, path, endings)
+            found = _below(system, source, path, endings)
         elif info.type != fs.FileType.NotFound:
             found = [info]
         elif _PATTERN.search(path):
-            found = _matching(system, path)
+            found = _matching(system, source, path)
         else:
             raise InputFileError(source, "there is no such file or directory")
     except (OSError, ValueError) as error:
@@ -141,7 +143,7 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
     return sorted(files, key=lambda file: file.path)
 
 
-def _below(system: Any, path: str, endings: tuple[str, ...] | None) -> list[Any]:
+def _below(system: Any, source: str, path: str, endings: tuple[str, ...] | None) -> list[Any]:
     infos = system.get_file_info(fs.FileSelector(path, recursive=True))
     root = len(PurePosixPath(path).parts)
     files = []
@@ -151,20 +153,51 @@ def _below(system: Any, path: str, endings: tuple[str, ...] | None) -> list[Any]
             continue
         if endings is None or InputFile(path=info.path, size=0).ending in endings:
             files.append(info)
+    _refuse_table_folders(source, infos, files)
     return files
 
 
-def _matching(system: Any, pattern: str) -> list[Any]:
+def _refuse_table_folders(source: str, infos: list[Any], files: list[Any]) -> None:
+    """Refuse data files of tables: those that were deleted or replaced may still be there, and only a log knows.
+
+    Raises:
+        InputFileError: a file is in the folder of such a table.
+    """
+    tables = {root: kind for info in infos for root, kind in _table_folders(info.path)}
+    for info in files if tables else ():
+        for folder in PurePosixPath(info.path).parents:
+            if folder in tables:
+                raise InputFileError(
+                    source,
+                    f"{folder} is a table of {tables[folder]}, whose folder also holds files that no longer belong to "
+                    "it: give its name in `table:`, or a frame of Spark",
+                )
+
+
+def _table_folders(path: str) -> Iterator[tuple[PurePosixPath, str]]:
+    """The folder of a table, where a path is one of its log."""
+    found = PurePosixPath(path)
+    for folder in (found, *found.parents):
+        if folder.name in _TABLE_LOGS:
+            yield folder.parent, _TABLE_LOGS[folder.name]
+    if found.name.endswith(".metadata.json") and found.parent.name == "metadata":
+        yield found.parent.parent, "Iceberg"
+
+
+def _matching(system: Any, source: str, pattern: str) -> list[Any]:
     fixed = pattern[: _PATTERN.search(pattern).start()]  # type: ignore[union-attr]  # there is a match: it is a pattern
     folder = fixed.rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
     selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
     root = len(PurePosixPath(folder).parts)
     steps = _steps(PurePosixPath(pattern).parts[root:])
-    return [
+    infos = system.get_file_info(selector)
+    files = [
         info
-        for info in system.get_file_info(selector)
+        for info in infos
         if info.type == fs.FileType.File and _matches(PurePosixPath(info.path).parts[root:], steps)
     ]
+    _refuse_table_folders(source, infos, files)
+    return files
 
 
 def _steps(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -61,6 +61,24 @@ def test_a_pattern_takes_these_files(folder: Path, pattern: str, expected: list[
         assert [file.path.removeprefix(f"{folder}/") for file in found] == expected
 
 
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("_delta_log/0.json", "Delta Lake"),
+        (".hoodie/hoodie.properties", "Hudi"),
+        ("metadata/v1.metadata.json", "Iceberg"),
+    ],
+)
+@pytest.mark.parametrize("pattern", ["", "**/*.csv", "2024/b*", "2*/b.csv"])
+def test_the_folder_of_a_table_is_refused(folder: Path, log: str, kind: str, pattern: str) -> None:
+    at = folder / "2024" / log
+    at.parent.mkdir()
+    at.touch()
+    with pytest.raises(InputFileError, match=f"/2024 is a table of {kind}.*`table:`"):
+        find_files(f"{folder}/{pattern}", ("csv",))
+    assert len(find_files(f"{folder}/*.csv")) == 1
+
+
 def test_a_pattern_without_a_file_is_an_error(folder: Path) -> None:
     with pytest.raises(InputFileError, match="no file"):
         find_files(f"{folder}/*/x.csv")
