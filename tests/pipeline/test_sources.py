@@ -456,6 +456,40 @@ def test_tabs_by_the_ending_of_each_file(graph: Graph, folder: Path, name: str) 
     assert people(graph) == {"a": (1, None), "b,c": (2, None)}
 
 
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "orc"])
+def test_folders_of_partitions_are_columns(graph: Graph, folder: Path, ending: str) -> None:
+    for number, name in enumerate(
+        ("city=K%C3%B6ln/age=7", "city=__HIVE_DEFAULT_PARTITION__/age=8")
+    ):
+        path = folder / name / f"x.{ending}"
+        path.parent.mkdir(parents=True)
+        match ending:
+            case "csv":
+                write(path, "name", f"p{number}")
+            case "json":
+                write(path, json.dumps({"name": f"p{number}"}))
+            case "parquet":
+                pq.write_table(pa.table({"name": [f"p{number}"]}), path)
+            case _:
+                orc.write_table(pa.table({"name": [f"p{number}"]}), str(path))
+    body: dict[str, Any] = {"source": str(folder)}
+    load(graph, mapping={"nodes": {"Person": body}})
+    assert people(graph) == {"p0": (7, "Köln"), "p1": (8, None)}
+    body |= {"columns": {"name": "name"}, "properties": {"city": {"concat": ["age", "name"]}}}
+    load(graph, mapping={"nodes": {"Person": body | {"source": f"{folder}/*/age=*/x*"}}})
+    assert people(graph) == {"p0": (None, "7p0"), "p1": (None, "8p1")}
+    bad = folder / "age=old"
+    bad.mkdir()
+    write(bad / "x.csv", "name", "b")
+    entry = {"source": f"{folder}/age=*/x.csv"}
+    (found,) = rejected(graph, lambda: load(graph, mapping={"nodes": {"Person": entry}}))
+    assert found.rule == "invalid value for Person.age"
+    (folder / "year=1").mkdir()
+    write(folder / "year=1" / "y.csv", "name", "y")
+    with refused(graph, BadRequestError, "`year`, which a folder of the file stands for"):
+        load(graph, mapping={"nodes": {"Person": {"source": f"{folder}/year=*/y.csv"}}})
+
+
 def test_a_text_for_null(graph: Graph, folder: Path) -> None:
     path = write(folder / "x.csv", "name,city,age", "a,NA,NA", 'b,"NA",1', "c,,2")
     load(graph, mapping={"nodes": {"Person": {"source": str(path), "null": "NA"}}})

@@ -37,11 +37,14 @@ class ColumnMap:
     #: The steps to members of structs, by path.
     steps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timestamps: Timestamps = Timestamps.REFUSE
+    #: Columns that are not read: they have one text, or null, in all records.
+    constants: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
         """The columns that are read, members of structs by their path."""
-        return _columns_of([*self.properties.values(), *_special(self.id, self.ends)])
+        found = _columns_of([*self.properties.values(), *_special(self.id, self.ends)])
+        return [name for name in found if name not in self.constants]
 
 
 def map_columns(
@@ -62,7 +65,11 @@ def map_columns(
     if mapped.columns is None and "id" in source.names and _takes_id(mapped, shape):
         explicit = column_source("id")
     found = ColumnMap(
-        properties=chosen, id=explicit, ends=mapped.ends, timestamps=mapped.timestamps
+        properties=chosen,
+        id=explicit,
+        ends=mapped.ends,
+        timestamps=mapped.timestamps,
+        constants=source.constants,
     )
     repeated = [column for column in found.columns if source.names.count(column) > 1]
     if repeated:
@@ -153,6 +160,11 @@ def _refuse_extra(
     if nested is not None:
         text = source.complaint_about(extra[0], nested)
         raise BadRequestError(f"{where}: {shape.name} has no property `{extra[0]}`; {text}")
+    if extra[0] in source.constants:
+        raise BadRequestError(
+            f"{where}: {shape.name} has no property `{shown(extra[0])}`, which a folder of the file stands for; name "
+            "the columns to read in `columns:`"
+        )
     raise BadRequestError(
         f"{where}: {shape.name} has no property {_listed(extra)}; name the columns to read in `columns:`"
     )
@@ -182,7 +194,7 @@ def _refuse_nested(
     # The bytes and the address of a blob may come as a struct.
     others = [item for name, item in found.properties.items() if types[name].type.base != _BLOB]
     for path in _columns_of([*others, *_special(found.id, found.ends)]):
-        nested = source.nested_at(steps[path])
+        nested = None if path in found.constants else source.nested_at(steps[path])
         if nested is not None:
             raise BadRequestError(f"{where}: {source.complaint_about(path, nested)}")
 

@@ -34,6 +34,8 @@ _PATTERN = re.compile(r"[*?\[]")
 #: How names begin that are not part of the data: `_SUCCESS`, `_temporary`, `.part-0.crc`.
 _HIDDEN = (".", "_")
 _ANY_FOLDERS = "**"
+#: What Spark and Hive write for null in the name of a folder.
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 #: Folders in which tables keep their log.
 _TABLE_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -66,6 +68,8 @@ class InputFile:
     path: str
     size: int
     limits: UnpackLimits = field(default_factory=UnpackLimits)
+    #: Columns whose values are in the names of its folders, as in `country=DE/part-0.parquet`.
+    partitions: tuple[tuple[str, str | None], ...] = ()
 
     def check_content(self, content_bytes: int) -> None:
         """Refuse a file that holds far more than its size makes likely, as read so far or by its own account.
@@ -124,13 +128,16 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
     system, path = _system(source)
     is_remote = bool(_SCHEME.match(source)) and not source.startswith("file://")
     prefix = source.removesuffix(path) if is_remote else ""
+    base: str | None = None
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.Directory:
+            base = path
             found = _below(system, source, path, endings)
         elif info.type != fs.FileType.NotFound:
             found = [info]
         elif _PATTERN.search(path):
+            base = _fixed_folder(path)
             found = _matching(system, source, path)
         else:
             raise InputFileError(source, "there is no such file or directory")
@@ -139,8 +146,33 @@ def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[Inpu
     if not found:
         wanted = "" if endings is None else f" ({', '.join(f'.{item}' for item in endings)})"
         raise InputFileError(source, f"no file{wanted} is found there")
-    files = [InputFile(path=f"{prefix}{info.path}", size=info.size or 0) for info in found]
+    files = [
+        InputFile(
+            path=f"{prefix}{info.path}",
+            size=info.size or 0,
+            partitions=() if base is None else _partitions(info.path, base),
+        )
+        for info in found
+    ]
     return sorted(files, key=lambda file: file.path)
+
+
+def _partitions(path: str, base: str) -> tuple[tuple[str, str | None], ...]:
+    """The columns that folders between a source and its file stand for.
+
+    Raises:
+        InputFileError: two folders give the same column.
+    """
+    found: dict[str, str | None] = {}
+    for name in PurePosixPath(path).parts[len(PurePosixPath(base).parts) : -1]:
+        column, sign, value = name.partition("=")
+        if not column or not sign:
+            continue
+        column = unquote(column)
+        if column in found:
+            raise InputFileError(path, f"two of its folders give the column `{column}`: rename one")
+        found[column] = None if value == _NULL_PARTITION else unquote(value)
+    return tuple(found.items())
 
 
 def _below(system: Any, source: str, path: str, endings: tuple[str, ...] | None) -> list[Any]:
@@ -184,9 +216,14 @@ def _table_folders(path: str) -> Iterator[tuple[PurePosixPath, str]]:
         yield found.parent.parent, "Iceberg"
 
 
-def _matching(system: Any, source: str, pattern: str) -> list[Any]:
+def _fixed_folder(pattern: str) -> str:
+    """The folder in which everything is that a pattern may stand for."""
     fixed = pattern[: _PATTERN.search(pattern).start()]  # type: ignore[union-attr]  # there is a match: it is a pattern
-    folder = fixed.rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
+    return fixed.rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
+
+
+def _matching(system: Any, source: str, pattern: str) -> list[Any]:
+    folder = _fixed_folder(pattern)
     selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
     root = len(PurePosixPath(folder).parts)
     steps = _steps(PurePosixPath(pattern).parts[root:])

@@ -34,6 +34,8 @@ def raw_records(
     names = set(batch if isinstance(batch, dict) else batch.schema.names)
 
     def column(path: str) -> Any:
+        if path in chosen.constants:
+            return pa.repeat(pa.scalar(chosen.constants[path], pa.utf8()), len(numbers))
         steps = () if path in names else chosen.steps[path]
         found = batch[steps[0] if steps else path]
         if isinstance(found, pa.ChunkedArray):
@@ -41,7 +43,8 @@ def raw_records(
         return pc.struct_field(found, list(steps[1:])) if steps else found
 
     def values(source: ValueSource) -> Any:
-        if source.plain_column is not None:
+        is_constant = bool(source.columns) and chosen.constants.keys() >= set(source.columns)
+        if source.plain_column is not None and not is_constant:
             return column(source.plain_column)
         columns = {name: column(name) for name in source.columns}
         for name, found in columns.items():
@@ -51,7 +54,8 @@ def raw_records(
             source=source,
             columns=columns,
             count=len(numbers),
-            is_text=is_text,
+            # The names of folders have no types either.
+            is_text=is_text or is_constant,
         )
 
     def ids(source: ValueSource) -> Any:

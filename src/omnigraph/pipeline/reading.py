@@ -126,6 +126,7 @@ class PartReader:
     def _columns_for(self, source: SourceColumns) -> ColumnMap:
         mapped, shape = self._mapped
         where = self._part.file.path
+        source = source.with_partitions(self._part.file.partitions)
         return map_columns(mapped, shape, source, where, is_strict=self._plan.is_strict)
 
     def _columnar(self) -> Iterator[RawRecords]:
@@ -296,7 +297,10 @@ class PartReader:
         mapped, shape = self._mapped
         for objects, places in self._json_rows():
             present = list(dict.fromkeys(name for row in objects for name in row))
-            chosen = self._columns_for(json_columns(present, mapped.named_columns))
+            # What an object does not have may be in the name of a folder.
+            folders = dict(self._part.file.partitions)
+            wanted = [name for name in mapped.named_columns if name not in folders]
+            chosen = self._columns_for(json_columns(present, wanted))
             rows, numbers = objects, places
             if any("." in path for path in chosen.columns):
                 rows, numbers = self._with_members(objects, places, chosen.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as _arrow
@@ -36,6 +36,13 @@ class SourceColumns:
 
     names: tuple[str, ...]
     nested: Mapping[str, Nested] = field(default_factory=dict)
+    #: Columns that have one text, or null, in all records: they are in the names of folders.
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+
+    def with_partitions(self, partitions: Sequence[tuple[str, str | None]]) -> SourceColumns:
+        """These columns and those of folders; what is in the file itself goes first."""
+        more = {name: value for name, value in partitions if name not in self.names}
+        return replace(self, names=(*self.names, *more), constants=more) if more else self
 
     @property
     def paths(self) -> list[str]:

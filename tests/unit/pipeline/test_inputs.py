@@ -61,6 +61,22 @@ def test_a_pattern_takes_these_files(folder: Path, pattern: str, expected: list[
         assert [file.path.removeprefix(f"{folder}/") for file in found] == expected
 
 
+def test_folders_stand_for_columns(tmp_path: Path) -> None:
+    names = ("k=a%2Fb/day=1/x.csv", "k=__HIVE_DEFAULT_PARTITION__/plain/x.csv", "x=/=y/x.csv")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    expected = [(("k", None),), (("k", "a/b"), ("day", "1")), (("x", ""),)]
+    for source in (f"{tmp_path}", f"{tmp_path}/**/*.csv"):
+        assert [file.partitions for file in find_files(source)] == expected
+    assert find_files(f"{tmp_path}/k=a%2Fb/day=1/x.csv")[0].partitions == ()
+    assert find_files(f"{tmp_path}/k=a%2Fb")[0].partitions == (("day", "1"),)
+    (tmp_path / "k=1" / "k=2").mkdir(parents=True)
+    (tmp_path / "k=1" / "k=2" / "x.csv").touch()
+    with pytest.raises(InputFileError, match="two of its folders give the column `k`"):
+        find_files(f"{tmp_path}")
+
+
 @pytest.mark.parametrize(
     ("log", "kind"),
     [
