@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
+from omnigraph.pipeline.null_texts import refuse_null_texts
 from omnigraph.pipeline.shaping import RawRecords
 from omnigraph.pipeline.source_columns import Nested, SourceColumns
-from omnigraph.pipeline.transforms import MappedColumn, refuse_null_texts
+from omnigraph.pipeline.transforms import MappedColumn
 from omnigraph.pipeline.value_sources import ValueSource
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ not a text goes on as it is, and the type of the property judges it. What no ste
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,9 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.columns import is_list_type, is_text_type, positions, stored_column
 from omnigraph.pipeline.date_formats import read_moments
+from omnigraph.pipeline.null_texts import as_values, comparable
 from omnigraph.pipeline.problems import shown
 from omnigraph.pipeline.value_sources import FixedText, notation
 from omnigraph.pipeline.values import Timestamps, too_fine
@@ -46,17 +45,6 @@ Complaints = dict[int, str]
 
 _NANOSECONDS_PER_MILLISECOND = 1_000_000
 _LEAST, _MOST = integer_range(Scalar.I64)
-_DIGIT = re.compile("[0-9]")
-#: Zeros behind the digits that count of a fraction of a second, and a point that they leave alone.
-_ZEROS = re.compile(r"(?:[.]|([.][0-9]*[1-9]))0+(?=(?:Z|[+-][0-9:]+)?$)", re.ASCII)
-#: Types whose values have a notation of their own, with one of it.
-_EXAMPLES: tuple[tuple[Any, str], ...] = (
-    (pa.types.is_integer, "-1"),
-    (pa.types.is_floating, "-1.5"),
-    (pa.types.is_decimal, "-1.5"),
-    (pa.types.is_date, "1970-01-01"),
-    (pa.types.is_timestamp, "1970-01-01T00:00:00Z"),
-)
 
 
 # ---- the columns of a batch
@@ -253,22 +241,12 @@ def _cleaned(column: Column, transforms: Transforms, complaints: Complaints) -> 
         column = _checked(column, complaints)
         if transforms.trim:
             column = pc.utf8_trim_whitespace(column)
-    column = _comparable(column)
-    nulls = [item for text in transforms.null for item in _as_values(text, column.type)]
+    column = comparable(column)
+    nulls = [item for text in transforms.null for item in as_values(text, column.type)]
     if nulls:
         is_null = pc.is_in(column, pa.concat_arrays(nulls))
         column = pc.if_else(is_null, pa.scalar(None, column.type), column)
     return column
-
-
-def _comparable(column: Column) -> Column:
-    """The same values in a type that Arrow compares."""
-    kind = column.type
-    if pa.types.is_float16(kind):
-        return column.cast(pa.float32())
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        return column.cast(pa.decimal128(kind.precision, kind.scale))
-    return column.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else column
 
 
 def _checked(column: Column, complaints: Complaints) -> Column:
@@ -286,53 +264,6 @@ def _checked(column: Column, complaints: Complaints) -> Column:
                 complaints[position] = "the text is not UTF-8"
         return pa.array(texts, pa.utf8())
     return column
-
-
-def _as_values(text: str, kind: Any) -> list[Column]:
-    """A text for null as a value of a typed column; none where it is not the notation of one."""
-    is_hexadecimal = pa.types.is_integer(kind) and "x" in text.lower()
-    is_other_word = pa.types.is_boolean(kind) and text not in ("true", "false")
-    if is_hexadecimal or is_other_word:
-        return []
-    if pa.types.is_timestamp(kind):
-        return _as_moments(text, kind)
-    try:
-        return [pa.array([text]).cast(kind)]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return []
-
-
-def _as_moments(text: str, kind: Any) -> list[Column]:
-    """A text as a moment; one without a zone is in UTC."""
-    plain = pa.array([_ZEROS.sub(r"\1", text)])
-    for zone in (None, "UTC"):
-        try:
-            # Arrow takes texts with a zone for one type, and those without for the other.
-            return [plain.cast(pa.timestamp(kind.unit, zone)).view(kind)]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
-    return []
-
-
-def refuse_null_texts(source: ValueSource, column: str, kind: Any, owner: str) -> None:
-    """Make sure that texts for null say something about a column of numbers, days or moments.
-
-    A word such as `N/A` is meant for other sources of the same mapping. A text with digits is meant for a value; if a
-    column has none that any of the texts could be, the mapping does not do what it seems to do.
-
-    Raises:
-        BadRequestError: no text is a value of the column, and one has digits.
-    """
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    example = next((text for is_such, text in _EXAMPLES if is_such(kind)), None)
-    numeric = [text for text in source.transforms.null if _DIGIT.search(text)]
-    if example is None or not numeric:
-        return
-    if not any(_as_values(text, kind) for text in source.transforms.null):
-        raise BadRequestError(
-            f"{owner}: `null: {shown(numeric[0])}` is not a value of the column `{shown(column)}`, which holds {kind}: "
-            f"write it as such a value, as in `{example}`, beside texts for other sources"
-        )
 
 
 def _texts_of_values(values: list[Any], complaints: Complaints) -> Column:
