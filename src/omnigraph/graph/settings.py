@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from omnigraph.environ import whole_number
 from omnigraph.errors import BadRequestError
-from omnigraph.recovery.lock import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SHORTEST_LEASE_S
+from omnigraph.recovery.lease import LEASE_S, LEASE_VARIABLE, LONGEST_LEASE_S, SHORTEST_LEASE_S
 from omnigraph.storage.external_policy import DENY_ALL, ExternalPolicy, policy_of
 
 _log = logging.getLogger(__name__)

@@ -11,15 +11,14 @@ from omnigraph.errors import LeaseLostError, RetryableCommitConflictError
 from omnigraph.ids import fnv1a64
 from omnigraph.manifest import GraphCommit, Manifest
 from omnigraph.recovery.audit import RecoveryAudit
+from omnigraph.recovery.lease import LEASE_S, request_limit_s
 from omnigraph.recovery.lock import (
-    LEASE_S,
     CommitLock,
     FileCommitLock,
     HeldTenure,
     LeaseCommitLock,
     StagingLock,
     held_file,
-    request_limit_s,
 )
 from omnigraph.recovery.reading_lock import ReadingLock
 from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK
