@@ -237,6 +237,36 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(
     assert "wrote-9-x" in caplog.text
 
 
+def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+):
+    from omnigraph.storage import answers
+    from omnigraph.storage import ledgers as module
+    from omnigraph.storage.fragments import write_rows
+
+    table = graph._open(graph.snapshot().pins[TableKey("node:Thing")])
+    before = files_of(Path(graph.uri))
+    ledgers = Ledgers.of(graph._environment.location)
+    delete = module.delete_files
+
+    def write(part: int) -> None:
+        Ledger(ledgers.folder, part).note(table, write_rows(table, table.read().to_batches()))
+
+    def delete_slowly(*given: Any) -> None:
+        """A task that was cancelled ends only now."""
+        for room in (answers, module):
+            monkeypatch.setattr(room, "delete_files", delete)
+        write(1)
+        delete(*given)
+
+    write(0)
+    for room in (answers, module):
+        monkeypatch.setattr(room, "delete_files", delete_slowly)
+    ledgers.close(is_committed=False)
+    assert files_of(Path(graph.uri)) == before
+    assert not (Path(graph.uri) / "__staging").exists()
+
+
 def test_a_ledger_names_no_file_outside_of_the_graph(graph: Graph, tmp_path: Path):
     from omnigraph.storage.answers import write_answer
 

@@ -211,6 +211,11 @@ def _reading(folder: AnswerFolder, name: str) -> Iterator[Any]:
 def remove_answers(folder: AnswerFolder) -> None:
     """Remove the folder of an operation with everything in it."""
     delete_files(folder.root, [file.name for file in list_files(folder.root, folder.name)])
+    remove_answer_folder(folder)
+
+
+def remove_answer_folder(folder: AnswerFolder) -> None:
+    """Remove the folder of an operation, whose files are gone."""
     remove_empty_folders(folder.root, folder.name)
     _remove_common_folder(folder.root)
 

@@ -20,7 +20,7 @@ from omnigraph.storage.answers import (
     attempt_name,
     new_answer_folder,
     read_answer,
-    remove_answers,
+    remove_answer_folder,
     write_answer,
 )
 from omnigraph.storage.checksums import sums_in
@@ -39,6 +39,8 @@ _pa: Any = _arrow
 _log = logging.getLogger(__name__)
 
 _STAGE = "wrote"
+#: How often the folder is looked at until it stays empty; the first pass removes nearly always everything.
+_MAX_PASSES = 5
 _SCHEMA = _pa.schema([_pa.field("file", _pa.utf8(), nullable=False)])
 
 
@@ -112,17 +114,27 @@ class Ledgers:
         """
         kept: Collection[str] = self._counted if is_committed else ()
         try:
-            for attempt in self._attempts():
-                if attempt not in kept:
-                    self._remove_files(attempt)
-            remove_answers(self.folder)
+            for _ in range(_MAX_PASSES):
+                if not self._remove_listed(kept):
+                    break
+            else:
+                _log.warning("tasks still write: what they have written stays until cleanup")
+            remove_answer_folder(self.folder)
         except StorageError as error:
             _log.warning("what tasks have written stays until cleanup: %s", error)
 
-    def _attempts(self) -> list[str]:
-        names = (file.name for file in list_files(self.folder.root, self.folder.name))
-        attempts = (name.rpartition("/")[2].removesuffix(".arrow") for name in names)
-        return [name for name in attempts if name.startswith(f"{_STAGE}-")]
+    def _remove_listed(self, kept: Collection[str]) -> bool:
+        """Remove what is in the folder now, and the files that its ledgers name; whether there was anything.
+
+        Only what was read goes: a task that ends late may add a ledger meanwhile, which the next pass finds.
+        """
+        names = [file.name for file in list_files(self.folder.root, self.folder.name)]
+        for name in names:
+            attempt = name.rpartition("/")[2].removesuffix(".arrow")
+            if attempt.startswith(f"{_STAGE}-") and attempt not in kept:
+                self._remove_files(attempt)
+        delete_files(self.folder.root, names)
+        return bool(names)
 
     def _remove_files(self, attempt: str) -> None:
         try:
