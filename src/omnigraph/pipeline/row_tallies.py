@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,19 +40,21 @@ class RowTally:
             now = time.monotonic()
             if now - written_at >= _EVERY_S:
                 written_at = now
-                with open(path, "wb") as file:
+                # A full disk costs the figure, never the task.
+                with suppress(OSError), open(path, "wb") as file:
                     file.write(rows.to_bytes(_BYTES))
 
         with listening(listener):
             yield
 
     def rows(self) -> int:
-        """The rows of all tasks, as far as they have said."""
+        """The rows of all tasks, as far as they have said and can be read."""
         total = 0
-        for entry in os.scandir(self.folder):
-            with open(entry.path, "rb") as file:
-                # Empty while a task writes it.
-                total += int.from_bytes(file.read(_BYTES))
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                with suppress(OSError), open(entry.path, "rb") as file:
+                    # Empty while a task writes it.
+                    total += int.from_bytes(file.read(_BYTES))
         return total
 
 

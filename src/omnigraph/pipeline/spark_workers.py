@@ -7,7 +7,7 @@ import os
 import pickle
 import re
 import tempfile
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -183,14 +183,26 @@ class SparkWorkers:
         if not shielded(lambda: is_on_this_machine(self.spark)):
             yield None
             return
-        with tempfile.TemporaryDirectory(prefix="omnigraph-rows-") as folder:
-            yield RowTally(folder)
+        with _rows_folder() as folder:
+            yield None if folder is None else RowTally(folder)
 
     def _counter(self) -> _Counter:
         if self._is_connect:
             return _Counter()
         context = self.spark.sparkContext
         return shielded(lambda: _Counter(context.accumulator(0), context.accumulator(0)))
+
+
+@contextmanager
+def _rows_folder() -> Iterator[str | None]:
+    """A folder for figures; None where the disk has no room for one, which must not fail the work."""
+    with ExitStack() as stack:
+        folder = None
+        with suppress(OSError):
+            # Late tasks may still write into it while it is removed.
+            made = tempfile.TemporaryDirectory(prefix="omnigraph-rows-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(made)
+        yield folder
 
 
 class _Counter:

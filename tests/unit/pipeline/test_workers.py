@@ -74,6 +74,20 @@ def test_tasks_of_other_processes_count_in_files(tmp_path: Path) -> None:
     assert tally.rows() == 5 + 8, "a task that ran again counts once"
 
 
+def test_rows_that_cannot_be_counted_do_not_fail_a_task(tmp_path: Path) -> None:
+    tally = RowTally(str(tmp_path / "gone"))
+    with tally.counting(0):
+        advance(5)
+    assert tally.rows() == 0
+    (tmp_path / "1").mkdir()  # cannot be opened as a file, whoever runs the test
+    tally = RowTally(str(tmp_path))
+    with tally.counting(1):
+        advance(5)
+    with tally.counting(2):
+        advance(7)
+    assert tally.rows() == 7
+
+
 def test_no_task_begins_after_the_work_was_stopped() -> None:
     stop = Event()
     begun: list[int] = []
