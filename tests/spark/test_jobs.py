@@ -11,6 +11,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark import Broadcast
+from pyspark.util import InheritableThread
 
 from omnigraph.budget import Budget, bounded
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError, SparkError
@@ -77,6 +80,75 @@ def test_whatever_ends_the_waiting_ends_the_job(
     assert tracker.getActiveStageIds() == []
     # The session goes on.
     assert spark.range(3).count() == 3
+
+
+def test_an_interrupt_while_a_job_starts_ends_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    start = InheritableThread.start
+
+    def interrupted(thread: InheritableThread) -> None:
+        start(thread)
+        while not (tmp_path / "pipe.begun").exists():
+            thread.join(0.05)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(InheritableThread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SparkWorkers(spark, Silent()).run("wait", wait_for_reader, [str(pipe)])
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_a_job_that_was_given_up_before_it_began_does_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[InheritableThread] = []
+
+    def interrupted(thread: InheritableThread) -> None:
+        threads.append(thread)
+        raise KeyboardInterrupt
+
+    done: list[bool] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(InheritableThread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SparkJobs(spark).run("note", lambda: done.append(True))
+    # The interrupt may also come when the system has the thread already.
+    threads[0].start()
+    threads[0].join()
+    assert done == []
+
+
+def test_a_job_whose_thread_fails_before_the_action_ends(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(session: SparkSession, tag: str) -> None:
+        raise Py4JNetworkError("the JVM is gone")
+
+    spark.addTag("mine")  # tags are handed on to the thread of the job
+    try:
+        monkeypatch.setattr(type(spark), "addTag", gone)
+        with pytest.raises(SparkError, match="the JVM is gone"):
+            SparkJobs(spark).run("count", lambda: spark.range(3).count())
+    finally:
+        spark.removeTag("mine")
+
+
+def test_what_a_dead_session_cannot_release_does_not_hide_the_failure(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    workers = SparkWorkers(spark, Silent())
+    monkeypatch.setattr(Broadcast, "destroy", gone)
+    with pytest.raises(SparkError, match="a Python worker died"), workers.shared([1]):
+        raise SparkError("a Python worker died")
+    monkeypatch.setattr(type(spark.sparkContext), "broadcast", gone)
+    with pytest.raises(SparkError, match="the JVM of Spark does not answer"), workers.shared([1]):
+        pytest.fail("there is nothing to share with")
 
 
 def count_and_wait(path: str) -> dict[str, Any]:

@@ -17,6 +17,9 @@ import json, os, signal, threading
 import lance  # a process that works with graphs has it
 handler = signal.getsignal(signal.SIGINT)  # a process in the background may ignore it
 from omnigraph.engine.spark import spark_session
+from omnigraph.errors import OmniError
+from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.worker_choice import choose_workers
 
 found = []
 threads = [threading.Thread(target=lambda: found.append(spark_session(0))) for _ in range(4)]
@@ -31,6 +34,10 @@ report = {
     "zone": spark.conf.get("spark.sql.session.timeZone"),
 }
 spark.stop()
+try:
+    choose_workers("spark", spark, Silent(), 0)
+except OmniError as error:
+    report["stopped"] = f"{type(error).__name__}: {error.message}"
 again = spark_session(0)
 report["again"] = again.range(3).count()
 report["interrupt"] = signal.getsignal(signal.SIGINT) is handler
@@ -82,6 +89,52 @@ print(json.dumps(report))
 mine.stop()
 """
 
+KILLED = """
+import json, os, signal, sys
+from contextlib import contextmanager
+from omnigraph.engine.spark import spark_session
+from omnigraph.errors import OmniError
+from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline.spark_workers import SparkWorkers
+
+pipe = sys.argv[1]
+os.mkfifo(pipe)
+spark = spark_session(0)
+process = spark.sparkContext._gateway.proc
+
+
+class Killing:
+    @contextmanager
+    def stage(self, name, tasks):
+        yield self
+
+    def update(self, tasks, rows, total=None):
+        if os.path.exists(pipe + ".begun"):
+            process.kill()
+            process.wait()
+
+
+def wait(item):
+    open(item + ".begun", "a").close()
+    return {"read": open(item).read()}
+
+
+def attempt(call):
+    try:
+        return call()
+    except OmniError as error:
+        return f"{type(error).__name__}: {error.message}"
+
+
+said = [
+    attempt(lambda: SparkWorkers(spark, Killing()).run("wait", wait, [pipe])),
+    attempt(lambda: SparkWorkers(spark, Silent()).run("wait", wait, [pipe])),
+    attempt(lambda: spark_session(0).range(3).count()),
+    attempt(lambda: spark_session(0).range(3).count()),
+]
+print(json.dumps(said))
+"""
+
 #: Spark lets unknown flags pass, so a wrong start needs flags that contradict each other.
 TWO_COLLECTORS = "-XX:+UseSerialGC -XX:+UseParallelGC"
 START = "from omnigraph.engine.spark import spark_session; spark_session(0)"
@@ -94,7 +147,9 @@ except OmniError as error:
 """
 
 
-def run(code: str, tmp_path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, tmp_path: Path, *arguments: str, **environ: str
+) -> subprocess.CompletedProcess[str]:
     import os
 
     (tmp_path / "tmp").mkdir(exist_ok=True)
@@ -109,7 +164,7 @@ def run(code: str, tmp_path: Path, **environ: str) -> subprocess.CompletedProces
         "OMNIGRAPH_SPARK_MASTER": "local[2,4]",
     }
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *arguments],
         env=inherited | ours | environ,
         capture_output=True,
         text=True,
@@ -117,7 +172,7 @@ def run(code: str, tmp_path: Path, **environ: str) -> subprocess.CompletedProces
     )
 
 
-def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def report_of(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -138,12 +193,22 @@ def test_one_quiet_session_that_leaves_nothing_behind(tmp_path: Path) -> None:
     assert report["contexts"] == 1
     assert (report["rows"], report["again"], report["zone"]) == (10, 3, "UTC")
     assert report["scratch"].startswith(str(tmp_path))
+    assert report["stopped"].startswith("SparkError: the Spark session was stopped")
     # Credentials of the storage reach tasks, tokens of servers do not, and this process keeps both.
     assert report["seen"] == ["AWS_REGION"]
     assert report["kept"] == "hush"
     assert report["authenticated"] == "true"
     assert report["interrupt"], "Ctrl-C does what it did before"
     assert list((tmp_path / "tmp").glob("omnigraph-spark-*")) == []
+
+
+def test_a_jvm_that_was_killed_is_told_in_a_sentence_and_replaced(tmp_path: Path) -> None:
+    done = run(KILLED, tmp_path, str(tmp_path / "pipe"))
+    *said, rows = report_of(done)
+    assert [text.partition(":")[0] for text in said] == ["SparkError"] * 3
+    assert "Spark has ended" in said[2]
+    assert rows == 3
+    assert "Exception in thread" not in done.stderr
 
 
 def tools(tmp_path: Path) -> Path:

@@ -36,7 +36,7 @@ def spark_exchange(exchange: Exchange[Item], workers: Workers) -> list[Message]:
         # By the number itself: hashed numbers would leave some partitions without rows and give others several buckets.
         return rows.repartitionById(exchange.buckets, BUCKET)
 
-    sent = shielded(frame)
+    sent = shielded(spark, frame)
     answers = workers.run_batches(exchange.stage, _handler(exchange), sent)
     return sorted(answers, key=lambda answer: int(answer[BUCKET]))
 

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from omnigraph.engine.spark.kinds import is_stopped
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
 _SHOWN_CHARACTERS = 600
+_STOPPED = (
+    "the Spark session was stopped: make another one and give it with spark=, or leave spark= out"
+)
 #: Causes that are followed; a longer chain repeats itself.
 _MAX_CAUSES = 20
 
@@ -81,17 +87,40 @@ _CAUSES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 _QUOTED = re.compile(r"== (?:DataFrame|SQL[^=]*) ==\n(.+?)\n(?:was called from|\^|\n)", re.DOTALL)
 
 
-@contextmanager
-def spark_errors() -> Iterator[None]:
-    """Failures of Spark become one that says what happened and what to change.
+def check_session(spark: SparkSession) -> None:
+    """Refuse a session that cannot do anything any more.
 
     Raises:
-        SparkError: a job failed.
+        SparkError: it was stopped.
+    """
+    if is_stopped(spark):
+        raise SparkError(_STOPPED)
+
+
+@contextmanager
+def spark_errors(spark: SparkSession) -> Iterator[None]:
+    """Failures of calls into Spark become one that says what happened and what to change.
+
+    Raises:
+        SparkError: a call or a job failed, or the session was stopped.
     """
     try:
         yield
+    except ConnectionError as error:
+        # py4j gives it as it is when the JVM does not listen any more.
+        raise SparkError(
+            f"the JVM of Spark does not answer ({error}): it has ended, most often because the machine ran out of "
+            "memory; give Spark less (OMNIGRAPH_SPARK_DRIVER_MEMORY) or the machine more, and try again"
+        ) from error
     except (PySparkException, Py4JError) as error:
+        if is_stopped(spark):
+            raise SparkError(_STOPPED) from error
         raise SparkError(f"a Spark job failed: {explain(error)}") from error
+    except (AssertionError, AttributeError) as error:
+        # The parts of a stopped context are None, and pyspark uses them all the same.
+        if not is_stopped(spark):
+            raise
+        raise SparkError(_STOPPED) from error
 
 
 def explain(error: BaseException) -> str:

@@ -14,18 +14,17 @@ import signal
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Event, Thread, current_thread, main_thread
+from threading import Event, Lock, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.util import InheritableThread
 
 from omnigraph.budget import check_work, finishing
 from omnigraph.engine.spark.kinds import is_connect
+from omnigraph.errors import SparkError
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.job_names import job_name
-from omnigraph.pipeline.spark_failures import spark_errors
+from omnigraph.pipeline.spark_failures import check_session, spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,11 +51,25 @@ class Figures:
     total: int
 
 
-def shielded(call: Callable[[], _Result]) -> _Result:
-    """The result of a call into the JVM that a signal must not interrupt half-way.
+def shielded(spark: SparkSession, call: Callable[[], _Result]) -> _Result:
+    """The result of a call into the JVM of a session that a signal must not interrupt half-way.
 
     Signals reach the main thread only. It waits here, and an interrupt leaves the call to end by itself.
+
+    Raises:
+        SparkError: the call failed, or the session was stopped.
     """
+    with spark_errors(spark):
+        return _undisturbed(call)
+
+
+def released(spark: SparkSession, call: Callable[[], object]) -> None:
+    """Let go of something that a session holds. What it fails with does not matter: Spark may have ended by now."""
+    with suppress(SparkError):
+        shielded(spark, call)
+
+
+def _undisturbed(call: Callable[[], _Result]) -> _Result:
     if current_thread() is not main_thread():
         return call()
     results: list[_Result] = []
@@ -145,14 +158,16 @@ class SparkJobs:
             watch: called a few times a second while the job runs; what it raises stops the job and is raised here.
 
         Raises:
-            SparkError: the job failed.
+            SparkError: the job failed, or the session was stopped.
             QueryCancelledError, QueryTimeoutError: the work is not wanted any more; no task of it runs.
         """
         check_work()
+        check_session(self._spark)
         job = _Job(self._spark, f"omnigraph-{new_ulid()}", job_name(stage), action)
         with self._figures(job.tag) as figures:
-            job.start()
             try:
+                # Inside: an interrupt may meet the start when the thread runs already.
+                job.start()
                 while not job.wait(POLL_S):
                     watch(figures())
                     check_work()
@@ -166,13 +181,14 @@ class SparkJobs:
     def _stop(self, job: _Job[Any]) -> None:
         """Interrupt a job and wait until it has ended. Repeated: its next part may only just begin."""
         deadline = time.monotonic() + _END_TIMEOUT_S
+        if not job.abandon():
+            return
         while not job.wait(POLL_S):
-            with suppress(PySparkException, Py4JError):
-                shielded(lambda: self._interrupt(job.tag))
+            released(self._spark, lambda: self._interrupt(job.tag))
             if time.monotonic() > deadline:
                 _log.warning("a Spark job goes on although it was interrupted: %s", job.name)
                 return
-        while time.monotonic() < deadline and shielded(lambda: self._has_active_tasks(job.tag)):
+        while time.monotonic() < deadline and self._has_active_tasks(job.tag):
             Event().wait(POLL_S)
 
     def _interrupt(self, tag: str) -> None:
@@ -185,10 +201,10 @@ class SparkJobs:
         """Whether tasks of a job still run: the job ends before its tasks do. Spark Connect does not tell."""
         if self._is_connect:
             return False
-        try:
-            return any(stage.numActiveTasks > 0 for stage in self._stages(tag))
-        except Py4JError:
-            return False
+        with suppress(SparkError):
+            stages = shielded(self._spark, lambda: self._stages(tag))
+            return any(stage.numActiveTasks > 0 for stage in stages)
+        return False
 
     @contextmanager
     def _figures(self, tag: str) -> Iterator[Callable[[], Figures]]:
@@ -224,8 +240,9 @@ class SparkJobs:
 
     def _classic_figures(self, tag: str) -> Figures:
         try:
-            stages = self._stages(tag)
-        except Py4JError:
+            with spark_errors(self._spark):
+                stages = self._stages(tag)
+        except SparkError:
             return Figures(0, 0)
         done = sum(stage.numCompletedTasks for stage in stages)
         return Figures(done, sum(stage.numTasks for stage in stages))
@@ -250,24 +267,45 @@ class _Job(Generic[_Result]):
         self.name = name
         self._spark = spark
         self._action = action
+        self._thread = _JobThread(self._act, spark, self._work)
+        self._lock = Lock()
+        self._has_begun = False
+        self._is_abandoned = False
         self._ended = Event()
         self._results: list[_Result] = []
         self._failure: BaseException | None = None
 
     def start(self) -> None:
-        # Inherits the properties and tags of the caller's thread, such as its scheduler pool.
-        thread = InheritableThread(target=self._work, session=self._spark, daemon=True)
-        thread.start()
+        """Begin, with the properties and tags of the caller's thread, such as its scheduler pool.
 
-    def _work(self) -> None:
+        Raises:
+            SparkError: the session does not tell them, because it was stopped or its JVM has ended.
+        """
+        with spark_errors(self._spark):
+            self._thread.start()
+
+    def abandon(self) -> bool:
+        """Do not begin, if that has not happened yet; whether it has."""
+        with self._lock:
+            self._is_abandoned = True
+            return self._has_begun
+
+    def _work(self, run: Callable[[], None]) -> None:
+        """All that the thread does, also what pyspark does in it before the action."""
+        with self._lock:
+            self._has_begun = not self._is_abandoned
         try:
-            self._describe()
-            with spark_errors():
-                self._results.append(self._action())
+            if self._has_begun:
+                with spark_errors(self._spark):
+                    run()
         except BaseException as error:  # noqa: BLE001 - raised by `result`, in the thread of the caller
             self._failure = error
         finally:
             self._ended.set()
+
+    def _act(self) -> None:
+        self._describe()
+        self._results.append(self._action())
 
     def _describe(self) -> None:
         if is_connect(self._spark):
@@ -278,18 +316,41 @@ class _Job(Generic[_Result]):
         context.setJobGroup(self.tag, self.name, interruptOnCancel=True)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the action; whether it has ended."""
-        return self._ended.wait(seconds)
+        """Wait for the end of the action; whether it has ended, or will never do so because its thread is gone."""
+        return self._ended.wait(seconds) or not self._thread.is_alive()
 
     def result(self) -> _Result:
         """What the action gave.
 
         Raises:
             BaseException: what it raised.
+            SparkError: its thread ended without a word.
         """
         if self._failure is not None:
             raise self._failure
+        if not self._results:
+            raise SparkError(f"a Spark job ended without a result: {self.name}; try again")
         return self._results[0]
+
+
+class _JobThread(InheritableThread):
+    """A thread with the properties of the caller's, all of whose work goes through one function.
+
+    pyspark copies the properties in the new thread, before the target runs: what fails there belongs to the job.
+    """
+
+    def __init__(
+        self,
+        target: Callable[[], None],
+        spark: SparkSession,
+        work: Callable[[Callable[[], None]], None],
+    ) -> None:
+        super().__init__(target=target, session=spark, daemon=True)
+        self._work = work
+
+    def run(self) -> None:
+        """Run the work."""
+        self._work(super().run)
 
 
 def showing(progress: StageProgress, rows: Callable[[], int]) -> Callable[[Figures], None]:

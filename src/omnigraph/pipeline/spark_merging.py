@@ -19,7 +19,7 @@ from omnigraph.pipeline.merging import (
     rewrite_fragment,
     shrink_fragment,
 )
-from omnigraph.pipeline.spark_jobs import shielded
+from omnigraph.pipeline.spark_jobs import released
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.fragments import fragment_rows
 from omnigraph.storage.partitions import table_address
@@ -80,7 +80,7 @@ class SparkMatcher:
                 joined, base, staged, fragments, with_sources=with_sources, ledgers=ledgers
             )
         finally:
-            shielded(joined.unpersist)
+            released(self._workers.spark, joined.unpersist)
 
     def _joined(self, base: Table, scans: Sequence[KeyScan], *, with_sources: bool) -> DataFrame:
         """The last record of every id of the load, with the row that it replaces."""

@@ -21,7 +21,8 @@ from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.row_tallies import RowTally, slowly
 from omnigraph.pipeline.sealing import seal
-from omnigraph.pipeline.spark_jobs import SparkJobs, shielded, showing
+from omnigraph.pipeline.spark_failures import spark_errors
+from omnigraph.pipeline.spark_jobs import SparkJobs, released, shielded, showing
 from omnigraph.pipeline.workers import failure_message, raise_failure
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class SparkWorkers:
     @property
     def parallelism(self) -> int:
         """How many tasks run at once; executors of a cluster arrive after the session."""
-        return max(2, shielded(lambda: parallelism_of(self.spark)))
+        return max(2, shielded(self.spark, lambda: parallelism_of(self.spark)))
 
     def run(
         self,
@@ -139,11 +140,11 @@ class SparkWorkers:
             with _shipped(self.spark, values) as shipped:
                 yield shipped
             return
-        shared = shielded(lambda: self.spark.sparkContext.broadcast(values))
+        shared = shielded(self.spark, lambda: self.spark.sparkContext.broadcast(values))
         try:
             yield shared
         finally:
-            shielded(shared.destroy)
+            released(self.spark, shared.destroy)
 
     @contextmanager
     def sealing(self, secret: str) -> Iterator[Sealed]:
@@ -153,34 +154,40 @@ class SparkWorkers:
         event log leaves out the values of those whose name says that they are secret.
 
         Raises:
-            SparkError: the session would show the property.
+            SparkError: the session would show the property, or has ended.
         """
         # A session of Spark Connect hands its settings on to tasks only when their names begin so.
         name = f"spark.omnigraph.secret.{new_ulid()}"
-        pattern = self.spark.conf.get(_REDACTED, None) or _DEFAULT_REDACTED
+        with spark_errors(self.spark):
+            pattern = self.spark.conf.get(_REDACTED, None) or _DEFAULT_REDACTED
         if not re.search(pattern, name):
             raise SparkError(
                 f"the session would write secrets of its jobs into its logs: {_REDACTED} is {pattern!r}, leave it "
                 f"out or let it match {name!r}"
             )
         sealed, pad = seal(secret, name)
-        if self._is_connect:
-            self.spark.conf.set(name, pad)
-        else:
-            self.spark.sparkContext.setLocalProperty(name, pad)
+        with spark_errors(self.spark):
+            self._set_property(name, pad)
         try:
             yield sealed
         finally:
-            if self._is_connect:
-                self.spark.conf.unset(name)
-            else:
-                # None takes the property away.
-                self.spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]  # the types of Spark do not know that
+            # A session that has ended keeps nothing, and why it did is being raised.
+            with suppress(SparkError), spark_errors(self.spark):
+                self._set_property(name, None)
+
+    def _set_property(self, name: str, value: str | None) -> None:
+        """Set a property of the jobs of this thread, or take it away. Not shielded: it belongs to the thread."""
+        if not self._is_connect:
+            self.spark.sparkContext.setLocalProperty(name, value)  # type: ignore[arg-type]  # its types do not know None
+        elif value is None:
+            self.spark.conf.unset(name)
+        else:
+            self.spark.conf.set(name, value)
 
     @contextmanager
     def _tally(self) -> Iterator[RowTally | None]:
         """Where running tasks count their rows; None where they run elsewhere."""
-        if not shielded(lambda: is_on_this_machine(self.spark)):
+        if not shielded(self.spark, lambda: is_on_this_machine(self.spark)):
             yield None
             return
         with _rows_folder() as folder:
@@ -190,7 +197,9 @@ class SparkWorkers:
         if self._is_connect:
             return _Counter()
         context = self.spark.sparkContext
-        return shielded(lambda: _Counter(context.accumulator(0), context.accumulator(0)))
+        return shielded(
+            self.spark, lambda: _Counter(context.accumulator(0), context.accumulator(0))
+        )
 
 
 @contextmanager
@@ -253,7 +262,8 @@ def _shipped(spark: SparkSession, values: list[Any]) -> Iterator[_Inline | _Ship
         path = os.path.join(folder, name)
         with open(path, "wb") as file:
             file.write(packed)
-        spark.addArtifacts(path, file=True)
+        with spark_errors(spark):
+            spark.addArtifacts(path, file=True)
         yield _Shipped(name)
 
 

@@ -84,8 +84,8 @@ def session_facts(workers: Workers) -> list[str]:
 
     assert isinstance(workers, SparkWorkers), "there are two kinds"
     found = workers.spark
-    address = shielded(lambda: ui_of(found))
-    if not address and shielded(lambda: is_on_this_machine(found)):
+    address = shielded(found, lambda: ui_of(found))
+    if not address and shielded(found, lambda: is_on_this_machine(found)):
         return []
-    facts = (f"application {shielded(lambda: application_of(found))}", address)
+    facts = (f"application {shielded(found, lambda: application_of(found))}", address)
     return [fact for fact in facts if fact]

@@ -21,6 +21,15 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect") or is_remote()
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether a session was stopped in this process. Asks no JVM, so one that has died does not matter."""
+    if is_connect(spark):
+        session: Any = spark  # only sessions of Spark Connect have the property
+        return bool(session.is_stopped)
+    # A context lets go of its JVM when it is stopped; pyspark 4.3 has no public answer.
+    return spark.sparkContext._jsc is None
+
+
 def master_of(spark: SparkSession) -> str:
     """The master of a session; empty when it is not known."""
     return spark.conf.get("spark.master", "") or ""

@@ -74,7 +74,7 @@ class _Owner:
             try:
                 # The first knows sessions with settings of their own, but only those of this thread.
                 return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-            except Py4JError as error:
+            except (Py4JError, OSError) as error:
                 raise self._ended(error) from error
 
     def _start(self, input_bytes: int | None) -> None:
@@ -154,7 +154,11 @@ class _Owner:
         # A JVM that died is as good as one that was stopped; pyspark would warn about it.
         with warnings.catch_warnings(), suppress(Py4JError, OSError):
             warnings.simplefilter("ignore")
-            context.stop()
+            try:
+                context.stop()
+            except OSError:
+                # Nothing listens any more, and pyspark gave up half-way; the second time it does the rest.
+                context.stop()
 
     def _end_jvm(self) -> None:
         jvm, self._jvm = self._jvm, None
@@ -266,3 +270,5 @@ def _forget_gateway(jvm: Jvm) -> None:
 
     if SparkContext._gateway is jvm.gateway:
         SparkContext._gateway = None
+        # The next settings would be sent there.
+        SparkContext._jvm = None
