@@ -39,8 +39,10 @@ _Result = TypeVar("_Result")
 
 #: How often a running job is looked at.
 POLL_S = 0.2
-#: How long a job may take to end after it was interrupted; its Python workers are killed after two seconds.
+#: How long a job may take to end after it was interrupted.
 _END_TIMEOUT_S = 60.0
+#: How long Spark lets the Python worker of an interrupted task live, and a little more for the way to it.
+_KILL_S = 2.0 + 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,10 @@ class SparkJobs:
             if time.monotonic() > deadline:
                 _log.warning("a Spark job goes on although it was interrupted: %s", job.name)
                 return
+        if self._is_connect:
+            # It tells nothing of its tasks, so they get the time after which Spark kills their workers.
+            Event().wait(_KILL_S)
+            return
         while time.monotonic() < deadline and self._has_active_tasks(job.tag):
             Event().wait(POLL_S)
 
@@ -198,9 +204,7 @@ class SparkJobs:
             self._spark.sparkContext.cancelJobsWithTag(tag)
 
     def _has_active_tasks(self, tag: str) -> bool:
-        """Whether tasks of a job still run: the job ends before its tasks do. Spark Connect does not tell."""
-        if self._is_connect:
-            return False
+        """Whether tasks of a job still run: the job ends before its tasks do."""
         with suppress(SparkError):
             stages = shielded(self._spark, lambda: self._stages(tag))
             return any(stage.numActiveTasks > 0 for stage in stages)
