@@ -8,6 +8,7 @@ import pyarrow as _arrow
 
 from omnigraph.pipeline.buckets import BUCKET
 from omnigraph.pipeline.spark_jobs import shielded
+from omnigraph.pipeline.spark_tasks import carrying
 from omnigraph.pipeline.spark_workers import SparkWorkers
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _reader(exchange: Exchange[Item]) -> Callable[[Iterator[Any]], Iterator[Any]
             for number in batch.column(0).to_pylist():
                 yield from read(items[number])
 
-    return function
+    return carrying(function)
 
 
 def _handler(exchange: Exchange[Item]) -> Callable[[int, Iterable[Any]], Iterable[Message]]:

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from omnigraph.engine.spark.kinds import is_stopped
 from omnigraph.errors import SparkError
+from omnigraph.pipeline.spark_tasks import raise_carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,6 +104,7 @@ def spark_errors(spark: SparkSession) -> Iterator[None]:
 
     Raises:
         SparkError: a call or a job failed, or the session was stopped.
+        OmniError: what a task raised on purpose.
     """
     try:
         yield
@@ -115,6 +117,7 @@ def spark_errors(spark: SparkSession) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         if is_stopped(spark):
             raise SparkError(_STOPPED) from error
+        raise_carried(_whole_text(error))
         raise SparkError(f"a Spark job failed: {explain(error)}") from error
     except (AssertionError, AttributeError) as error:
         # The parts of a stopped context are None, and pyspark uses them all the same.

@@ -25,6 +25,7 @@ from omnigraph.ids import new_ulid
 from omnigraph.pipeline.joins import Example, Found, LocalJoins, row_examples
 from omnigraph.pipeline.key_files import KeyFiles
 from omnigraph.pipeline.keys import can_probe, cut_scans, scan_keys, total_rows
+from omnigraph.pipeline.spark_tasks import carrying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -282,7 +283,7 @@ def _scan_function(scans: list[KeyScan]) -> Callable[[Iterator[Any]], Iterator[A
                 for table in scan_keys(scans[number]):
                     yield from table.to_batches()
 
-    return function
+    return carrying(function)
 
 
 def _read_function(keys: KeyFiles) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -291,7 +292,7 @@ def _read_function(keys: KeyFiles) -> Callable[[Iterator[Any]], Iterator[Any]]:
             for number in batch.column(0).to_pylist():
                 yield from keys.batches(keys.names[number])
 
-    return function
+    return carrying(function)
 
 
 def _first_function(order: str) -> Callable[[Iterable[Any]], Iterator[Any]]:

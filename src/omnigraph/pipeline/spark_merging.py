@@ -20,6 +20,8 @@ from omnigraph.pipeline.merging import (
     shrink_fragment,
 )
 from omnigraph.pipeline.spark_jobs import released
+from omnigraph.pipeline.spark_tasks import guarded, partition_number
+from omnigraph.pipeline.workers import raise_failure
 from omnigraph.storage import ROW_ID
 from omnigraph.storage.fragments import fragment_rows
 from omnigraph.storage.partitions import table_address
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.keys import KeyScan
     from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.pipeline.workers import Message
     from omnigraph.storage import Table
     from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.partitions import TableAddress
@@ -109,7 +112,8 @@ class SparkMatcher:
         target = table_address(base)
         sizes = dict(zip(staged.new_fragments, fragments, strict=True))
         physical = {number: fragment_rows(text) for number, text in sizes.items()}
-        rewrite = _rewrite_function(table_address(staged.table), target, physical, ledgers)
+        tries = self._workers.tries
+        rewrite = _rewrite_function(table_address(staged.table), target, physical, ledgers, tries)
         answers = self._answers(
             _STAGE,
             lambda: (
@@ -119,7 +123,7 @@ class SparkMatcher:
                 .applyInArrow(rewrite, _MESSAGES)
             ),
         )
-        shrink = _shrink_function(target, ledgers)
+        shrink = _shrink_function(target, ledgers, tries)
         marked = self._answers(
             "mark replaced rows",
             lambda: (
@@ -147,7 +151,7 @@ class SparkMatcher:
                 discarded.append(text)
         sources: Sequence[str] = ()
         if with_sources:
-            write = _sources_function(ledgers)
+            write = _sources_function(ledgers, tries)
             messages = self._answers(
                 "find replaced edges",
                 lambda: _replaced(joined).select("src").distinct().mapInArrow(write, _MESSAGES),
@@ -166,9 +170,12 @@ class SparkMatcher:
             ),
         )
 
-    def _answers(self, stage: str, make: Callable[[], DataFrame]) -> dict[int, dict[str, Any]]:
+    def _answers(self, stage: str, make: Callable[[], DataFrame]) -> dict[int, Message]:
         rows = self._workers.collect(stage, make)
-        return {int(row["number"]): json.loads(row["message"]) for row in rows}
+        answers = {int(row["number"]): json.loads(row["message"]) for row in rows}
+        for answer in answers.values():
+            raise_failure(answer)
+        return answers
 
 
 def _replaced(joined: DataFrame) -> DataFrame:
@@ -176,16 +183,19 @@ def _replaced(joined: DataFrame) -> DataFrame:
 
 
 def _rewrite_function(
-    staged: TableAddress, target: TableAddress, physical: dict[int, int], ledgers: AnswerFolder
+    staged: TableAddress,
+    target: TableAddress,
+    physical: dict[int, int],
+    ledgers: AnswerFolder,
+    tries: int,
 ) -> Callable[[Any], Any]:
-    def function(group: Any) -> Any:
-        number = group["fragment"][0].as_py()
+    def rewritten(number: int, group: Any) -> Message:
         offsets = np.asarray(group["address"]) & _OFFSET_MASK
         row_ids = group[ROW_ID].combine_chunks()
         is_matched = np.asarray(row_ids.is_valid())
         is_dropped = np.ones(physical[number], dtype=bool)
         is_dropped[offsets] = False
-        answer: dict[str, Any] = {"kept": len(offsets), "fragments": None}
+        answer: Message = {"kept": len(offsets), "fragments": None}
         if is_matched.any() or is_dropped.any():
             item = RewriteItem(
                 staged=staged,
@@ -197,28 +207,38 @@ def _rewrite_function(
                 ledgers=ledgers,
             )
             answer |= rewrite_fragment(item)
+        return answer
+
+    return _group_function(rewritten, tries)
+
+
+def _shrink_function(
+    target: TableAddress, ledgers: AnswerFolder, tries: int
+) -> Callable[[Any], Any]:
+    def shrunk(number: int, group: Any) -> Message:
+        offsets = np.sort(np.asarray(group["old_address"]) & _OFFSET_MASK)
+        item = ShrinkItem(target=target, fragment=number, offsets=offsets, ledgers=ledgers)
+        return shrink_fragment(item)
+
+    return _group_function(shrunk, tries)
+
+
+def _group_function(task: Callable[[int, Any], Message], tries: int) -> Callable[[Any], Any]:
+    """The function of a group of rows that lie in one fragment, whose number the task gets with them."""
+
+    def function(group: Any) -> Any:
+        number = group["fragment"][0].as_py()
+        (answer,) = guarded(lambda: [task(number, group)], tries)
         return _message(number, answer)
 
     return function
 
 
-def _shrink_function(target: TableAddress, ledgers: AnswerFolder) -> Callable[[Any], Any]:
-    def function(group: Any) -> Any:
-        number = group["fragment"][0].as_py()
-        offsets = np.sort(np.asarray(group["old_address"]) & _OFFSET_MASK)
-        item = ShrinkItem(target=target, fragment=number, offsets=offsets, ledgers=ledgers)
-        return _message(number, shrink_fragment(item))
-
-    return function
-
-
-def _sources_function(folder: AnswerFolder) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _sources_function(folder: AnswerFolder, tries: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def function(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        part = 0 if context is None else context.partitionId()
-        yield from _message(part, write_keys(folder, part, batches)).to_batches()
+        part = partition_number()
+        (answer,) = guarded(lambda: [write_keys(folder, part, batches)], tries)
+        yield from _message(part, answer).to_batches()
 
     return function
 
@@ -228,5 +248,5 @@ def _unsigned(column: Any) -> Any:
     return np.asarray(column.drop_null()).astype(np.uint64)
 
 
-def _message(number: int, answer: dict[str, Any]) -> Any:
+def _message(number: int, answer: Message) -> Any:
     return pa.table({"number": [number], "message": [json.dumps(answer)]})

@@ -9,21 +9,22 @@ import re
 import tempfile
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from omnigraph.engine.spark.kinds import is_connect, is_on_this_machine, parallelism_of
-from omnigraph.errors import OmniError, SparkError
+from omnigraph.engine.spark.kinds import is_connect, is_on_this_machine, parallelism_of, tries_of
+from omnigraph.errors import SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.row_tallies import RowTally, slowly
 from omnigraph.pipeline.sealing import seal
 from omnigraph.pipeline.spark_failures import spark_errors
 from omnigraph.pipeline.spark_jobs import SparkJobs, released, shielded, showing
-from omnigraph.pipeline.workers import failure_message, raise_failure
+from omnigraph.pipeline.spark_tasks import attempt_number, guarded, partition_number
+from omnigraph.pipeline.workers import raise_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,6 +59,11 @@ class SparkWorkers:
         """How many tasks run at once; executors of a cluster arrive after the session."""
         return max(2, shielded(self.spark, lambda: parallelism_of(self.spark)))
 
+    @property
+    def tries(self) -> int:
+        """How often a task is tried."""
+        return shielded(self.spark, lambda: tries_of(self.spark))
+
     def run(
         self,
         stage: str,
@@ -75,7 +81,8 @@ class SparkWorkers:
             self.shared(list(items)) as some,
             self._tally() as tally,
         ):
-            function = _item_function(task, some, counter.add, task_instruction(), tally)
+            guard = _Guard(self.tries, tally, counter.add, task_instruction())
+            function = _item_function(task, some, guard)
             rows = counter.rows_with(tally)
 
             def action() -> list[Any]:
@@ -103,7 +110,8 @@ class SparkWorkers:
         partitions: DataFrame = frame
         counter = self._counter()
         with self._progress.stage(stage, 0) as progress, self._tally() as tally:
-            function = _batches_function(task, counter.add, task_instruction(), tally)
+            guard = _Guard(self.tries, tally, counter.add, task_instruction())
+            function = _batches_function(task, guard)
 
             def action() -> list[Any]:
                 return partitions.mapInArrow(function, _MESSAGES).collect()
@@ -302,21 +310,35 @@ def _read_shipped(name: str) -> Any:
         return pickle.load(file)
 
 
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """What goes with every task: how it fails, how its rows are counted, and where tests break it."""
+
+    tries: int
+    tally: RowTally | None
+    count: Callable[[int, int], None]
+    instruction: str | None
+
+    def run(self, number: int, work: Callable[[], list[Message]]) -> list[Message]:
+        """The answers of a task that has a number of its own in the stage."""
+        if self.instruction is not None:
+            reach_in_task(Failpoint.IN_TASK, self.instruction, attempt_number())
+        with nullcontext() if self.tally is None else self.tally.counting(number):
+            return guarded(work, self.tries)
+
+
 def _item_function(
     task: Callable[[Item], Message],
     items: Any,  # a broadcast list; Spark types its value as anything
-    count: Callable[[int, int], None],
-    instruction: str | None,
-    tally: RowTally | None,
+    guard: _Guard,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             numbers: Any = batch.column(0)
             for number in numbers.to_pylist():
-                _reach(instruction)
-                with nullcontext() if tally is None else tally.counting(number):
-                    message = _guarded(lambda item: [task(item)], items.value[number])[0]
-                count(1, int(message.get("rows", 0)))
+                work = partial(_answer, task, items.value[number])
+                (message,) = guard.run(number, work)
+                guard.count(1, int(message.get("rows", 0)))
                 yield pa.RecordBatch.from_pydict(
                     {"number": [number], "message": [json.dumps(message)]}
                 )
@@ -324,40 +346,17 @@ def _item_function(
     return function
 
 
+def _answer(task: Callable[[Item], Message], item: Item) -> list[Message]:
+    return [task(item)]
+
+
 def _batches_function(
-    task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
-    count: Callable[[int, int], None],
-    instruction: str | None,
-    tally: RowTally | None,
+    task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], guard: _Guard
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
-        _reach(instruction)
-        with nullcontext() if tally is None else tally.counting(partition):
-            messages = _guarded(lambda rows: list(task(partition, rows)), batches)
-        for message in messages:
-            count(1, int(message.get("rows", 0)))
+        partition = partition_number()
+        for message in guard.run(partition, lambda: list(task(partition, batches))):
+            guard.count(1, int(message.get("rows", 0)))
             yield pa.RecordBatch.from_pydict({"message": [json.dumps(message)]})
 
     return function
-
-
-def _guarded(work: Callable[[Any], list[Message]], item: Any) -> list[Message]:
-    """Failures on purpose become messages, so that Spark does not try again; all others are its business."""
-    try:
-        return work(item)
-    except OmniError as error:
-        return [failure_message(error)]
-
-
-def _reach(instruction: str | None) -> None:
-    if instruction is not None:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        reach_in_task(
-            Failpoint.IN_TASK, instruction, 0 if context is None else context.attemptNumber()
-        )

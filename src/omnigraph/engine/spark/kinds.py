@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -9,6 +10,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PARALLELISM = "spark.default.parallelism"
+_MAX_FAILURES = "spark.task.maxFailures"
+_DEFAULT_TRIES = 4
+#: `local[2,4]`: two threads, four tries.
+_LOCAL_TRIES = re.compile(r"local\[[^,]+,\s*([0-9]+)\s*\]")
 #: Asking a session of Spark Connect takes a job, so it is asked once.
 _KNOWN: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
@@ -38,6 +43,16 @@ def master_of(spark: SparkSession) -> str:
 def is_local_master(master: str) -> bool:
     """Whether the driver of a session is its only executor."""
     return master == "local" or master.startswith("local[")
+
+
+def tries_of(spark: SparkSession) -> int:
+    """How often a session tries a task before its job fails."""
+    master = master_of(spark)
+    if is_local_master(master):
+        # The setting does not count there.
+        found = _LOCAL_TRIES.fullmatch(master)
+        return int(found[1]) if found else 1
+    return int(spark.conf.get(_MAX_FAILURES, None) or _DEFAULT_TRIES)
 
 
 def is_on_this_machine(spark: SparkSession) -> bool:
