@@ -13,7 +13,6 @@ tasks, each against the whole set.
 from __future__ import annotations
 
 import heapq
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as _arrow
@@ -25,7 +24,7 @@ from omnigraph.ids import new_ulid
 from omnigraph.pipeline.joins import Example, Found, LocalJoins, row_examples
 from omnigraph.pipeline.key_files import KeyFiles
 from omnigraph.pipeline.keys import can_probe, cut_scans, scan_keys, total_rows
-from omnigraph.pipeline.spark_tasks import carrying
+from omnigraph.pipeline.spark_tasks import Kept, carrying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -331,24 +330,26 @@ def _address_task(item: tuple[KeyScan, tuple[str, ...]]) -> Message:
 
 def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...], str]) -> Message:
     scan, ids, token = item
-    known = _ids(ids, token)
     total = 0
     examples: list[tuple[int, str]] = []
-    for table in scan_keys(scan):
-        mask = pc.invert(pc.is_in(table["key"], known))
-        bad = pc.sum(mask).as_py() or 0
-        if bad:
-            total += bad
-            shown = table.filter(mask)
-            pairs = zip(shown["address"].to_pylist(), shown["key"].to_pylist(), strict=True)
-            examples = heapq.nsmallest(MAX_EXAMPLES, [*examples, *pairs])
+    with _IDS.holding((ids, token), lambda: _ids(ids)) as known:
+        for table in scan_keys(scan):
+            mask = pc.invert(pc.is_in(table["key"], known))
+            bad = pc.sum(mask).as_py() or 0
+            if bad:
+                total += bad
+                shown = table.filter(mask)
+                pairs = zip(shown["address"].to_pylist(), shown["key"].to_pylist(), strict=True)
+                examples = heapq.nsmallest(MAX_EXAMPLES, [*examples, *pairs])
     return {"total": total, "examples": examples, "rows": scan.rows}
 
 
-@lru_cache(maxsize=1)
-def _ids(scans: tuple[KeyScan, ...], token: str) -> Any:
-    """The ids that references are looked up in; a worker process keeps them from one task of a load to the next."""
-    del token
+#: A worker process keeps the ids from one task of a load to the next.
+_IDS: Kept[Any] = Kept()
+
+
+def _ids(scans: tuple[KeyScan, ...]) -> Any:
+    """The ids that references are looked up in."""
     pieces = [table["key"] for scan in scans for table in scan_keys(scan)]
     chunks = [chunk for piece in pieces for chunk in piece.chunks]
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.utf8())

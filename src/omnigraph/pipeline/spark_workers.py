@@ -9,7 +9,7 @@ import re
 import tempfile
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from omnigraph.pipeline.row_tallies import RowTally, slowly
 from omnigraph.pipeline.sealing import seal
 from omnigraph.pipeline.spark_failures import spark_errors
 from omnigraph.pipeline.spark_jobs import SparkJobs, released, shielded, showing
-from omnigraph.pipeline.spark_tasks import attempt_number, guarded, partition_number
+from omnigraph.pipeline.spark_tasks import Kept, attempt_number, guarded, partition_number
 from omnigraph.pipeline.workers import raise_failure
 
 if TYPE_CHECKING:
@@ -283,7 +283,8 @@ class _Inline:
 
     @property
     def value(self) -> Any:
-        return _unpacked(self.packed)
+        with _ITEMS.holding(self.packed, lambda: pickle.loads(self.packed)) as values:
+            return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,15 +295,14 @@ class _Shipped:
 
     @property
     def value(self) -> Any:
-        return _read_shipped(self.name)
+        with _ITEMS.holding(self.name, lambda: _read_shipped(self.name)) as values:
+            return values
 
 
-@lru_cache(maxsize=2)
-def _unpacked(packed: bytes) -> Any:
-    return pickle.loads(packed)
+#: What the tasks of a stage share in one worker process.
+_ITEMS: Kept[Any] = Kept()
 
 
-@lru_cache(maxsize=2)
 def _read_shipped(name: str) -> Any:
     from pyspark import SparkFiles
 
