@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,34 +83,44 @@ def launch_jvm(
 
     launch: Callable[..., Any] = launch_gateway  # it has no types
     try:
-        with variables(environ, without=_SECRETS), warnings.catch_warnings():
+        with ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
             # It warns at every fork; this one becomes another program at once.
             warnings.filterwarnings("ignore", message="lance is not fork-safe")
-            if log_folder is None:
-                gateway = launch(conf)
-            else:
+            options = _LaunchOptions(environ)
+            if log_folder is not None:
                 # Also the standard output: what the JVM says there would stand between the rows of a command.
-                with (log_folder / _LOG).open("wb") as log:
-                    streams = {"stdout": log, "stderr": subprocess.STDOUT}
-                    gateway = launch(conf, popen_kwargs=streams)
+                log = stack.enter_context((log_folder / _LOG).open("wb"))
+                options.update(stdout=log, stderr=subprocess.STDOUT)
+            gateway = launch(conf, popen_kwargs=options)
     except (PySparkException, OSError) as error:
         said = telling_line(read_log(log_folder)) or str(error)
         raise SparkError(f"Spark's JVM did not start: {said}; {_advice(said, conf)}") from error
     return Jvm(gateway=gateway, archive=archive)
 
 
-@contextmanager
-def variables(
-    environ: Mapping[str, str], *, without: re.Pattern[str] | None = None
-) -> Iterator[None]:
-    """Environment variables for the time of a block: pyspark reads and hands on those of the process only.
+class _LaunchOptions(dict[str, Any]):
+    """Options of the new process. Its environment has more variables than this process, and none of the secrets.
 
-    Variables whose names match `without` do not exist in the block.
+    pyspark puts the variables of this process here, whatever is given. Changing those instead would be seen by all
+    threads until the JVM runs, which takes seconds.
     """
-    hidden = [] if without is None else [name for name in os.environ if without.fullmatch(name)]
-    before = {name: os.environ.get(name) for name in (*environ, *hidden)}
-    for name in hidden:
-        del os.environ[name]
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__()
+        self._environ = environ
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "env":
+            value = {key: one for key, one in value.items() if not _SECRETS.fullmatch(key)}
+            value |= self._environ
+        super().__setitem__(name, value)
+
+
+@contextmanager
+def variables(environ: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the time of a block: pyspark reads some of the process only."""
+    before = {name: os.environ.get(name) for name in environ}
     os.environ.update(environ)
     try:
         yield
