@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 TIMEOUT_S = 600
@@ -32,6 +34,8 @@ def test_a_session_of_spark_connect_does_what_a_classic_one_does(
     connected = run_connected(tmp_path / "connect")
     assert connected.pop("parallelism") == 2
     secret = connected.pop("secret")
+    assert connected.pop("carried") == "not_found: it is gone"
+    check_sessions(connected.pop("sessions"))
     assert connected.pop("large_items") == [700_000, 0, 700_001]
     assert connected == json.loads(json.dumps(classic))
     assert classic["appended"] == {"node:Paper": PAPERS, "edge:Cites": PAPERS - 1}
@@ -46,6 +50,13 @@ def test_a_session_of_spark_connect_does_what_a_classic_one_does(
         "new": "new",
     }
     assert secret == {"opened": "hush", "gone": True}
+
+
+def check_sessions(found: object) -> None:
+    assert isinstance(found, dict)
+    assert found["is_same"], "the session of the process serves all of its threads"
+    assert found["loaded"] == {"node:Note": 1}
+    assert found["said"].startswith("SparkError: the Spark session was stopped")
 
 
 def run_connected(folder: Path) -> dict[str, object]:
@@ -102,6 +113,51 @@ def size_of(item: str) -> dict[str, object]:
     return {"size": len(item)}
 
 
+def carried(spark: SparkSession) -> str:
+    """A typed failure of a task that gives rows is the same failure in the driver."""
+    from omnigraph.errors import StorageError
+    from omnigraph.pipeline.progress import Silent
+    from omnigraph.pipeline.spark_tasks import carrying
+    from omnigraph.pipeline.spark_workers import SparkWorkers
+
+    def lost(batches: Iterator[object]) -> Iterator[object]:
+        from omnigraph.errors import StorageError, StorageFailure
+
+        raise StorageError("it is gone", StorageFailure.NOT_FOUND)
+
+    try:
+        SparkWorkers(spark, Silent()).collect(
+            "read", lambda: spark.range(1).mapInArrow(carrying(lost), "id long")
+        )
+    except StorageError as error:
+        return f"{error.failure}: {error.message}"
+    return "nothing was raised"
+
+
+def sessions(spark: SparkSession, folder: Path) -> dict[str, object]:
+    """Which session a call uses that names none, and what it says about one that was stopped."""
+    from threading import Thread
+
+    from omnigraph import Graph
+    from omnigraph.engine.spark import spark_session
+    from omnigraph.errors import OmniError
+
+    found: list[object] = []
+    thread = Thread(target=lambda: found.append(spark_session()))
+    thread.start()
+    thread.join()
+    frame = spark.createDataFrame([("a",)], "key string")
+    with Graph.init(folder / "notes.omni", "node Note { key: String @key }") as graph:
+        loaded = dict(graph.load(frames={"Note": frame}, mode="append").rows)
+        spark.stop()
+        said = ""
+        try:
+            graph.load(frames={"Note": frame}, mode="append")
+        except OmniError as error:
+            said = f"{type(error).__name__}: {error.message}"
+    return {"is_same": found == [spark], "loaded": loaded, "said": said}
+
+
 def main(folder: Path) -> None:
     from pyspark.sql import SparkSession
 
@@ -121,6 +177,8 @@ def main(folder: Path) -> None:
             "parallelism": parallelism_of(spark),
             "secret": secrets(spark),
             "large_items": large_items(spark),
+            "carried": carried(spark),
+            "sessions": sessions(spark, folder),
         }
     finally:
         spark.stop()

@@ -29,6 +29,7 @@ from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.plan import Grammar, LoadMode, LoadPlan, shapes_of
 from omnigraph.pipeline.sources import check_local, look_at_input
+from omnigraph.pipeline.worker_choice import session_of_frames
 from omnigraph.recovery import (
     Attempt,
     Intent,
@@ -180,9 +181,12 @@ class _Run:
     def execute(self) -> LoadResult:
         call = self._call
         given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog)
+        session = call.spark
         if call.engine == "local":
             check_local(given, local_load_max_bytes())
-        engine = make_engine(call.engine, call.spark, call.progress, given.size_bytes)
+        else:
+            session = session_of_frames(session, given.frames)
+        engine = make_engine(call.engine, session, call.progress, given.size_bytes)
         schema = self._schema
         plan = LoadPlan(
             shapes=shapes_of(schema.catalog, schema.identities, schema.rules),

@@ -7,6 +7,7 @@ and `to` (or `src` and `dst`), and any type may bring `id`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from omnigraph.pipeline.value_sources import column_source
 from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow
 
@@ -64,8 +65,9 @@ class Frame:
     @property
     def columns(self) -> SourceColumns:
         """Its columns."""
-        schema = self.data.schema
-        return arrow_columns(schema) if self.is_local else spark_columns(schema)
+        if self.is_local:
+            return arrow_columns(self.data.schema)
+        return spark_columns(_asked(self.data, attrgetter("schema")))
 
 
 def read_frames(
@@ -75,6 +77,7 @@ def read_frames(
 
     Raises:
         BadRequestError: a name is not a type, a value is not a frame, or the mapping gives the type another source.
+        SparkError: the session of a frame was stopped, or cannot tell its columns.
     """
     mapping = mapping or TypeMapping()
     found: dict[TableKey, Frame] = {}
@@ -87,13 +90,23 @@ def read_frames(
             _refuse_source(key, mapping)
             entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
         data = _data(name, given)
-        names = data.schema.names if isinstance(data, pa.Table) else data.columns
+        is_local = isinstance(data, pa.Table)
+        names = data.schema.names if is_local else _asked(data, attrgetter("columns"))
         if key.startswith("edge:") and entry.ends is None:
             ends = ("from", "to") if "from" in names else ("src", "dst")
             entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
         mapped = replace(entry, source=f"frame {name}")
         found[key] = Frame(type_key=key, data=data, mapped=mapped)
     return list(found.values())
+
+
+def _asked(frame: Any, question: Callable[[Any], Any]) -> Any:
+    """What a Spark frame tells about itself."""
+    from omnigraph.pipeline.spark_failures import check_session, spark_errors
+
+    check_session(frame.sparkSession)
+    with spark_errors(frame.sparkSession):
+        return question(frame)
 
 
 def _refuse_source(key: TableKey, mapping: TypeMapping) -> None:

@@ -9,8 +9,11 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.workers import LocalWorkers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
 
+    from omnigraph.pipeline.frames import Frame
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.workers import Workers
 
@@ -52,6 +55,37 @@ def choose_workers(
     workers = SparkWorkers(used, progress)
     workers.jobs.run("check executors", lambda: check_executors(used))
     return workers
+
+
+def session_of_frames(given: Session | None, frames: Iterable[Frame]) -> Session | None:
+    """The session of a load: the given one, else that of its Spark frames; None when there is neither.
+
+    Raises:
+        BadRequestError: the frames belong to several sessions, or to another one than the given.
+    """
+    _check_session(given)
+    used, owner = given, "spark="
+    for frame in frames:
+        if frame.is_local:
+            continue
+        session: Session = frame.data.sparkSession
+        if used is None:
+            used, owner = session, frame.mapped.source
+        elif not _is_same(used, session):
+            raise BadRequestError(
+                f"{owner} and {frame.mapped.source} belong to two Spark sessions, and one load runs on one: make all "
+                "frames with one session, and give that one with spark= or leave spark= out"
+            )
+    return used
+
+
+def _is_same(one: Session, other: Session) -> bool:
+    """Whether jobs of two sessions run together: classic ones of one context do."""
+    from omnigraph.engine.spark.kinds import is_connect
+
+    if is_connect(one) or is_connect(other):
+        return one is other
+    return one.sparkContext is other.sparkContext
 
 
 def _check_session(session: object) -> None:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 def spark_session(input_bytes: int | None = None) -> SparkSession:
     """The session of this process. Thread-safe; the first call starts a JVM, which takes some seconds.
 
-    A session that the caller's own code made is used as it is, and never reconfigured or stopped. Ours is quiet, is
-    stopped at exit, and its scratch directory goes with it.
+    A session that the caller's own code made, classic or of Spark Connect, is used as it is, and never reconfigured or
+    stopped. Ours is quiet, is stopped at exit, and its scratch directory goes with it.
 
     Args:
         input_bytes: how much is going to be read, if known: a JVM for little data starts faster. Without effect on a
@@ -49,7 +49,8 @@ def spark_session(input_bytes: int | None = None) -> SparkSession:
 
     Raises:
         BadRequestError: an `OMNIGRAPH_SPARK_*` variable cannot be read.
-        SparkError: there is no usable Java, or Spark does not start.
+        SparkError: there is no usable Java, Spark does not start, or the process works with Spark Connect and has no
+            session.
     """
     return _OWNER.session(input_bytes)
 
@@ -69,6 +70,8 @@ class _Owner:
         from pyspark.sql import SparkSession
 
         with self._lock:
+            if _is_for_connect():
+                return _connect_session()
             if _active_context() is None:
                 self._start(input_bytes)
             try:
@@ -168,6 +171,26 @@ class _Owner:
 
 
 _OWNER = _Owner()
+
+
+def _is_for_connect() -> bool:
+    """Whether the process works with Spark Connect: it cannot have a classic session beside that."""
+    from pyspark.sql.utils import is_remote
+
+    return is_remote() or ("SPARK_REMOTE" in os.environ and _active_context() is None)
+
+
+def _connect_session() -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkException as error:
+        raise SparkError(
+            "this process works with Spark Connect and has no session: make one with "
+            "SparkSession.builder.remote(ADDRESS).getOrCreate(), and give it with spark="
+        ) from error
 
 
 def _launch(
