@@ -43,7 +43,7 @@ from omnigraph.cli.commands import (
     verify,
     version,
 )
-from omnigraph.cli.interrupts import INTERRUPTED, take_interrupts
+from omnigraph.cli.interrupts import INTERRUPTED, taking_interrupts
 from omnigraph.cli.output import guarded_streams, print_error, print_json, print_warning
 from omnigraph.cli.words import arranged, wants_json
 from omnigraph.errors import OmniError, is_panic
@@ -118,11 +118,13 @@ def _global_options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
-    if arguments is None:
-        # The process is that of the command.
-        take_interrupts()
-    with guarded_streams():
-        _run(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is not None:
+        with guarded_streams():
+            _run(list(arguments))
+        return
+    # The process is that of the command.
+    with taking_interrupts(), guarded_streams():
+        _run(sys.argv[1:])
 
 
 def _run(words: list[str]) -> None:

@@ -14,12 +14,11 @@ from omnigraph.errors import (
     ConflictError,
     ExpectedVersionMismatchError,
     ReadSetConflictError,
-    SparkError,
 )
 from omnigraph.errors.reads import LOAD
 from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.settings import REPREPARATION_BUDGET, local_load_max_bytes
-from omnigraph.graph.tidying import may_leave_files, tidy_up, unharmed
+from omnigraph.graph.tidying import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.graph.writing import NewBranch
 from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, open_pin, snapshot_of
 from omnigraph.pipeline.external import external_rule
@@ -117,7 +116,7 @@ class GraphLoader:
             try:
                 with bounded(budget, LOAD), environment.staging.shared():
                     return run.execute()
-            except (SparkError, KeyboardInterrupt) as error:
+            except UNCLEAR as error:
                 if run.has_effect:
                     raise
                 raise unharmed(error, "nothing was written") from error.__cause__

@@ -15,13 +15,12 @@ from omnigraph.errors import (
     MergeConflictsError,
     OmniError,
     ReadSetConflictError,
-    SparkError,
 )
 from omnigraph.errors.reads import MERGE
 from omnigraph.graph.branching import delete_branch
 from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
-from omnigraph.graph.tidying import may_leave_files, tidy_up, unharmed
+from omnigraph.graph.tidying import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
 from omnigraph.pipeline.elastic import ElasticEngine
 from omnigraph.recovery import (
@@ -114,7 +113,7 @@ class GraphMerger:
             unknown = may_leave_files(error)
             if effort.forks or unknown:
                 tidy_up(self._environment, effort.forks.values(), has_unknown_files=unknown)
-            if isinstance(error, SparkError | KeyboardInterrupt) and not effort.may_have_effect:
+            if isinstance(error, UNCLEAR) and not effort.may_have_effect:
                 raise unharmed(error, "nothing was written") from error.__cause__
             raise
         if call.delete_branch and not call.dry_run:

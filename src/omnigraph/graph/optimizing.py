@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from omnigraph.budget import bounded
-from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError, SparkError
+from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError
 from omnigraph.errors.reads import OPTIMIZE
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.graph.indexing import plan_indexes, table_indexes
 from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.results import PendingIndex
-from omnigraph.graph.tidying import may_leave_files, tidy_up, unharmed
+from omnigraph.graph.tidying import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
 from omnigraph.pipeline.compaction import compact_tables
 from omnigraph.pipeline.elastic import ElasticEngine
@@ -168,7 +168,7 @@ def optimize_graph(
     try:
         with bounded(budget, OPTIMIZE), environment.staging.shared():
             commit = run.execute()
-    except (SparkError, KeyboardInterrupt) as error:
+    except UNCLEAR as error:
         if run.is_declared:
             raise
         raise unharmed(error, "nothing was written") from error.__cause__

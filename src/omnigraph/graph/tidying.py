@@ -31,10 +31,16 @@ def may_leave_files(error: BaseException) -> bool:
     return isinstance(error, _STOPPED) or not isinstance(error, OmniError)
 
 
-def unharmed(error: SparkError | KeyboardInterrupt, promise: str) -> BaseException:
+#: Failures that do not tell by themselves whether the work had an effect.
+UNCLEAR = (SparkError, StorageError, KeyboardInterrupt)
+
+
+def unharmed(error: BaseException, promise: str) -> BaseException:
     """The failure of work that had no effect, which says so; only the operation knows whether that is true."""
     if isinstance(error, SparkError):
         return SparkError(f"{error.message}; {promise}")
+    if type(error) is StorageError:
+        return StorageError(f"{error.message}; {promise}", error.failure)
     error.add_note(promise)
     return error
 

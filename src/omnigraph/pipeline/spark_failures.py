@@ -66,8 +66,8 @@ _CAUSES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"No space left on device",
-            "a disk is full: Spark keeps intermediate files in spark.local.dir, workers theirs in TMPDIR; free some "
-            "room, or name a larger disk",
+            "a disk is full: the one of the graph, or the one where Spark keeps intermediate files (spark.local.dir) "
+            "or workers theirs (TMPDIR); free some room, or name a larger disk",
         ),
         (
             r"\[(CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|NUMERIC_VALUE_OUT_OF_RANGE"

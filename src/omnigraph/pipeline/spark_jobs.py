@@ -14,6 +14,7 @@ import signal
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Event, Lock, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -178,7 +179,21 @@ class SparkJobs:
                 with finishing():
                     outlasting(lambda: self._stop(job))
                 raise
-        return job.result()
+        result = job.result()
+        if self._speculates:
+            # Attempts that lost are killed after the job has ended, and may write until then.
+            self._await_tasks(job.tag, time.monotonic() + _END_TIMEOUT_S)
+        return result
+
+    @cached_property
+    def _speculates(self) -> bool:
+        if self._is_connect:
+            return False
+        return _conf(self._spark, "spark.speculation").lower() == "true"
+
+    def _await_tasks(self, tag: str, deadline: float) -> None:
+        while time.monotonic() < deadline and self._has_active_tasks(tag):
+            Event().wait(POLL_S)
 
     def _stop(self, job: _Job[Any]) -> None:
         """Interrupt a job and wait until it has ended. Repeated: its next part may only just begin."""
@@ -194,8 +209,7 @@ class SparkJobs:
             # It tells nothing of its tasks, so they get the time after which Spark kills their workers.
             Event().wait(_KILL_S)
             return
-        while time.monotonic() < deadline and self._has_active_tasks(job.tag):
-            Event().wait(POLL_S)
+        self._await_tasks(job.tag, deadline)
 
     def _interrupt(self, tag: str) -> None:
         if self._is_connect:
@@ -259,6 +273,10 @@ class SparkJobs:
             ids = [] if job is None else list(job.stageIds)
             found += [info for one in ids if (info := tracker.getStageInfo(one)) is not None]
         return found
+
+
+def _conf(spark: SparkSession, name: str) -> str:
+    return shielded(spark, lambda: str(spark.sparkContext.getConf().get(name, "")))
 
 
 class _Job(Generic[_Result]):

@@ -41,6 +41,8 @@ _BY_ERRNO = {
 }
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 #: What obstore and Lance say instead of the code of a redirect that they cannot follow.
 _REDIRECT = "redirect without LOCATION"
@@ -80,6 +82,8 @@ def classify(error: BaseException) -> StorageFailure:
     code = store_code(error)
     if code in _CODES:
         return _CODES[code][0]
+    if _error_number(error) in _FULL:
+        return StorageFailure.CONFIGURATION
     match error:
         case FileNotFoundError() | obstore_errors.NotFoundError():
             return StorageFailure.NOT_FOUND
@@ -148,7 +152,16 @@ def readable(error: BaseException) -> str:
     ):
         return _DENIED
     first_line = (str(error).strip() or repr(error)).splitlines()[0]
-    return _NOISE.sub("", first_line).strip(" :,")
+    said = _NOISE.sub("", first_line).strip(" :,")
+    return f"{said}; free some room on the disk" if _error_number(error) in _FULL else said
+
+
+def _error_number(error: BaseException) -> int | None:
+    """The number by which the operating system names a failure; Lance and obstore tell it in their texts."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    found = _OS_ERROR.search(str(error))
+    return None if found is None else int(found[1])
 
 
 def store_code(error: BaseException) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 #: Enough to meet every executor of a usual cluster; a missing package fails its task anyway.
 _MAX_TASKS = 32
 _HELP = "install the same release there, or ship an environment with the job (spark.archives)"
+#: How the JVM tells that a Python worker ended in the middle of a task.
+_DIED = re.compile(r"Connection reset|EOFException|Python worker exited unexpectedly")
 #: Distributions that tasks need, and the module by which each is imported.
 PACKAGES = {"omnigraph": "omnigraph", "pylance": "lance"}
 
@@ -70,6 +73,11 @@ def probe_executors(spark: SparkSession, tasks: int) -> list[dict[str, str | Non
         rows = numbers.mapInArrow(_probe_function(dict(PACKAGES)), "answer string").collect()
     except (PySparkException, Py4JError) as error:
         said = telling_line(str(error))
+        if _DIED.search(str(error)):
+            raise SparkError(
+                f"a Python worker died while the executors were looked at ({said}): try again; if it happens again, "
+                "the log of the executor tells why"
+            ) from error
         raise SparkError(f"the executors cannot run Python tasks: {said}; {_HELP}") from error
     return [json.loads(row["answer"]) for row in rows]
 
