@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tasks_of_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Send functions of a test module to workers as code: whether they find the module depends on where Spark began."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
 
 
 @pytest.fixture(scope="session")

@@ -356,10 +356,9 @@ def test_attempts_that_lost_have_ended_before_the_result_is_there(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With speculation a job ends before its slower attempts do, and these may still write files."""
-    jobs = SparkJobs(spark)
-    assert not jobs._speculates
+    assert not SparkJobs(spark)._speculates
     looks = [True, True, False]
     monkeypatch.setattr(SparkJobs, "_speculates", True)
     monkeypatch.setattr(SparkJobs, "_has_active_tasks", lambda *_: looks.pop(0))
-    assert jobs.run("count", lambda: spark.range(3).count()) == 3
+    assert SparkJobs(spark).run("count", lambda: spark.range(3).count()) == 3
     assert looks == []
