@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import random
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -41,6 +42,10 @@ OURS = ("OMNIGRAPH_TEST_",)
 for _name in list(os.environ):
     if _name.upper().startswith(FOREIGN) and not _name.startswith(OURS):
         del os.environ[_name]
+
+# A run in the background ignores interrupts, and so would everything that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Otherwise every process that a test starts compiles the product anew, and every run all tests.
 sys.dont_write_bytecode = False
