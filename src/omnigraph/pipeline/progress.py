@@ -81,7 +81,7 @@ class Silent:
 
 
 class InnerProgress:
-    """Shows jobs inside of a stage as what the stage works on; nothing while there is no such stage."""
+    """Shows jobs inside of a stage as what the stage works on; shows nothing outside of a stage."""
 
     def __init__(self) -> None:
         self._outer: StageProgress = _Nothing()

@@ -67,7 +67,7 @@ def shielded(spark: SparkSession, call: Callable[[], _Result]) -> _Result:
 
 
 def released(spark: SparkSession, call: Callable[[], object]) -> None:
-    """Let go of something that a session holds. What it fails with does not matter: Spark may have ended by now."""
+    """Let go of something that a session holds. Its failure does not matter: Spark may have ended already."""
     with suppress(SparkError):
         shielded(spark, call)
 
