@@ -838,9 +838,10 @@ def test_spark_answers_questions_about_keys_as_this_process_does(
     _same(few_ids.missing(*scans), local.missing(*scans))
 
 
-def test_spark_decides_a_merge_as_this_process_does(tmp_path: Path, spark: SparkSession) -> None:
-    from omnigraph.pipeline.spark_joins import SparkJoins
-    from omnigraph.pipeline.spark_merging import SparkMatcher
+def test_a_merge_is_decided_alike_wherever_that_happens(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    from omnigraph.pipeline.large_merges import ExchangeMatcher
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
@@ -853,19 +854,19 @@ def test_spark_decides_a_merge_as_this_process_does(tmp_path: Path, spark: Spark
     # Two rows a fragment: replacing, mixed, all replaced by later ones, untouched.
     ids = ["a", "new", "b", "b", "f", "f", "x", "y", "f", "e", "d"]
     fragments = _fragments(graph, ids, [f"new {name} {n}" for n, name in enumerate(ids)])
-    workers = SparkWorkers(spark, Silent())
-    joins = SparkJoins(workers, small_rows=0, small_ids=0)
+    here = LocalWorkers(Silent())
     seen = []
     for matcher in (
-        LocalMatcher(LocalWorkers(Silent())),
-        SparkMatcher(workers, joins, small_rows=0),
+        LocalMatcher(here),
+        ExchangeMatcher(here, small_rows=0),
+        ExchangeMatcher(SparkWorkers(spark, Silent()), small_rows=0),
     ):
         private = open_private(stage_fragments(base, fragments))
         folder = new_answer_folder(graph._environment.location)
         merged = matcher.merge(base, private, fragments, with_sources=False, ledgers=folder)
         close_private(private, graph._environment.objects)
         seen.append(_decided(base, fragments, merged))
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] == seen[2]
     rows, superseded, discarded = seen[0]
     assert superseded == 3
     assert discarded == [True, True, True, False, True, True]

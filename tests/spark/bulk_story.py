@@ -33,7 +33,7 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
     """What every operation found; equal for all sessions."""
     from omnigraph import Graph, OmniGraphDataSource
     from omnigraph.errors import LoadRejectedError, QueryCancelledError
-    from omnigraph.pipeline import export, spark_joins
+    from omnigraph.pipeline import export, load_engine, spark_joins
 
     report: dict[str, Any] = {}
     lines = folder / "papers.jsonl"
@@ -46,7 +46,7 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
         # Little data goes the way of much data.
         sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
         patch.setattr(spark_joins, "SparkJoins", partial(spark_joins.SparkJoins, **sizes))
-        patch.setattr(spark_joins, "SMALL_ROWS", 0)
+        patch.setattr(load_engine, "SMALL_ROWS", 0)
         patch.setattr(export, "_MIN_TASK_ROWS", 1)
         patch.setattr(export, "_MAX_TASK_ROWS", 1)
         report["appended"] = dict(graph.load(lines, mode="append", spark=spark).rows)

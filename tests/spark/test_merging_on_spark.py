@@ -13,10 +13,9 @@ from omnigraph.graph import Graph
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.job_names import detail, operation
 from omnigraph.pipeline.key_files import KeyFiles
+from omnigraph.pipeline.large_merges import ExchangeMatcher
 from omnigraph.pipeline.merging import LocalMatcher, Merged
 from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.spark_joins import SparkJoins
-from omnigraph.pipeline.spark_merging import SparkMatcher
 from omnigraph.pipeline.spark_workers import SparkWorkers
 from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import stage_fragments
@@ -94,16 +93,15 @@ def test_many_rows_are_replaced_as_this_process_does(
     before = base._dataset.to_table(columns=["id", "_rowid"])
     fragments = new_edges(base)
     workers = SparkWorkers(spark, Silent())
-    joins = SparkJoins(workers, small_rows=0, small_ids=0)
     answers: list[str] = []
-    collect = workers.collect
+    run_batches = workers.run_batches
 
-    def listened(stage: str, make: Any) -> list[Any]:
-        found = collect(stage, make)
-        answers.extend(row["message"] for row in found)
+    def listened(*given: Any) -> list[Any]:
+        found = run_batches(*given)
+        answers.extend(map(json.dumps, found))
         return found
 
-    monkeypatch.setattr(workers, "collect", listened)
+    monkeypatch.setattr(workers, "run_batches", listened)
     seen = []
     with (
         answer_folder(graph._environment.location) as folder,
@@ -112,12 +110,12 @@ def test_many_rows_are_replaced_as_this_process_does(
     ):
         for matcher in (
             LocalMatcher(LocalWorkers(Silent())),
-            SparkMatcher(workers, joins, small_rows=0),
+            ExchangeMatcher(workers, small_rows=0),
         ):
             private = open_private(stage_fragments(base, fragments))
             merged = matcher.merge(base, private, fragments, with_sources=True, ledgers=folder)
             close_private(private, graph._environment.objects)
-            sources = sorted(merged.old_sources)
+            sources = sorted(set(merged.old_sources))
             seen.append((made(base, merged), merged.superseded, sources, len(merged.fragments)))
         assert isinstance(merged.old_sources, KeyFiles)
     assert seen[0] == seen[1]
@@ -131,7 +129,7 @@ def test_many_rows_are_replaced_as_this_process_does(
     assert answers
     assert max(map(len, answers)) < 10_000
     told = "omnigraph load g.omni: {} (Knows)"
-    stages = {"replace rows", "mark replaced rows", "find replaced edges"}
+    stages = {"match ids", "replace rows"}
     assert {told.format(stage) for stage in stages} <= descriptions(spark)
 
 

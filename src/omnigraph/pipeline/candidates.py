@@ -113,7 +113,7 @@ def _lost_rows(before: _Side, after: _Side, engine: LoadEngine, scratch: Scratch
         ListedRows(
             address=address, folder=folder, name=answer["name"], batch=number, row_count=count
         )
-        for answer in run_exchange(exchange, engine, scratch)
+        for answer in run_exchange(exchange, engine.workers, folder)
         for number, count in enumerate(answer["counts"])
     ]
 

@@ -16,7 +16,7 @@ from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.buckets import BUCKET, Exchange
 from omnigraph.pipeline.exchange import run_exchange
 from omnigraph.pipeline.key_files import key_files, write_keys
-from omnigraph.pipeline.merging import ShrinkItem, by_fragment, shrink_fragment
+from omnigraph.pipeline.merging import shrink_fragment, shrink_fragments, shrink_items
 from omnigraph.pipeline.progress import advance
 from omnigraph.pipeline.row_plans import PART_ROWS, Action
 from omnigraph.storage import stage_fragments
@@ -233,7 +233,7 @@ def _mark(
     rows = sum(part.row_count for part in losing)
     if not any(part.is_in_file for part in losing):
         addresses = [_addresses(plan.target, part) for part in losing]
-        answers = _shrink(target, np.concatenate(addresses), ledgers) if losing else []
+        answers = shrink_fragments(target, np.concatenate(addresses), ledgers) if losing else []
     else:
         wanted = max(engine.workers.parallelism, rows // _MARKED_ROWS + 1)
         buckets = min(wanted, len(fragment_sizes(plan.target)))
@@ -246,7 +246,7 @@ def _mark(
             handle=_MarkRows(target, ledgers),
         )
         with scratch.inner() as working:
-            found = run_exchange(exchange, engine, working)
+            found = run_exchange(exchange, engine.workers, working.folder(engine.spark))
         answers = [answer for message in found for answer in message["marked"]]
     shrunk = {int(answer["fragment"]): answer["left"] for answer in answers}
     return shrunk, [answer["ledger"] for answer in answers]
@@ -273,7 +273,10 @@ class _MarkRows:
 
     def __call__(self, bucket: int, rows: Any) -> Message:
         del bucket  # the addresses name their fragments
-        return {"marked": _shrink(self.target, rows["address"], self.ledgers), "rows": len(rows)}
+        return {
+            "marked": shrink_fragments(self.target, rows["address"], self.ledgers),
+            "rows": len(rows),
+        }
 
 
 def _addresses(target: Table, part: PlannedRows) -> NDArray[np.int64]:
@@ -286,19 +289,6 @@ def _addresses(target: Table, part: PlannedRows) -> NDArray[np.int64]:
     return np.asarray(found[ROW_ADDRESS], dtype=np.int64)
 
 
-def _shrink(target: TableAddress, addresses: Any, ledgers: AnswerFolder | None) -> list[Message]:
-    return [shrink_fragment(item) for item in _shrink_items(target, addresses, ledgers)]
-
-
-def _shrink_items(
-    target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
-) -> list[ShrinkItem]:
-    return [
-        ShrinkItem(target=target, fragment=number, offsets=rows.offsets, ledgers=ledgers)
-        for number, rows in by_fragment(addresses).items()
-    ]
-
-
 def mark_replaced(
     target: Table, row_ids: NDArray[np.uint64], workers: Workers
 ) -> dict[int, str | None]:
@@ -308,7 +298,7 @@ def mark_replaced(
     addresses = take_by_row_id(target, row_ids, [ROW_ADDRESS])[ROW_ADDRESS]
     if len(addresses) != len(row_ids):
         raise InternalError(f"{len(row_ids) - len(addresses)} rows of {target.path} are gone")
-    items = _shrink_items(table_address(target), addresses, None)
+    items = shrink_items(table_address(target), addresses, None)
     answers = workers.run("mark replaced rows", shrink_fragment, items)
     return {answer["fragment"]: answer["left"] for answer in answers}
 

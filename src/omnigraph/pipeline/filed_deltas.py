@@ -112,7 +112,7 @@ def filed_deltas(
             buckets=len(splitters) + 1,
             handle=_Match(folder, tuple(pair.with_moved for pair in pairs)),
         )
-        answers = run_exchange(exchange, chosen, working)
+        answers = run_exchange(exchange, chosen.workers, working.folder(chosen.spark))
     parts: list[list[DeltaPart]] = [[] for _ in pairs]
     for answer in answers:
         for number, name, found, first_id in answer["parts"]:

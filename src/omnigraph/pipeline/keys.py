@@ -35,6 +35,9 @@ pa: Any = _arrow
 pc: Any = _compute
 
 _TEXT = ScalarType(Scalar.STRING)
+#: Rows of a load up to which one process answers, and rows of tables that it is compared with.
+SMALL_ROWS = 2_000_000
+SMALL_OTHERS = 16_000_000
 #: Rows that one task looks at.
 _SCAN_ROWS = 2_000_000
 #: Fewer rows are not worth a task of their own.
@@ -170,6 +173,18 @@ def can_probe(scans: Sequence[KeyScan], keys: int) -> bool:
     if not is_text or keys > _MAX_PROBED or keys * _PROBE_SHARE >= total_rows(scans):
         return False
     return keys <= PROBE_CHUNK or has_index(open_address(scans[0].address), name)
+
+
+def is_few(brought: int, others: Sequence[KeyScan], small_rows: int = SMALL_ROWS) -> bool:
+    """Whether one process compares so many rows with others: it holds the former, the latter stream by or are probed.
+
+    >>> is_few(3_000_000, [])
+    False
+    """
+    if brought > small_rows:
+        return False
+    streamed = SMALL_OTHERS if small_rows else 0
+    return not others or total_rows(others) <= streamed or can_probe(others, brought)
 
 
 def _sifted(tables: Iterator[Any], keys: Any) -> Iterator[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.pipeline.joins import LocalJoins
+from omnigraph.pipeline.keys import SMALL_ROWS
+from omnigraph.pipeline.large_merges import ExchangeMatcher
 from omnigraph.pipeline.load import LoadEngine
 from omnigraph.pipeline.merging import LocalMatcher
 from omnigraph.pipeline.progress import InnerProgress, Silent
@@ -36,8 +38,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
             workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
         )
     # Late: whoever works in process needs no Spark.
-    from omnigraph.pipeline.spark_joins import SMALL_ROWS, SparkJoins
-    from omnigraph.pipeline.spark_merging import SparkMatcher
+    from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
     assert isinstance(workers, SparkWorkers), "there are two engines"
@@ -48,7 +49,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
     return LoadEngine(
         workers=workers,
         joins=joins,
-        matcher=SparkMatcher(quiet_workers, joins, small_rows=SMALL_ROWS),
+        matcher=ExchangeMatcher(quiet_workers, small_rows=SMALL_ROWS),
         progress=progress,
         inner=inner,
         spark=workers.spark,

@@ -251,12 +251,26 @@ class LocalMatcher:
         return items
 
     def _shrink(self, target: TableAddress, addresses: Any, ledgers: AnswerFolder) -> list[Message]:
-        items = [
-            ShrinkItem(target=target, fragment=number, offsets=rows.offsets, ledgers=ledgers)
-            for number, rows in by_fragment(addresses).items()
-        ]
+        items = shrink_items(target, addresses, ledgers)
         workers = self._choose(len(addresses))
         return workers.run("mark replaced rows", shrink_fragment, items)
+
+
+def shrink_fragments(
+    target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
+) -> list[Message]:
+    """Mark the replaced rows at these addresses, one fragment after the other."""
+    return [shrink_fragment(item) for item in shrink_items(target, addresses, ledgers)]
+
+
+def shrink_items(
+    target: TableAddress, addresses: Any, ledgers: AnswerFolder | None
+) -> list[ShrinkItem]:
+    """The replaced rows at these addresses, by the fragment that they lie in."""
+    return [
+        ShrinkItem(target=target, fragment=number, offsets=rows.offsets, ledgers=ledgers)
+        for number, rows in by_fragment(addresses).items()
+    ]
 
 
 def by_fragment(addresses: Any) -> dict[int, RowsOfFragment]:

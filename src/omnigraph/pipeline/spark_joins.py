@@ -23,7 +23,7 @@ from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.joins import Example, Found, LocalJoins, row_examples
 from omnigraph.pipeline.key_files import KeyFiles
-from omnigraph.pipeline.keys import can_probe, cut_scans, scan_keys, total_rows
+from omnigraph.pipeline.keys import SMALL_ROWS, cut_scans, is_few, scan_keys, total_rows
 from omnigraph.pipeline.spark_tasks import Kept, carrying
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 pa: Any = _arrow
 pc: Any = _compute
 
-#: Rows of a load up to which this process answers, and rows of tables that it is compared with.
-SMALL_ROWS = 2_000_000
-SMALL_OTHERS = 16_000_000
 #: Ids up to which every task holds all of them.
 SMALL_IDS = 4_000_000
 #: Keys up to which Spark sends them to every executor: about 50 MB in a JVM.
@@ -67,7 +64,6 @@ class SparkJoins:
         #: Ids that workers keep belong to one load: the next one may find other rows at the same address.
         self._token = new_ulid()
         self._small_rows = small_rows
-        self._small_others = SMALL_OTHERS if small_rows else 0
         self._small_ids = small_ids
         self._broadcast_keys = broadcast_keys
 
@@ -148,7 +144,7 @@ class SparkJoins:
 
     def named(self, rows: Sequence[KeyScan], keys: Sequence[str]) -> Found:
         """As `Joins.named`."""
-        if self._is_few(len(keys), rows):
+        if is_few(len(keys), rows, self._small_rows):
             return self._local.named(rows, keys)
         total, shown = self._first(lambda: self.named_keys(rows, keys), order="other")
         return Found(total, row_examples(self._addresses(rows, [row["key"] for row in shown])))
@@ -174,7 +170,7 @@ class SparkJoins:
         more: Sequence[str] = (),
     ) -> Found:
         """As `Joins.outside`."""
-        if self._is_few(total_rows(touched) + len(more), counted):
+        if is_few(total_rows(touched) + len(more), counted, self._small_rows):
             return self._local.outside(counted, touched, low, high, more)
         total, shown = self._first(lambda: self.keys_outside(counted, touched, low, high, more))
         return Found(total, [Example(row["key"], (row["other"],), row["count"]) for row in shown])
@@ -223,13 +219,7 @@ class SparkJoins:
 
     def _is_small(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> bool:
         """Whether this process answers: what the load brings is held here, the other side streams by."""
-        return self._is_few(total_rows(rows), others)
-
-    def _is_few(self, brought: int, others: Sequence[KeyScan]) -> bool:
-        if brought > self._small_rows:
-            return False
-        is_streamed = not others or total_rows(others) <= self._small_others
-        return is_streamed or can_probe(others, brought)
+        return is_few(total_rows(rows), others, self._small_rows)
 
     def _is_empty(self, make: Callable[[], DataFrame]) -> bool:
         return self._workers.act(_STAGE, lambda: make().isEmpty())

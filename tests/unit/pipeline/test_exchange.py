@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from omnigraph.pipeline import exchange as exchanges
-from omnigraph.pipeline.buckets import BUCKET, Exchange, buckets_of
+from omnigraph.pipeline import buckets
+from omnigraph.pipeline.buckets import BUCKET, Exchange, buckets_of, hash_buckets, text_hashes
 from omnigraph.pipeline.exchange import run_exchange
-from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.scratch import Scratch, ScratchPlace
+from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage import parse_location
+from omnigraph.storage.answers import answer_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +38,7 @@ def kept(bucket: int, rows: Any) -> dict[str, Any]:
 def test_every_row_reaches_its_bucket_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_rows: int
 ) -> None:
-    monkeypatch.setattr(exchanges, "_RUN_ROWS", run_rows)
+    monkeypatch.setattr(buckets, "RUN_ROWS", run_rows)
     wanted = Exchange(
         stage="gather",
         items=[range(8), range(0), range(20, 31)],
@@ -48,9 +47,8 @@ def test_every_row_reaches_its_bucket_once(
         buckets=7,
         handle=kept,
     )
-    engine = make_engine("local", None, Silent(), 0)
-    with closing(Scratch(ScratchPlace(root=parse_location(tmp_path), is_writer=True))) as scratch:
-        answers = run_exchange(wanted, engine, scratch)
+    with answer_folder(parse_location(tmp_path)) as folder:
+        answers = run_exchange(wanted, LocalWorkers(Silent()), folder)
     assert [answer[BUCKET] for answer in answers] == [0, 1, 2, 3, 4]
     assert Counter(n for answer in answers for n in answer["numbers"]) == Counter(
         [*range(8), *range(20, 31)]
@@ -61,3 +59,35 @@ def test_a_bucket_begins_at_its_splitter() -> None:
     ids = pa.chunked_array([["", "a"], ["b", "bb", "c", "é"]])
     assert buckets_of(pa.array(["b", "c"]), ids).to_pylist() == [0, 0, 1, 1, 2, 2]
     assert buckets_of(pa.array([], pa.utf8()), ids).to_pylist() == [0] * 6
+
+
+def test_equal_texts_have_equal_hashes_wherever_they_lie() -> None:
+    texts = [
+        "",
+        "a",
+        "ab",
+        "é",
+        "x" * 7,
+        "x" * 8,
+        "x" * 9,
+        "x" * 300,
+        "x" * 299 + "y",
+        "\0",
+        "\0\0",
+    ]
+    together = text_hashes(pa.array(texts))
+    assert len(set(together.tolist())) == len(texts)
+    sliced = text_hashes(pa.array(["before", *texts, "behind"]).slice(1, len(texts)))
+    alone = [text_hashes(pa.array([text]))[0] for text in texts]
+    assert together.tolist() == sliced.tolist() == alone
+    assert text_hashes(pa.array([], pa.utf8())).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "form", ["n{}", "{}-of-the-same-end", "https://example.org/{:09}/", "{:x}"]
+)
+def test_hashes_fill_all_buckets_alike(form: str) -> None:
+    texts = pa.array([form.format(number) for number in range(20_000)])
+    counts = Counter(hash_buckets(text_hashes(texts), 16).to_pylist())
+    assert len(counts) == 16
+    assert max(counts.values()) < 2 * min(counts.values())
