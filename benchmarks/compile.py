@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from lark import Lark
 
-from omnigraph.query import QueryCompiler, compile_file
-from omnigraph.schema import compile_schema_file
+from omnigraph.query.compiler import QueryCompiler, compile_file
+from omnigraph.schema.compiler import compile_schema_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,19 +25,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.pipeline.keys import key_scans, text_key
-from omnigraph.storage import (
-    ObstoreObjects,
-    Table,
-    TableStore,
-    commit_staged,
-    create_table,
-    parse_location,
-    plan_compaction,
-    run_compaction_task,
-    stage_append,
-    stage_compaction,
-    stage_fragments,
-)
+from omnigraph.storage.compaction import plan_compaction, run_compaction_task, stage_compaction
 from omnigraph.storage.file_names import manifest_name
 from omnigraph.storage.fragments import (
     delete_offsets,
@@ -46,9 +34,19 @@ from omnigraph.storage.fragments import (
     write_replacing,
     write_rows,
 )
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from omnigraph.storage.private import close_private, open_private
 from omnigraph.storage.row_ids import KeptIds
-from omnigraph.storage.staged import check_written, with_checksums
+from omnigraph.storage.staged import (
+    check_written,
+    commit_staged,
+    create_table,
+    stage_append,
+    stage_fragments,
+    with_checksums,
+)
+from omnigraph.storage.tables import Table, TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,10 +25,12 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import new_ulid
-from omnigraph.manifest import Changes, Expectations, GraphCommit, Manifest
-from omnigraph.storage import parse_location
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.publisher import Changes, Manifest
+from omnigraph.manifest.rows import GraphCommit
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,17 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import coverage
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 
-from omnigraph.schema import Catalog, compile_schema_file
+from omnigraph.schema.compiler import compile_schema_file
+
+if TYPE_CHECKING:
+    from omnigraph.schema.catalog import Catalog
 
 #: Settings of the person or machine that runs the tests: the product, its terminal, object stores, proxies, Spark.
 FOREIGN = (

@@ -14,7 +14,7 @@ from omnigraph.cli.main import app
 from omnigraph.query.codes import QUERY_CODES
 from omnigraph.schema.codes import SCHEMA_CODES
 from omnigraph.schema.lint import RULES
-from omnigraph.server import describe_routes
+from omnigraph.server.app import describe_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

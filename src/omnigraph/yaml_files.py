@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
-from omnigraph.errors import (
-    BadRequestError,
-    CompilerError,
-    ConfigurationError,
-    InputFileError,
-)
-from omnigraph.syntax import Findings, SourceText, Span, did_you_mean, read_source
+from omnigraph.errors import BadRequestError, CompilerError, ConfigurationError, InputFileError
+from omnigraph.syntax.source import Findings, SourceText, Span, read_source
+from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -7,7 +7,7 @@ import pytest
 from blobs.worlds import SCHEMA, SIZES, citation, content, paper, text_of, write_lines
 from cli.worlds import Outcome
 from omnigraph.cli.main import main
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

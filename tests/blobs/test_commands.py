@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.worlds import Outcome
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
     Command = Callable[..., Outcome]
 

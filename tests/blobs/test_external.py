@@ -20,11 +20,12 @@ from omnigraph.errors import (
     LoadRejectedError,
     ResourceLimitError,
 )
-from omnigraph.graph import BlobKind, Graph
 from omnigraph.graph import writing as facade
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import staging
 from omnigraph.storage import external_sources
 from omnigraph.types.blob_cells import MARK, reference_cell
+from omnigraph.wire.blobs import BlobKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

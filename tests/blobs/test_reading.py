@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,8 +18,11 @@ from omnigraph.errors import (
     OmniError,
     ResourceLimitError,
 )
-from omnigraph.graph import BLOB_RANGE_BYTES, BlobKind, Graph
 from omnigraph.storage import blobs as stored_blobs
+from omnigraph.wire.blobs import BLOB_RANGE_BYTES, BlobKind
+
+if TYPE_CHECKING:
+    from omnigraph.graph.graph import Graph
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CELLS = [("node:Paper", "scan"), ("edge:Cites", "page")]
@@ -125,7 +129,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         seen.append((offset, length))
         return inner(table, blob, offset, length)  # type: ignore[arg-type]  # handed through as they come
 
-    monkeypatch.setattr("omnigraph.storage.read_blob_range", watched)
+    monkeypatch.setattr("omnigraph.storage.blobs.read_blob_range", watched)
     return seen
 
 

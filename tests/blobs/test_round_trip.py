@@ -11,10 +11,12 @@ import pytest
 
 from blobs.worlds import SCHEMA, citation, content, paper, text_of, write_lines
 from omnigraph.errors import BadRequestError, LoadRejectedError
-from omnigraph.graph import BlobKind, Graph, exporting
+from omnigraph.graph import exporting
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import export_lines
 from omnigraph.storage.blob_cells import plain_bytes
 from omnigraph.types.blob_cells import MARK, managed_cell, reference_cell
+from omnigraph.wire.blobs import BlobKind
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from blobs.worlds import SCHEMA, add_paper
 from omnigraph.errors import ExternalBlobPolicyError, ExternalBlobSourceError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.storage import local_sources
 from omnigraph.storage.external_policy import normal_form, policy_of
 from omnigraph.storage.external_sources import fetch, probe

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.graph import BLOB_RANGE_BYTES, Graph
+from omnigraph.wire.blobs import BLOB_RANGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from omnigraph.graph.graph import Graph
 
 SCHEMA = """
 node Paper { doi: String @key  title: String?  scan: Blob?  extra: Blob? }

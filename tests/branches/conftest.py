@@ -7,7 +7,7 @@ import pytest
 
 from branches.worlds import MATRIX_BASE, PEOPLE, RULES, RULES_BASE
 from graph.worlds import new_graph, run
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import elastic, filed_deltas
 from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.progress import Silent

@@ -17,9 +17,9 @@ from branches.worlds import (
 )
 from graph.worlds import everything, run, table_of
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import new_ulid
-from omnigraph.storage import create_fork
+from omnigraph.storage.forks import create_fork
 
 # ---- names
 

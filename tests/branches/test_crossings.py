@@ -24,7 +24,7 @@ from omnigraph.recovery.forks import reclaim_forks
 from omnigraph.storage.forks import list_forks
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 pytestmark = IN_MEMORY_AND_FILES
 

@@ -23,7 +23,7 @@ from omnigraph.errors import ConflictKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 pytestmark = MATRIX_IN_MEMORY_AND_FILES
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import omnigraph.graph.merging as facade
 from branches.worlds import (
     KNOWS,
     LIVES,
@@ -32,7 +31,8 @@ from omnigraph.errors import (
     ConflictKind,
     MergeConflictsError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph import merging as facade
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

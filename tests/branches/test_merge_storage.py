@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 pytestmark = IN_MEMORY_AND_FILES
 

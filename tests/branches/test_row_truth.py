@@ -10,14 +10,14 @@ import pytest
 from branches.worlds import KNOWS, PEOPLE, PERSON, conflicts_of, knows, put
 from graph.worlds import new_graph, run, table_of
 from omnigraph.errors import ConflictKind
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from omnigraph.errors import MergeConflict
-    from omnigraph.graph import MergeResult
     from omnigraph.ids import TableKey
+    from omnigraph.wire.receipts import MergeResult
 
 DI, DU = ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE
 DV = ConflictKind.DELETE_VS_UPDATE

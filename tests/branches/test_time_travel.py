@@ -26,11 +26,11 @@ from omnigraph.errors import (
     HistoricalVersionReclaimedError,
     NotFoundError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import new_ulid
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import GraphCommit, TablePin
+    from omnigraph.manifest.rows import GraphCommit, TablePin
 
 SCAN = "query q() { match { $p: Person } return { $p.name as n, $p.age as a } order { n } }"
 FILTER = "query q() { match { $p: Person  $p.age > 35 } return { $p.name as n } order { n } }"

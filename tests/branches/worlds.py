@@ -11,11 +11,13 @@ import pytest
 from graph.worlds import everything, run
 from omnigraph.errors import ConflictKind, MergeConflict, MergeConflictsError
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import GraphCommit, Head, TablePin
 from storage.tables import compact as compact_table
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 #: For modules: every test in memory, and as if nothing fitted there.
 IN_MEMORY_AND_FILES = [

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changes.support import SCHEMA
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

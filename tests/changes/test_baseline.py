@@ -10,7 +10,7 @@ import pytest
 
 from changes.support import compact, drop, knows, person, poll, run, set_age, told
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ChangeCursorRejectedError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

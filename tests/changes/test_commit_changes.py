@@ -9,7 +9,7 @@ import pytest
 from changes.support import compact, drop, knows, load, merge, person, run, set_age, told
 from graph.worlds import SCALARS
 from omnigraph.errors import CommitHasNoParentError, NotFoundError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from changes.support import SCHEMA, compact, merge, person, poll, run, told
 from omnigraph.branches.tokens import decode_token, encode_token
 from omnigraph.errors import BadRequestError, ChangeCursorRejectedError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,7 +25,7 @@ from omnigraph.branches.feed import MAX_POLL_COMMITS
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 def commits_of(blocks: Any) -> list[str]:

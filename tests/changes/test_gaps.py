@@ -9,7 +9,7 @@ import pytest
 
 from changes.support import apply, images_of, person, poll, run, told
 from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

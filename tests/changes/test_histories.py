@@ -25,7 +25,7 @@ from changes.support import (
     told,
 )
 from omnigraph.errors import BadRequestError, LoadRejectedError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ import pytest
 from changes.support import compact, drop, knows, load, person, poll, run, set_age, told
 from omnigraph.branches.selection import Operation
 from omnigraph.errors import BadRequestError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import comparing, elastic, filed_deltas
 from omnigraph.pipeline.scratch import SCRATCH, Scratch, ScratchPlace
-from omnigraph.storage import parse_location
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,8 +20,8 @@ from changes.support import (
     told,
 )
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
-from omnigraph.graph import Graph
-from omnigraph.storage import TableStore
+from omnigraph.graph.graph import Graph
+from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from changes.support import knows, load, person, run, told
 from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, MAX_PAGE_CHANGES
 from omnigraph.errors import BadRequestError, ChangeCursorRejectedError, ResourceLimitError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

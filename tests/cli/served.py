@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.server import ServerSettings, open_service
-from omnigraph.serving import read_config
+from omnigraph.server.boot import open_service
+from omnigraph.server.settings import ServerSettings
+from omnigraph.serving.config import read_config
 from server.servers import QUERIES, listening, make_graph
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from omnigraph.cli.resolution import ScopeFlags
 from omnigraph.cli.scope import Address
 from omnigraph.cli.values import VALUE_WIDTH, compared
 from omnigraph.errors import ConflictKind, MergeConflict
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

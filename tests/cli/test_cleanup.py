@@ -9,7 +9,8 @@ import pytest
 
 from omnigraph.cli.commands.cleanup import report_lines
 from omnigraph.cli.main import main
-from omnigraph.graph import CleanupReport, DatasetCleanup, Graph
+from omnigraph.graph.graph import Graph
+from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
 from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:

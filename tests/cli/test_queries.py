@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from omnigraph.graph import Graph
-from omnigraph.server import ServerSettings, open_service
-from omnigraph.serving import single_graph
+from omnigraph.graph.graph import Graph
+from omnigraph.server.boot import open_service
+from omnigraph.server.settings import ServerSettings
+from omnigraph.serving.config import single_graph
 from server.servers import listening
 
 if TYPE_CHECKING:

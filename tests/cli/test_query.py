@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.worlds import ALL_COLUMNS, EMPTY, FULL, NULLS, all_values, minute
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.client import RemoteGraph, list_graphs
 from omnigraph.client.lines import LineCount
 from omnigraph.client.record_files import RecordFiles
+from omnigraph.client.remote import RemoteGraph, list_graphs
 from omnigraph.errors import (
     BadRequestError,
     DirectOnlyError,

@@ -7,7 +7,7 @@ from typing import Any
 
 import child
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 work_as_before = child.work
 

@@ -9,7 +9,7 @@ import child
 
 import omnigraph.graph.branching
 import omnigraph.graph.merging  # noqa: F401  # both imported once, before any fork
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 work_as_before = child.work
 

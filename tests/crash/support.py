@@ -16,13 +16,13 @@ import lance
 
 from omnigraph.failpoints import VARIABLE
 from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph import Graph
-from omnigraph.manifest import FOLD_THRESHOLD
+from omnigraph.graph.graph import Graph
+from omnigraph.manifest.publisher import FOLD_THRESHOLD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.manifest import GraphCommit, TablePin
+    from omnigraph.manifest.rows import GraphCommit, TablePin
 
 CHILD = Path(__file__).with_name("child.py")
 

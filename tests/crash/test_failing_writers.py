@@ -32,10 +32,10 @@ from omnigraph import failpoints
 from omnigraph.errors import DriftError, RecoveryRequiredError, StorageError
 from omnigraph.failpoints import Failpoint as F
 from omnigraph.failpoints import FailpointError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import new_ulid
-from omnigraph.manifest import Manifest
-from omnigraph.recovery import RECOVERY_ACTOR
+from omnigraph.manifest.publisher import Manifest
+from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from pathlib import Path

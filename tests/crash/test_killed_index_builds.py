@@ -29,9 +29,9 @@ from crash.support import (
 from omnigraph import failpoints
 from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph import Graph
-from omnigraph.recovery import RECOVERY_ACTOR
-from omnigraph.storage import list_indexes
+from omnigraph.graph.graph import Graph
+from omnigraph.recovery.sweep import RECOVERY_ACTOR
+from omnigraph.storage.indexes import list_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,10 @@ import pytest
 
 from crash.support import SCHEMA, Children, check_sound, every_commit
 from omnigraph import failpoints
-from omnigraph.errors import (
-    AlreadyInitializedError,
-    NotFoundError,
-)
+from omnigraph.errors import AlreadyInitializedError, NotFoundError
 from omnigraph.failpoints import Failpoint as F
 from omnigraph.failpoints import FailpointError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,8 +29,10 @@ from crash.support import (
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph import Graph
-from omnigraph.recovery import RECOVERY_ACTOR, reclaim_forks, reclaim_staged_files
+from omnigraph.graph.graph import Graph
+from omnigraph.recovery.forks import reclaim_forks
+from omnigraph.recovery.reclaim import reclaim_staged_files
+from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

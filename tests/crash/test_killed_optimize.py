@@ -20,8 +20,8 @@ from crash.support import (
     opening,
 )
 from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph import Graph
 from omnigraph.graph.folding import FOLD_ACTOR
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

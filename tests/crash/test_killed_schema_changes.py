@@ -37,9 +37,9 @@ from crash.support import OF_SCHEMA_CHANGES, Children, check_sound, copy, openin
 from omnigraph import failpoints
 from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph import Graph
-from omnigraph.manifest import snapshot_of
+from omnigraph.graph.graph import Graph
 from omnigraph.manifest.branching import branch_at
+from omnigraph.manifest.snapshot import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

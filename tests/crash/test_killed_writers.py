@@ -27,8 +27,8 @@ from crash.support import (
     mutation,
 )
 from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph import Graph
-from omnigraph.recovery import RECOVERY_ACTOR
+from omnigraph.graph.graph import Graph
+from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from pathlib import Path

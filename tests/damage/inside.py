@@ -7,8 +7,8 @@ from typing import Any
 
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph import reading_aside
-from omnigraph.storage import parse_location
 from omnigraph.storage.failures import without_advice
+from omnigraph.storage.location import parse_location
 
 
 class InThisProcess:

@@ -14,9 +14,9 @@ from omnigraph import Graph
 from omnigraph.cli.commands.doctor import report_lines as doctor_lines
 from omnigraph.cli.main import main
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, StorageError, is_panic
-from omnigraph.graph import FileStatus
 from omnigraph.graph.dangling import UncheckedEdges
 from omnigraph.graph.diagnosis import DoctorReport, Finding, Health
+from omnigraph.graph.verification import FileStatus
 from omnigraph.ids import TableKey
 from omnigraph.storage.failures import translated
 

@@ -21,7 +21,9 @@ from omnigraph.pipeline.embedding.specs import (
     read_spec,
 )
 from omnigraph.pipeline.embedding.texts import text_of
-from omnigraph.search import EmbeddingSettings, ProviderName, create_embedder, mock_vector
+from omnigraph.search.embedding.factory import create_embedder
+from omnigraph.search.embedding.mock import mock_vector
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

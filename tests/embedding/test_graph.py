@@ -22,12 +22,12 @@ from embedding.worlds import (
 )
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.embedding import edits
-from omnigraph.search import mock_vector
+from omnigraph.search.embedding.mock import mock_vector
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 @pytest.fixture

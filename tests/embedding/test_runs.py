@@ -23,12 +23,14 @@ from embedding.worlds import (
 )
 from graph.stopping import stopped_everywhere
 from omnigraph.errors import ConflictError, EmbeddingError, QueryTimeoutError
-from omnigraph.graph import REPREPARATION_BUDGET, embedding
+from omnigraph.graph import embedding
+from omnigraph.graph.settings import REPREPARATION_BUDGET
 from omnigraph.pipeline.embedding import tasks
 from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address, text_digest
 from omnigraph.pipeline.embedding.tasks import EmbedLimits, Pacer, TextRows, embed_rows
 from omnigraph.pipeline.sealing import seal
-from omnigraph.search import ApiKey, EmbeddingSettings, ProviderName
+from omnigraph.search.embedding.keys import ApiKey
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 from omnigraph.storage.partitions import TableAddress
 from search.stand_in import KEY, error_reply, openai_reply
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
     from omnigraph.pipeline.embedding.tasks import EmbedItem
     from omnigraph.pipeline.sealing import Sealed
     from search.stand_in import StandIn

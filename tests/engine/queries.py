@@ -11,8 +11,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, assert_never
 
-from omnigraph.query import ast, parse_queries
-from omnigraph.syntax import SourceText
+from omnigraph.query import ast
+from omnigraph.query.parser import parse_queries
+from omnigraph.syntax.source import SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ from omnigraph import budget as budget_module
 from omnigraph.budget import Budget, MemoryAccount
 from omnigraph.engine.local import executor, pipeline, rows
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
-from omnigraph.graph import ReadLimits
+from omnigraph.graph.limits import ReadLimits
 from omnigraph.query import ir
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from engine import oracle
 from engine.queries import from_text, render
 from engine.random_queries import Scenario, questions, scenarios
 from engine.worlds import SCHEMA, read_shape, worlds
-from omnigraph.query import bind_params, compile_query
-from omnigraph.schema import compile_schema
+from omnigraph.query.compiler import compile_query
+from omnigraph.query.params import bind_params
+from omnigraph.schema.compiler import compile_schema
 
 CATALOG = compile_schema(SCHEMA).catalog
 

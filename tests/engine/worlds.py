@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from omnigraph.ids import edge_table_key, node_table_key
-from omnigraph.manifest import Expectations
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
-from omnigraph.storage import stage_append
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.storage.staged import stage_append
 from omnigraph.writes.columns import rows_table
 
 if TYPE_CHECKING:

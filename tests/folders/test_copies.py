@@ -15,8 +15,8 @@ from folders.worlds import BRANCHES, PAPERS, add, as_recorded_elsewhere, build, 
 from omnigraph import failpoints
 from omnigraph.errors import StorageError
 from omnigraph.failpoints import Failpoint, FailpointError
-from omnigraph.graph import Graph
 from omnigraph.graph.diagnosis import Health
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.checksums import recorded_sums, sum_bytes
 from omnigraph.storage.location import RECORDED_ROOT
 
@@ -164,7 +164,11 @@ def test_a_repair_that_dies_is_finished_by_the_next_open(
 def test_a_process_that_is_killed_in_a_repair_leaves_work_for_the_next(source, expected, tmp_path):
     moved = source.rename(tmp_path / "moved.omni")
     killed = subprocess.run(
-        [sys.executable, "-c", f"from omnigraph.graph import Graph; Graph.open({str(moved)!r})"],
+        [
+            sys.executable,
+            "-c",
+            f"from omnigraph.graph.graph import Graph; Graph.open({str(moved)!r})",
+        ],
         env=os.environ | {failpoints.VARIABLE: f"{Failpoint.BEFORE_REBASE}@2=kill"},
         check=False,
     )

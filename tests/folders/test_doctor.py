@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from folders.worlds import as_recorded_elsewhere, build
-from omnigraph.graph import Graph
 from omnigraph.graph.diagnosis import Health
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.addresses import with_bases_in_file
 
 if TYPE_CHECKING:

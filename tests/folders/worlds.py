@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from blobs.worlds import content, text_of
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.addresses import with_bases_in_file
 
 if TYPE_CHECKING:

@@ -18,16 +18,14 @@ from typing import get_args
 import pytest
 
 from omnigraph.errors import BadRequestError, CompilerError, Severity
-from omnigraph.query import compile_file, explain_ir
-from omnigraph.schema import (
-    AcceptedSchema,
-    compile_schema,
-    compile_schema_file,
-    fresh_identities,
-    plan_migration,
-)
+from omnigraph.query.compiler import compile_file
+from omnigraph.query.explain import explain_ir
+from omnigraph.schema.accepted import AcceptedSchema
+from omnigraph.schema.compiler import compile_schema, compile_schema_file
+from omnigraph.schema.identity import fresh_identities
+from omnigraph.schema.plan import plan_migration
 from omnigraph.schema.steps import Step
-from omnigraph.syntax import SourceText
+from omnigraph.syntax.source import SourceText
 
 HERE = Path(__file__).parent
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"

@@ -29,7 +29,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
     ResourceLimitError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ SCHEMA = "node Paper { doi: String @key }\nedge Cites: Paper -> Paper"
 CHILD = """
 import resource, sys
 from omnigraph.errors import StorageError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 root, limit = sys.argv[1], int(sys.argv[2])
 text = 'query q($d: String) { insert Paper { doi: $d } insert Cites { from: $d, to: $d } }'
 with Graph.open(root) as graph:
@@ -58,7 +58,7 @@ LIMITS = (64, 400, 3000, 3800, 5000)
 CHANGE = """
 import resource, shutil, sys
 from omnigraph.errors import OmniError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 base, *limits = sys.argv[1:]
 schema = 'node Paper { doi: String @key  lang: String } node Tag { word: String @key } edge Cites: Paper -> Paper'
 told = []

@@ -12,7 +12,7 @@ from omnigraph.errors import BadRequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 RULES = """
 node Paper {

@@ -19,7 +19,7 @@ SCHEMA = "node Paper { doi: String @key  year: I64? }\nedge Cites: Paper -> Pape
 CHILD = """
 import ctypes, gc, json, os, sys
 from pathlib import Path
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.opening import session
 root, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 write = 'query q($d: String) { insert Paper { doi: $d } insert Cites { from: $d, to: $d } }'
@@ -50,7 +50,7 @@ with Graph.open(root) as graph:
 
 
 def check(root: Path, *, first: int, last: int, cache_bytes: int | None, grown_bytes: int) -> None:
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
     Graph.init(root, SCHEMA).close()
     settings = {} if cache_bytes is None else {"OMNIGRAPH_METADATA_CACHE_BYTES": str(cache_bytes)}

@@ -23,7 +23,7 @@ from omnigraph.errors import (
     StorageFailure,
     StorageFormatError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery.lock import held_file
 
 SCHEMA = "node N { k: String @key }"

@@ -25,7 +25,7 @@ from omnigraph.errors import CompilerError, MixedMutationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 @pytest.fixture

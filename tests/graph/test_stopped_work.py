@@ -11,7 +11,7 @@ import pytest
 
 from graph.stopping import stopped_everywhere
 from omnigraph.errors import BadRequestError, QueryCancelledError, QueryTimeoutError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import elastic
 from pipeline.load_worlds import files_of
 
@@ -203,7 +203,7 @@ def test_the_time_of_bulk_work_is_bounded(
 def test_a_commit_that_has_begun_is_finished(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import omnigraph.recovery.attempt as attempt
+    from omnigraph.recovery import attempt
 
     stop = Event()
     write_sidecar = attempt.write_sidecar
@@ -228,9 +228,7 @@ def test_a_commit_that_has_begun_is_finished(
 def test_an_interrupt_says_that_nothing_was_written(
     graph: Graph, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import omnigraph.graph.loading as loading
-    import omnigraph.graph.merging as merging
-    import omnigraph.graph.optimizing as optimizing
+    from omnigraph.graph import loading, merging, optimizing
 
     def interrupt(*_arguments: Any, **_rest: Any) -> None:
         raise KeyboardInterrupt

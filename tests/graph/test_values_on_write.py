@@ -18,12 +18,12 @@ from omnigraph.errors import (
     OmniError,
     ResourceLimitError,
 )
-from omnigraph.graph import BLOB_RANGE_BYTES
+from omnigraph.wire.blobs import BLOB_RANGE_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ import lance
 import pyarrow as pa
 import pytest
 
-import omnigraph.graph.writing as facade
-from omnigraph.graph import Graph
+from omnigraph.graph import writing as facade
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from omnigraph.errors import OmniError
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest.snapshot import Snapshot
 
 #: One column of every scalar type, all of them nullable.
 SCALARS = """

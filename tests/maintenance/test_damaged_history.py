@@ -9,9 +9,10 @@ import pytest
 
 from omnigraph.cli.main import main
 from omnigraph.errors import StorageError
-from omnigraph.graph import Graph
 from omnigraph.graph import dangling as dangling_module
-from omnigraph.manifest import Changes, Expectations
+from omnigraph.graph.graph import Graph
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.publisher import Changes
 from omnigraph.manifest.rows import commit_row, to_arrow
 from omnigraph.storage.staged import commit_staged, stage_delete
 from omnigraph.storage.transactions import OWN_MARK
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from omnigraph.manifest import GraphCommit, Head
+    from omnigraph.manifest.rows import GraphCommit, Head
 
 SCHEMA = """
 node Person { name: String @key }

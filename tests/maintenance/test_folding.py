@@ -23,13 +23,14 @@ from maintenance.worlds import (
 )
 from omnigraph import failpoints
 from omnigraph.failpoints import VARIABLE
-from omnigraph.graph import Graph, GraphSettings
 from omnigraph.graph.folding import FOLD_ACTOR, fold_after
+from omnigraph.graph.graph import Graph
+from omnigraph.graph.settings import GraphSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.manifest.rows import GraphCommit
 
 pytestmark = pytest.mark.usefixtures("_few_vectors")
 MANY = 4

@@ -20,10 +20,11 @@ from maintenance.worlds import (
     stored,
     worn_graph,
 )
-from omnigraph.graph import Graph
-from omnigraph.manifest import Expectations
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
-from omnigraph.storage import list_indexes
+from omnigraph.graph.graph import Graph
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.storage.indexes import list_indexes
 from omnigraph.storage.staged import StagedWrite, StageKind
 
 pytestmark = pytest.mark.usefixtures("_few_vectors")

@@ -33,9 +33,10 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     StorageError,
 )
-from omnigraph.graph import Graph, optimizing
-from omnigraph.storage import list_indexes
+from omnigraph.graph import optimizing
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.catalog import CatalogView
+from omnigraph.storage.indexes import list_indexes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from maintenance.worlds import (
     worn_graph,
 )
 from omnigraph.errors import BadRequestError, DriftError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.graph.repairing import Drift, RepairAction, RepairedTable, classify_drift
 from omnigraph.storage.drift import Movement
 

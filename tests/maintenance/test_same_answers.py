@@ -21,7 +21,7 @@ from maintenance.worlds import (
     run,
     stored,
 )
-from omnigraph.graph import GraphSettings
+from omnigraph.graph.settings import GraphSettings
 
 pytestmark = pytest.mark.usefixtures("_few_vectors")
 

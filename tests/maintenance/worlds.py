@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph import Graph
-from omnigraph.server import ServerSettings, open_service
-from omnigraph.serving import single_graph
+from omnigraph.server.boot import open_service
+from omnigraph.server.settings import ServerSettings
+from omnigraph.serving.config import single_graph
 from parity.worlds import QUERIES, Pair, make_history
 from server.servers import copy_graph, listening
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.client import RemoteGraph
-from omnigraph.syntax import SourceText
+from omnigraph.client.remote import RemoteGraph
+from omnigraph.syntax.source import SourceText
 from parity.worlds import exported
 
 if TYPE_CHECKING:

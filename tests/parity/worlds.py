@@ -12,14 +12,16 @@ import pyarrow as pa
 
 from omnigraph import Graph
 from omnigraph.errors import OmniError
-from omnigraph.manifest import GraphCommit, Snapshot
-from omnigraph.wire import Result, snapshot_document
+from omnigraph.manifest.rows import GraphCommit
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.wire.answer import Result
+from omnigraph.wire.commits import snapshot_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omnigraph.client import RemoteGraph
+    from omnigraph.client.remote import RemoteGraph
 
 SCHEMA = """
 node Person {

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 FEW = 300
 MANY = 100_000

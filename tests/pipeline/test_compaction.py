@@ -11,7 +11,9 @@ from omnigraph.errors import StorageError
 from omnigraph.pipeline.compaction import STAGE, compact_tables
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import choose_rewrites, commit_staged, fragment_facts, parse_location
+from omnigraph.storage.layout import choose_rewrites, fragment_facts
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.staged import commit_staged
 from storage.tables import ID, content, make_table, with_text_index
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.progress import StageProgress
     from omnigraph.pipeline.workers import Workers
-    from omnigraph.storage import GraphLocation, Table
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.tables import Table
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError
-from omnigraph.graph import Graph
 from omnigraph.graph import graph as graph_module
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import export as export_module
 from omnigraph.pipeline import export_runs, export_target
 from omnigraph.storage import fragment_scans

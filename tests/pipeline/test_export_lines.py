@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export_lines import TypeShape, json_lines
-from omnigraph.types import (
+from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import (
     BaseType,
     EnumType,
     ListType,
@@ -23,7 +24,6 @@ from omnigraph.types import (
     ScalarType,
     VectorType,
 )
-from omnigraph.types.arrow import arrow_type
 
 HARD_TEXTS = [
     "",

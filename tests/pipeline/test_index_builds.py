@@ -10,18 +10,10 @@ import pytest
 from omnigraph.pipeline.index_builds import build_indexes
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import (
-    IndexSpec,
-    Table,
-    commit_staged,
-    list_indexes,
-    parse_location,
-    stage_append,
-    stage_indices,
-    stage_upsert,
-)
 from omnigraph.storage.index_parts import IndexPartTask, plan_index_parts
-from omnigraph.storage.indexes import plan_builds
+from omnigraph.storage.indexes import IndexSpec, list_indexes, plan_builds, stage_indices
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.staged import commit_staged, stage_append, stage_upsert
 from storage.tables import (
     DIMENSION,
     ID,
@@ -41,7 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from omnigraph.pipeline.workers import Item, Message, Workers
-    from omnigraph.storage import GraphLocation, StagedWrite
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 
 class ManyWorkers(LocalWorkers):

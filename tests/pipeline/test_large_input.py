@@ -25,7 +25,7 @@ from omnigraph.errors import (
     OmniError,
     ResourceLimitError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import columnar, lines, objects, reading, records
 from omnigraph.pipeline.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
 from omnigraph.pipeline.records import MAX_STRUCTURAL_TOKENS, is_too_complex
@@ -69,7 +69,7 @@ def doc(slug: str, body: str) -> bytes:
 CHILD = """
 import json, resource, sys
 from pathlib import Path
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 folder, size = Path(sys.argv[1]), int(sys.argv[2])
 def record(slug, form, size):
     values = {

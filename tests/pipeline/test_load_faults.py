@@ -13,10 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import omnigraph.graph.loading as loading
-import omnigraph.graph.tidying as tidying
-import omnigraph.pipeline.load as stages
-import omnigraph.storage.ledgers as ledgers
 from omnigraph import failpoints
 from omnigraph.errors import (
     ConflictError,
@@ -30,8 +26,11 @@ from omnigraph.errors import (
 )
 from omnigraph.failpoints import Failpoint as F
 from omnigraph.failpoints import FailpointError
-from omnigraph.graph import Graph
-from omnigraph.recovery import reclaim_staged_files
+from omnigraph.graph import loading, tidying
+from omnigraph.graph.graph import Graph
+from omnigraph.pipeline import load as stages
+from omnigraph.recovery.reclaim import reclaim_staged_files
+from omnigraph.storage import ledgers
 from pipeline.load_worlds import (
     edge,
     files_of,
@@ -291,7 +290,7 @@ def test_an_input_that_does_not_exist_is_named(graph: Graph, tmp_path: Path, nam
 CHILD = """
 import resource, sys
 from omnigraph.errors import StorageError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 import omnigraph.graph.loading
 root, source = sys.argv[1:]
 with Graph.open(root) as graph:

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 
 from graph.worlds import ends_of, ids_of, refused, rows_of
 from omnigraph.errors import BadRequestError, LoadRejectedError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.column_map import ColumnMap
 from omnigraph.pipeline.frames import Frame, FrameSource, chosen_columns

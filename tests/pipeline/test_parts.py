@@ -10,7 +10,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-import omnigraph.pipeline.parts as room
+from omnigraph.pipeline import parts as room
 from omnigraph.pipeline.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.parts import Part, cut_mapped_files
 

@@ -24,7 +24,7 @@ from omnigraph.errors import (
     LoadRejectedError,
     ResourceLimitError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import parts as parts_module
 from omnigraph.pipeline.shaping import alias_conflicts
 

@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-import omnigraph.pipeline.load as stages
-import omnigraph.pipeline.merging as merging
-import omnigraph.storage.fragments as fragments
-import omnigraph.storage.ledgers as ledgers
 from omnigraph.errors import (
     BadRequestError,
     LoadKeyConflictError,
@@ -21,10 +17,13 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey
+from omnigraph.pipeline import load as stages
+from omnigraph.pipeline import merging
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.recovery import open_environment
+from omnigraph.recovery.environment import open_environment
+from omnigraph.storage import fragments, ledgers
 from omnigraph.storage.ledgers import Ledger, Ledgers
 from pipeline.load_worlds import files_of, good_lines, new_graph, thing, write_lines
 

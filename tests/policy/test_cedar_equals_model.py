@@ -6,7 +6,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.policy import Action, Policy, PolicyRequest
+from omnigraph.policy.policy import Policy
+from omnigraph.policy.requests import PolicyRequest
+from omnigraph.policy.rules import Action
 
 #: Names that mean something to Cedar, to JSON or to YAML, and a few that mean nothing.
 NAMES = [

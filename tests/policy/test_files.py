@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import ConfigurationError, InputFileError
-from omnigraph.policy import Policy
+from omnigraph.policy.policy import Policy
 from policy.worlds import PAPERS
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from omnigraph.errors import (
     RecoveryRequiredError,
 )
 from omnigraph.failpoints import VARIABLE, Failpoint, FailpointError, reset
-from omnigraph.graph import Graph
-from omnigraph.policy import READ_ONLY, Policy, PolicyGate
+from omnigraph.graph.graph import Graph
+from omnigraph.policy.gate import PolicyGate
+from omnigraph.policy.policy import READ_ONLY, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

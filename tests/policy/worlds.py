@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.policy import Policy
+from omnigraph.policy.policy import Policy
 
 #: The example of the specification.
 PAPERS = """\

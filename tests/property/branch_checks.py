@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from omnigraph.branches.changes import Change
     from omnigraph.errors import MergeConflict
-    from omnigraph.graph.merging import MergeResult
-    from omnigraph.manifest import TablePin
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.wire.receipts import MergeResult
 
 
 def as_differences(changes: Iterable[Change]) -> dict[Place, Difference]:

@@ -10,11 +10,14 @@ import pytest
 
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import Changes, Expectations, GraphCommit, TablePin
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import GraphCommit, TablePin
 from omnigraph.pipeline.compaction import compact_tables
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import choose_rewrites, commit_staged, fragment_facts
+from omnigraph.storage.layout import choose_rewrites, fragment_facts
+from omnigraph.storage.staged import commit_staged
 from property.branch_model import (
     KNOWS,
     PERSON,
@@ -30,8 +33,8 @@ from property.branch_model import (
 from property.branch_operations import as_line
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
-    from omnigraph.manifest import Head
+    from omnigraph.graph.graph import Graph
+    from omnigraph.manifest.rows import Head
     from property.branch_operations import Operation, Record
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from omnigraph.query import ast as gq
 from omnigraph.schema import ast as pg
-from omnigraph.types import (
+from omnigraph.types.kinds import (
     EnumType,
     ListType,
     PropertyType,

@@ -19,7 +19,7 @@ from omnigraph.errors import (
     ChangeCursorRejectedError,
     NotFoundError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey
 from property.branch_checks import BranchChecks
 from property.branch_model import PROPERTIES, SCHEMA, Commit, GraphModel, empty_state

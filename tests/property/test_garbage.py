@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import CompilerError, Diagnostic, OmniError
-from omnigraph.query import compile_file, lint_queries
-from omnigraph.schema import compile_schema, compile_schema_file
-from omnigraph.syntax import SourceText
+from omnigraph.query.compiler import compile_file
+from omnigraph.query.lint import lint_queries
+from omnigraph.schema.compiler import compile_schema, compile_schema_file
+from omnigraph.syntax.source import SourceText
 from property.strategies import (
     QUERY_TOKENS,
     SCHEMA_TOKENS,

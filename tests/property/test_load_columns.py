@@ -19,18 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ulid import ULID
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import derive_id
 from omnigraph.pipeline import keys as keys_module
 from omnigraph.pipeline import lines as lines_module
 from omnigraph.pipeline.columns import fast_column, slow_column, stored_column
-from omnigraph.pipeline.ids import (
-    MAX_PARTS,
-    derived_ids,
-    generated_ids,
-    new_id_prefix,
-    spelled,
-)
+from omnigraph.pipeline.ids import MAX_PARTS, derived_ids, generated_ids, new_id_prefix, spelled
 from omnigraph.pipeline.joins import Found, LocalJoins
 from omnigraph.pipeline.jsonl import count_bad, group_records, read_lines
 from omnigraph.pipeline.key_files import key_files, write_keys
@@ -44,20 +38,13 @@ from omnigraph.pipeline.records import BadRecordError, decode_line
 from omnigraph.pipeline.shaping import shape_records
 from omnigraph.pipeline.values import Timestamps
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import stage_fragments
 from omnigraph.storage.answers import new_answer_folder
 from omnigraph.storage.fragments import write_rows
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.private import close_private, open_private
-from omnigraph.types import (
-    EnumType,
-    ListType,
-    PropertyType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    canonical_spelling,
-)
+from omnigraph.storage.staged import stage_fragments
+from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.values import canonical_spelling
 from omnigraph.writes.columns import column_array
 from property.strategies import KEY_SCALARS, keys, stored_scalars
 from spark.conftest import spark
@@ -71,7 +58,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.joins import Joins
     from omnigraph.pipeline.keys import KeyScan
     from omnigraph.pipeline.shaping import RawRecords
-    from omnigraph.storage import Table
+    from omnigraph.storage.tables import Table
 
 __all__ = ["spark"]
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import LoadKeyConflictError, LoadRejectedError, OmniError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import keys as keys_module
 from spark.conftest import spark
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from graph.worlds import rows_of
 from omnigraph.errors import LoadRejectedError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.value_bodies import value_source
 from omnigraph.pipeline.values import Timestamps
-from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType, VectorType
 from spark.conftest import spark
 
 if TYPE_CHECKING:

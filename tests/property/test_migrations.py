@@ -16,17 +16,19 @@ from hypothesis import strategies as st
 
 from graph.worlds import everything, rows_of
 from omnigraph.errors import LoadRejectedError, SchemaViolationsError
-from omnigraph.graph import Graph
-from omnigraph.schema import TypeKind, compile_schema, print_schema
+from omnigraph.graph.graph import Graph
+from omnigraph.schema.catalog import TypeKind
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.schema.printer import print_schema
 from omnigraph.schema.steps import TightenNullability
-from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import EnumType, ListType, Scalar, ScalarType, VectorType
 from property.strategies import supported_migrations, valid_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.schema import Catalog
     from omnigraph.schema import ast as pg
+    from omnigraph.schema.catalog import Catalog
     from omnigraph.schema.plan import MigrationPlan
 
 Rows = dict[str, list[dict[str, Any]]]

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from omnigraph import failpoints
 from omnigraph.errors import BadRequestError, RecoveryRequiredError
 from omnigraph.failpoints import Failpoint, FailpointError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 SCHEMA = """
 node Person {

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, InputFileError
-from omnigraph.query import compile_file, explain_ir, lint_queries, read_queries
-from omnigraph.schema import (
-    AcceptedSchema,
-    compile_schema,
-    compile_schema_file,
-    fresh_identities,
-    plan_migration,
-)
-from omnigraph.syntax import MAX_PATTERNS, MAX_SOURCE_BYTES, SourceText
+from omnigraph.query.compiler import compile_file, read_queries
+from omnigraph.query.explain import explain_ir
+from omnigraph.query.lint import lint_queries
+from omnigraph.schema.accepted import AcceptedSchema
+from omnigraph.schema.compiler import compile_schema, compile_schema_file
+from omnigraph.schema.identity import fresh_identities
+from omnigraph.schema.plan import plan_migration
+from omnigraph.syntax.limits import MAX_PATTERNS, MAX_SOURCE_BYTES
+from omnigraph.syntax.source import SourceText
 from property.strategies import DOMAIN, attempt
 
 pytestmark = pytest.mark.timeout(20, func_only=True)

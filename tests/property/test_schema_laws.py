@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError
 from omnigraph.ids import derive_id
-from omnigraph.schema import (
-    AcceptedSchema,
-    CompiledSchema,
-    compile_schema,
-    fresh_identities,
-    plan_migration,
-    print_schema,
-    read_contract,
-    write_contract,
-    write_state,
-)
 from omnigraph.schema import ast as pg
+from omnigraph.schema.accepted import AcceptedSchema
+from omnigraph.schema.compiler import CompiledSchema, compile_schema
+from omnigraph.schema.contract import read_contract, write_contract, write_state
+from omnigraph.schema.identity import fresh_identities
+from omnigraph.schema.plan import plan_migration
+from omnigraph.schema.printer import print_schema
 from property.strategies import (
     DOMAIN,
     attempt,

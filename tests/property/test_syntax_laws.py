@@ -7,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import CompilerError
-from omnigraph.query import compile_file, parse_queries, print_queries
-from omnigraph.schema import compile_schema, print_schema
+from omnigraph.query.compiler import compile_file
+from omnigraph.query.parser import parse_queries
+from omnigraph.query.printer import print_queries
+from omnigraph.schema.compiler import compile_schema
 from omnigraph.schema.parser import parse_schema
-from omnigraph.syntax import SourceText
+from omnigraph.schema.printer import print_schema
+from omnigraph.syntax.source import SourceText
 from property.strategies import (
     QUERY_WORDS,
     comments,

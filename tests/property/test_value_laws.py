@@ -11,23 +11,27 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.ids import derive_id, split_id
-from omnigraph.types import (
+from omnigraph.types.arrow import arrow_field, arrow_type
+from omnigraph.types.kinds import (
     EnumType,
     ListType,
     PropertyType,
     Scalar,
     ScalarType,
     VectorType,
+    integer_range,
+)
+from omnigraph.types.values import (
     canonical_spelling,
     coerce_json,
     coerce_scalar,
-    integer_range,
     parse_date,
     parse_datetime,
     parse_spelling,
+    render_date,
+    render_datetime,
+    to_f32,
 )
-from omnigraph.types.arrow import arrow_field, arrow_type
-from omnigraph.types.values import render_date, render_datetime, to_f32
 from property.strategies import (
     KEY_SCALARS,
     attempt,

@@ -10,7 +10,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "crash"))
 import child
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 
 def work(job: dict[str, Any]) -> None:

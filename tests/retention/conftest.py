@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from retention.worlds import SCHEMA, add
 
 if TYPE_CHECKING:

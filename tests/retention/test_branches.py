@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from retention.worlds import (
     PERSON,
     add,

@@ -15,14 +15,16 @@ import pytest
 from omnigraph.cli.commands.doctor import report_lines
 from omnigraph.cli.main import main
 from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.graph import Finding, Graph, Health, leftover_checks
 from omnigraph.graph import doctor as room
+from omnigraph.graph import leftover_checks
+from omnigraph.graph.diagnosis import Finding, Health
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import new_ulid
-from omnigraph.storage import stage_append
+from omnigraph.storage.staged import stage_append
 from retention.worlds import PERSON, add, files, set_age
 
 if TYPE_CHECKING:
-    from omnigraph.graph import DoctorReport
+    from omnigraph.graph.diagnosis import DoctorReport
 
 
 def finding(report: DoctorReport, check: str) -> Finding:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.errors import (
-    ChangeFeedGapError,
-    HistoryReclaimedError,
-    NotFoundError,
-)
-from omnigraph.graph import Graph
+from omnigraph.errors import ChangeFeedGapError, HistoryReclaimedError, NotFoundError
+from omnigraph.graph.graph import Graph
 from retention.worlds import add, people, people_at, set_age
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from crash.support import Children
 from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph import Graph
-from omnigraph.storage import stage_append
+from omnigraph.graph.graph import Graph
+from omnigraph.storage.staged import stage_append
 from retention.worlds import (
     PERSON,
     SCHEMA,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from retention.worlds import files, lines, people, people_at, readable, unused_files
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import HistoricalVersionReclaimedError, OmniError
-from omnigraph.graph import Graph
-from omnigraph.manifest import lasting_bases, snapshot_at
+from omnigraph.graph.graph import Graph
+from omnigraph.manifest.lineage import lasting_bases
+from omnigraph.manifest.snapshot import snapshot_at
 from retention.worlds import SCHEMA, add, lines, people_at, remove, set_age, unused_files
 
 BRANCHES = ("main", "a", "b")

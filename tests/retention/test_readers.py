@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.errors import OmniError, StorageError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.catalog import CatalogView
 from retention.worlds import NAMES, add, lines, people, people_at, readable, unused_files
 

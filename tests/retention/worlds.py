@@ -11,8 +11,8 @@ from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.ids import TableKey
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.graph.graph import Graph
+    from omnigraph.manifest.rows import GraphCommit
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph import failpoints
 from omnigraph.errors import ConflictError, StorageError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery.lock import LeaseCommitLock
-from omnigraph.storage import ObstoreObjects, parse_location
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import ADD_CITING, ADD_PAPER, CITE, FORGET, SCHEMA, check_graph, rows, values
 
 if TYPE_CHECKING:

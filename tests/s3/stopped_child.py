@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from omnigraph.errors import ConflictError, OmniError, RecoveryRequiredError, StorageError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from s3.worlds import ADD_CITING
 
 

@@ -19,10 +19,10 @@ from omnigraph.errors import (
     NotFoundError,
     PreconditionFailedError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery.lock import LeaseCommitLock, held_file
-from omnigraph.storage import ObstoreObjects, parse_location
-from omnigraph.storage.location import INIT_CLAIM
+from omnigraph.storage.location import INIT_CLAIM, parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import (
     ADD_CITING,
     ADD_NOTE,

@@ -10,7 +10,8 @@ import pytest
 from obstore.store import from_url
 
 from omnigraph.errors import ExternalBlobPolicyError, ExternalBlobSourceError
-from omnigraph.graph import BlobKind, Graph
+from omnigraph.graph.graph import Graph
+from omnigraph.wire.blobs import BlobKind
 
 if TYPE_CHECKING:
     from pathlib import Path

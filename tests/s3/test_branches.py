@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import ConflictKind, MergeConflictsError, NotFoundError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from s3.worlds import ADD_CITING, ADD_PAPER, FORGET, SCHEMA, check_graph
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.graph import Graph
-from omnigraph.storage import parse_location
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import parse_location
 from s3.worlds import ADD_PAPER, SCHEMA, values
 
 if TYPE_CHECKING:

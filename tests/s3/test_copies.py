@@ -8,7 +8,7 @@ import obstore
 from obstore.store import LocalStore, from_url
 
 from folders.worlds import add, build, everything
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.failpoints import VARIABLE, Failpoint, FailpointError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.embedding import edits
 from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address
-from omnigraph.search import EmbeddingSettings, ProviderName
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 
 SCHEMA = 'node Note { slug: String @key  body: String?  vec: Vector(4)? @embed("body") }'
 

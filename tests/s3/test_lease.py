@@ -25,10 +25,11 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery import attempt
 from omnigraph.recovery.lock import LeaseCommitLock
-from omnigraph.storage import ObstoreObjects, parse_location
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import (
     ADD_CITING,
     ADD_NOTE,
@@ -44,9 +45,8 @@ from s3.worlds import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.manifest import GraphCommit
-    from omnigraph.storage import ControlObjects
-    from omnigraph.storage.objects import StoredObject
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.storage.objects import ControlObjects, StoredObject
 
 NEVER = 3_600.0
 

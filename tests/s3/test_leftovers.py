@@ -10,36 +10,31 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-import omnigraph.pipeline.load as stages
 from omnigraph.errors import LoadKeyConflictError
 from omnigraph.failpoints import Failpoint
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.graph.leftover_checks import check_leftovers
 from omnigraph.ids import TableKey
-from omnigraph.recovery import StagedTable, discard_staged, open_environment, reclaim_staged_files
-from omnigraph.storage import (
-    IndexSpec,
-    PhysicalIndex,
-    TableStore,
-    commit_staged,
-    create_fork,
-    find_leftovers,
-    parse_location,
-    remove_leftovers,
-    stage_append,
-    stage_compaction,
-    stage_delete,
-    stage_indices,
-)
+from omnigraph.pipeline import load as stages
+from omnigraph.recovery.attempt import StagedTable, discard_staged
+from omnigraph.recovery.environment import open_environment
+from omnigraph.recovery.reclaim import reclaim_staged_files
 from omnigraph.storage.answers import new_answer_folder, write_answer
+from omnigraph.storage.compaction import stage_compaction
+from omnigraph.storage.forks import create_fork
+from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.leftovers import find_leftovers, remove_leftovers
 from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.staged import commit_staged, stage_append, stage_delete
+from omnigraph.storage.tables import TableStore
 from s3.worlds import ADD_PAPER, ADD_SCAN, SCHEMA, check_graph, values
 from storage.tables import compact, rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.storage import GraphLocation
+    from omnigraph.storage.location import GraphLocation
 
 DAY_S = 86_400.0
 ID = IndexSpec(name="id_btree", column="id", kind=PhysicalIndex.BTREE)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import RetryableCommitConflictError, StorageError, StorageFailure
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery.lock import LeaseCommitLock
-from omnigraph.storage import ObstoreObjects, parse_location
-from omnigraph.storage.location import INIT_CLAIM
-from omnigraph.storage.objects import put_owned, replace_content
+from omnigraph.storage.location import INIT_CLAIM, parse_location
+from omnigraph.storage.objects import ObstoreObjects, put_owned, replace_content
 from s3.conftest import create_bucket, point_to
 from s3.faulty import DOUBLE, HANG, LOSE, OVERLOADED, OVERLOADED_AFTER, TRUNCATE, faulty_store
 from s3.stalls import check_whole

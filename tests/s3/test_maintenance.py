@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from omnigraph.graph import Graph
 from omnigraph.graph.folding import FOLD_ACTOR
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey
-from omnigraph.storage import parse_location
 from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import parse_location
 from s3.worlds import ADD_PAPER, SCHEMA
 
 PAPER = TableKey("node:Paper")

@@ -13,10 +13,11 @@ import pytest
 
 from omnigraph.errors import RecoveryRequiredError, RetryableCommitConflictError
 from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import new_ulid
-from omnigraph.recovery import RECOVERY_ACTOR
-from omnigraph.storage import ObstoreObjects, parse_location
+from omnigraph.recovery.sweep import RECOVERY_ACTOR
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import ADD_CITING, ADD_NOTE, ADD_PAPER, READ, SCHEMA, check_graph, rows, values
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def test_a_recovery_that_fails_too_is_finished_by_the_next_open(
 
 KILLED = """
 import sys
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from s3.worlds import ADD_CITING
 Graph.open(sys.argv[1]).mutate(ADD_CITING, {"doi": "b", "to": "a"})
 """

@@ -11,9 +11,9 @@ import pytest
 
 from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.graph import Graph
-from omnigraph.storage import parse_location
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import parse_location
 from s3.test_recovery import expire_lease
 from s3.worlds import ADD_CITING, ADD_NOTE, ADD_PAPER, SCHEMA, check_graph, rows, values
 
@@ -122,7 +122,7 @@ def test_a_change_that_fails_settles_itself(
 
 KILLED = """
 import sys
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from s3.test_schema_changes import change
 change(Graph.open(sys.argv[1]), allow_data_loss=True)
 """

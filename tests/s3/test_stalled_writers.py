@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from s3.stalls import add_b, check_whole, forget_a, interleave, make_world
 from s3.worlds import ADD_CITING, ADD_PAPER, SCHEMA, rows, values
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from s3.stalls import check_whole
 from s3.worlds import ADD_PAPER, SCHEMA, values
 

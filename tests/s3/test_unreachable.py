@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
-from omnigraph.graph import Graph
-from omnigraph.storage import ObstoreObjects, parse_location
+from omnigraph.graph.graph import Graph
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 from s3.conftest import S3Server, create_bucket, point_to
 from s3.faulty import http_server
 from s3.worlds import ADD_NOTE, SCHEMA

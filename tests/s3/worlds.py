@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey
-from omnigraph.storage import TableStore, parse_location
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.tables import TableStore
 
 SCHEMA = """
 node Paper { doi: String @key  title: String?  reads: I64?  scan: Blob? }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from schema.worlds import PAPERS, fill
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from graph.worlds import everything, run
 from omnigraph.errors import BadRequestError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from schema.test_steps import CHANGES
 from schema.worlds import PAPER, PAPERS, apply, covered, edited, exported, row_ids, values
 

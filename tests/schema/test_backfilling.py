@@ -16,7 +16,7 @@ from omnigraph.schema.backfill import Call, Constant, PropertyValue
 from schema.worlds import PAPER, apply, no_trace, row_ids
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
     from omnigraph.schema.backfill import Expression
 
 TEXT, NUMBER = pa.field("x", pa.utf8()), pa.field("x", pa.int64())

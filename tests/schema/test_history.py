@@ -17,7 +17,7 @@ from omnigraph.errors import (
     NotFoundError,
     StorageError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from schema.worlds import AT, CITES, PAPER, VENUE, apply, exported, files, values
 
 RENAME_VENUE = (

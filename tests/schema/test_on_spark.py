@@ -10,7 +10,7 @@ import pytest
 from graph.worlds import everything
 from omnigraph import OmniGraphDataSource
 from omnigraph.errors import SchemaViolationsError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from schema.worlds import CITES, PAPER, PAPERS, apply, edited, no_trace, row_ids
 from spark.conftest import spark
 

@@ -17,8 +17,8 @@ from omnigraph.errors import (
 from schema.worlds import PAPER, apply, load, no_trace
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
-    from omnigraph.schema import Catalog
+    from omnigraph.graph.graph import Graph
+    from omnigraph.schema.catalog import Catalog
 
 TITLE, DAY = "title: String? @index", "day: Date?"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graph.worlds import everything, rows_of, run
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from schema.worlds import (
     AT,
     CITES,

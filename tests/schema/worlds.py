@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.errors import OmniError
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 PAPERS = """
 interface Named { label: String? }

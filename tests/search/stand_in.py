@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.search import ApiKey, EmbeddingClient, EmbeddingSettings, create_embedder
+from omnigraph.search.embedding.factory import create_embedder
+from omnigraph.search.embedding.keys import ApiKey
+from omnigraph.search.embedding.settings import EmbeddingSettings
 
 if TYPE_CHECKING:
-    from omnigraph.search import ProviderName
+    from omnigraph.search.embedding.client import EmbeddingClient
+    from omnigraph.search.embedding.settings import ProviderName
 
 KEY = "sk-very-secret-0123456789"
 

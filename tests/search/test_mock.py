@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.search import (
-    EmbeddingSettings,
-    EmbedPurpose,
-    ProviderName,
-    create_embedder,
-    mock_vector,
-)
+from omnigraph.search.embedding.contract import EmbedPurpose
+from omnigraph.search.embedding.factory import create_embedder
+from omnigraph.search.embedding.mock import mock_vector
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 

@@ -10,8 +10,10 @@ import sys
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.search import Embedder, EmbeddingSettings, ProviderName, check_model, create_embedder
 from omnigraph.search.embedding import mock
+from omnigraph.search.embedding.contract import Embedder, check_model
+from omnigraph.search.embedding.factory import create_embedder
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 
 HEAVY = ("httpx", "numpy", "pyarrow", "torch", "transformers", "sentence_transformers")
 

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from omnigraph.errors import EmbeddingError, StorageFailure
-from omnigraph.search import EmbedPurpose, ProviderName
+from omnigraph.search.embedding.contract import EmbedPurpose
+from omnigraph.search.embedding.settings import ProviderName
 from search.stand_in import (
     KEY,
     Reply,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
-from omnigraph.search import EmbeddingClient, EmbeddingSettings, EmbedPurpose, ProviderName
+from omnigraph.search.embedding.client import EmbeddingClient
+from omnigraph.search.embedding.contract import EmbedPurpose
 from omnigraph.search.embedding.failures import AttemptError, connection_failed
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 from search.stand_in import (
     BREAK,
     HANG,

@@ -11,7 +11,9 @@ from dataclasses import asdict
 import pytest
 
 from omnigraph.errors import BadRequestError, EmbeddingError
-from omnigraph.search import ApiKey, EmbeddingSettings, EmbedPurpose, ProviderName
+from omnigraph.search.embedding.contract import EmbedPurpose
+from omnigraph.search.embedding.keys import ApiKey
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 from search.stand_in import KEY, Reply, StandIn, StillTime, client_of, error_reply
 
 REPLIES = [

@@ -10,7 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
-from omnigraph.search import EmbeddingSettings, EmbedPurpose, ProviderName, create_embedder
+from omnigraph.search.embedding.contract import EmbedPurpose
+from omnigraph.search.embedding.factory import create_embedder
+from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 from omnigraph.search.embedding.vectors import FLOAT32_EPSILON, to_unit_vector
 from search.stand_in import Reply, StandIn, StillTime, client_of, openai_reply
 

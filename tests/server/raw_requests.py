@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from omnigraph.server import make_app
+from omnigraph.server.app import make_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,9 +12,11 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from omnigraph import Graph
-from omnigraph.server import ServerSettings, make_app, open_service
+from omnigraph.server.app import make_app
+from omnigraph.server.boot import open_service
 from omnigraph.server.main import http_server, listening_socket
-from omnigraph.serving import single_graph
+from omnigraph.server.settings import ServerSettings
+from omnigraph.serving.config import single_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

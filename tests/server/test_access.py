@@ -7,11 +7,12 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError, InputFileError, PolicyDeniedError
-from omnigraph.server import ServerSettings, open_service
 from omnigraph.server import reload as reloading
+from omnigraph.server.boot import open_service
 from omnigraph.server.reload import reload
+from omnigraph.server.settings import ServerSettings
 from omnigraph.server.tokens import Tokens, read_tokens
-from omnigraph.serving import read_config, single_graph
+from omnigraph.serving.config import read_config, single_graph
 from server.servers import POLICY, SERVER_POLICY, TOKENS, client_of, guarded_server
 
 GRAPH = "/graphs/default"

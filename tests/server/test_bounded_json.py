@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError, ResourceLimitError
-from omnigraph.server import ServerSettings, load_envelopes
+from omnigraph.server import load_envelopes
 from omnigraph.server.bounded_json import WINDOW_BYTES, measure_json
 from omnigraph.server.load_envelopes import split_envelope
+from omnigraph.server.settings import ServerSettings
 from server.raw_requests import post
 from server.servers import client_of, open_server
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.server import ServerSettings
+from omnigraph.server.settings import ServerSettings
 from server.servers import listening, open_server
 
 if TYPE_CHECKING:

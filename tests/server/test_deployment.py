@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from omnigraph.errors import BadRequestError
 from omnigraph.server.main import app, parse_bind
-from omnigraph.serving import read_config
+from omnigraph.serving.config import read_config
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.server import ServerSettings
+from omnigraph.server.settings import ServerSettings
 from server.raw_requests import GONE, SILENCE, post
 from server.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, open_server
 

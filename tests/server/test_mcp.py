@@ -14,11 +14,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from omnigraph.errors import BadRequestError
-from omnigraph.server import ServerSettings, make_app, open_service
+from omnigraph.server.app import make_app
+from omnigraph.server.boot import open_service
 from omnigraph.server.mcp import inner
 from omnigraph.server.mcp.built_in import BUILT_INS
 from omnigraph.server.mcp.stored import stored_tool
-from omnigraph.serving import BUILT_IN_TOOLS, StoredQueries, single_graph
+from omnigraph.server.settings import ServerSettings
+from omnigraph.serving.config import single_graph
+from omnigraph.serving.stored import BUILT_IN_TOOLS, StoredQueries
 from server.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, make_graph
 
 if TYPE_CHECKING:

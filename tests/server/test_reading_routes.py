@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from omnigraph.wire import decode_result
+from omnigraph.wire.arrow_results import decode_result
 from omnigraph.wire.protocol import ARROW_STREAM
 from server.servers import SCHEMA
 

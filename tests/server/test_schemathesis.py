@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from omnigraph.server import describe_routes
+from omnigraph.server.app import describe_routes
 from server.servers import QUERIES, client_of, copy_graph, open_server
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError
-from omnigraph.server import ServerSettings
+from omnigraph.server.settings import ServerSettings
 from server.processes import ServerProcess
 from server.servers import client_of, listening, make_graph, open_server
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import httpx
 import pytest
 
-import omnigraph.branches.type_deltas as comparing
-import omnigraph.graph.merging as merging
-import omnigraph.pipeline.load as loading
 from omnigraph import Graph
+from omnigraph.branches import type_deltas as comparing
 from omnigraph.budget import check_work
 from omnigraph.errors import DirectOnlyError, QueryTimeoutError
-from omnigraph.server import ServerSettings
+from omnigraph.graph import merging
+from omnigraph.pipeline import load as loading
+from omnigraph.server.settings import ServerSettings
 from server.servers import client_of, listening, make_graph, open_server
 
 if TYPE_CHECKING:

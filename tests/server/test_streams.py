@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.server import ServerSettings
+from omnigraph.server.settings import ServerSettings
 from server.servers import listening, make_graph, open_server
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import StorageError, StorageFailure
-from omnigraph.server import ServerSettings, open_service
 from omnigraph.server.app import describe_routes
+from omnigraph.server.boot import open_service
 from omnigraph.server.hidden_places import HiddenPlaces
-from omnigraph.serving import ServedGraph, ServerConfig, read_config
+from omnigraph.server.settings import ServerSettings
+from omnigraph.serving.config import ServedGraph, ServerConfig, read_config
 from server.servers import (
     POLICY,
     POLICY_WITH_GUEST,

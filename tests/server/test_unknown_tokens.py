@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from omnigraph.errors import TooManyRequestsError
-from omnigraph.server import ServerSettings, open_service
+from omnigraph.server.boot import open_service
+from omnigraph.server.settings import ServerSettings
 from omnigraph.server.tokens import Tokens, token_warnings
 from omnigraph.server.unknown_tokens import (
     FORGET_S,
@@ -19,7 +20,7 @@ from omnigraph.server.unknown_tokens import (
     MAX_WAITING,
     UnknownTokens,
 )
-from omnigraph.serving import single_graph
+from omnigraph.serving.config import single_graph
 from server.servers import TOKENS, client_of, guarded_server
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, InputFileError
-from omnigraph.query import compile_query
-from omnigraph.schema import compile_schema
-from omnigraph.serving import BUILT_IN_TOOLS, QuerySource, StoredQueries, check_files
+from omnigraph.query.compiler import compile_query
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.serving.sources import QuerySource
+from omnigraph.serving.stored import BUILT_IN_TOOLS, StoredQueries, check_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 
 from blobs.worlds import SCHEMA, paper, write_lines
 from omnigraph.errors import ExternalBlobSourceError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path

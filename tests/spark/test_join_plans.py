@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph import Graph
-from omnigraph.manifest import open_pin
+from omnigraph.manifest.pins import open_pin
 from omnigraph.pipeline import keys
 from omnigraph.pipeline.keys import cut_scans, key_scans, scan_keys, text_key, total_rows
 from omnigraph.pipeline.progress import Silent

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.job_names import detail, operation
 from omnigraph.pipeline.key_files import KeyFiles
@@ -18,15 +18,15 @@ from omnigraph.pipeline.merging import LocalMatcher, Merged
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.spark_workers import SparkWorkers
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import stage_fragments
 from omnigraph.storage.answers import answer_folder
 from omnigraph.storage.fragments import stage_replacement, write_rows
 from omnigraph.storage.private import close_private, open_private
+from omnigraph.storage.staged import stage_fragments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.storage import Table
+    from omnigraph.storage.tables import Table
 
 SCHEMA = """
 node Person { name: String @key }

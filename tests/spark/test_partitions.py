@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError, StorageError
-from omnigraph.storage import Table, TableStore, parse_location
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.partitions import (
     TableAddress,
     check_condition,
@@ -23,6 +23,7 @@ from omnigraph.storage.partitions import (
     scan_schema,
     table_address,
 )
+from omnigraph.storage.tables import Table, TableStore
 
 if TYPE_CHECKING:
     from pathlib import Path

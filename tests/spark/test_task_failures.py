@@ -10,8 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageFailure
-from omnigraph.manifest import open_pin
-from omnigraph.manifest.pins import reading_pins
+from omnigraph.manifest.pins import open_pin, reading_pins
 from omnigraph.pipeline.keys import key_scans, text_key
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.spark_joins import SparkJoins

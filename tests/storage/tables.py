@@ -11,28 +11,28 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset
 
-from omnigraph.storage import (
-    GraphLocation,
-    IndexSpec,
-    PhysicalIndex,
-    StagedWrite,
-    Table,
-    choose_rewrites,
-    commit_staged,
-    create_table,
-    fragment_facts,
+from omnigraph.storage.compaction import (
     plan_compaction,
     run_compaction_task,
-    stage_append,
     stage_compaction,
-    stage_delete,
-    stage_indices,
     with_indexes,
 )
+from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.private import open_private
+from omnigraph.storage.staged import (
+    StagedWrite,
+    commit_staged,
+    create_table,
+    stage_append,
+    stage_delete,
+)
+from omnigraph.storage.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from omnigraph.storage.location import GraphLocation
 
 DIMENSION = 8
 WORDS = [f"word{number}" for number in range(40)]

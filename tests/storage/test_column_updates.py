@@ -9,19 +9,19 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import (
+from omnigraph.storage.column_updates import remove_updates, stage_updates, update_fragment
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.staged import (
     commit_staged,
     create_table,
-    parse_location,
+    new_files,
     stage_append,
     stage_delete,
 )
-from omnigraph.storage.column_updates import remove_updates, stage_updates, update_fragment
-from omnigraph.storage.objects import ObstoreObjects
-from omnigraph.storage.staged import new_files
 
 if TYPE_CHECKING:
-    from omnigraph.storage import Table
+    from omnigraph.storage.tables import Table
 
 VECTOR = pa.list_(pa.float32(), 2)
 SCHEMA = pa.schema([("id", pa.utf8()), ("body", pa.utf8()), ("vec", VECTOR)])

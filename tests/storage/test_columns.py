@@ -3,7 +3,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import IndexSpec, PhysicalIndex, list_indexes, stage_append, stage_indices
 from omnigraph.storage.columns import (
     NewColumn,
     _members,
@@ -15,6 +14,7 @@ from omnigraph.storage.columns import (
     write_columns,
     write_table,
 )
+from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.partitions import table_address
 from omnigraph.storage.private import open_private
@@ -22,6 +22,7 @@ from omnigraph.storage.staged import (
     commit_staged,
     create_table,
     new_files,
+    stage_append,
     stage_delete,
     stage_upsert,
 )

@@ -14,25 +14,27 @@ from lance.fragment import write_fragments
 from omnigraph import failpoints
 from omnigraph.errors import DriftError
 from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.storage import (
-    StagedWrite,
-    StageKind,
-    Table,
-    commit_staged,
-    create_fork,
+from omnigraph.storage.compaction import (
     exchanged_fragments,
-    find_leftovers,
-    list_indexes,
-    new_files,
-    parse_location,
     plan_compaction,
     run_compaction_task,
-    stage_append,
     stage_compaction,
-    stage_indices,
-    stage_upsert,
 )
-from omnigraph.storage.staged import _for_writing, sync_commit
+from omnigraph.storage.forks import create_fork
+from omnigraph.storage.indexes import list_indexes, stage_indices
+from omnigraph.storage.leftovers import find_leftovers
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.staged import (
+    StagedWrite,
+    StageKind,
+    _for_writing,
+    commit_staged,
+    new_files,
+    stage_append,
+    stage_upsert,
+    sync_commit,
+)
+from omnigraph.storage.tables import Table
 from omnigraph.types.blob_cells import reference_cell
 from storage.tables import (
     ID,
@@ -54,7 +56,7 @@ from storage.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omnigraph.storage import GraphLocation
+    from omnigraph.storage.location import GraphLocation
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery import attempt
-from omnigraph.storage import parse_location
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.staged import (
     check_written,
     commit_staged,
@@ -25,7 +25,9 @@ from omnigraph.storage.staged import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.storage import GraphLocation, StagedWrite, Table
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa.int64())])
 #: So many deleted rows that they are kept as a bitmap instead of a list.

@@ -9,25 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import (
-    AllOf,
-    AnyOf,
-    Compare,
-    IsNull,
-    OneOf,
-    Table,
-    commit_staged,
-    create_table,
-    parse_location,
-    stage_append,
-)
-from omnigraph.storage.filters import quote_name, to_sql
+from omnigraph.storage.filters import AllOf, AnyOf, Compare, IsNull, OneOf, quote_name, to_sql
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.memory import scan_with_pending, select_rows
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.storage.staged import commit_staged, create_table, stage_append
 from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import Scalar, ScalarType
 
 if TYPE_CHECKING:
-    from omnigraph.storage import Filter
+    from omnigraph.storage.filters import Filter
+    from omnigraph.storage.tables import Table
 
 OPERATORS = {
     "=": operator.eq,

@@ -12,22 +12,20 @@ from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
 
 from omnigraph.errors import DriftError, LeaseLostError
-from omnigraph.storage import (
-    GraphLocation,
-    OneOf,
-    Table,
-    TableStore,
+from omnigraph.storage.filters import OneOf
+from omnigraph.storage.forks import create_fork
+from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
+from omnigraph.storage.location import GraphLocation, parse_location
+from omnigraph.storage.staged import (
     commit_staged,
-    create_fork,
     create_table,
-    parse_location,
     stage_append,
     stage_delete,
     stage_overwrite,
     stage_restore,
     stage_upsert,
 )
-from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
+from omnigraph.storage.tables import Table, TableStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,21 +15,19 @@ from lance import LanceDataset
 from lance.fragment import write_fragments
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import (
-    Table,
+from omnigraph.storage.forks import create_fork
+from omnigraph.storage.indexes import stage_indices
+from omnigraph.storage.leftovers import find_leftovers, list_dataset, remove_leftovers, unreferenced
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.staged import (
+    _for_writing,
     commit_staged,
-    create_fork,
-    find_leftovers,
-    parse_location,
-    remove_leftovers,
     stage_append,
     stage_delete,
-    stage_indices,
     stage_overwrite,
     stage_upsert,
 )
-from omnigraph.storage.leftovers import list_dataset, unreferenced
-from omnigraph.storage.staged import _for_writing
+from omnigraph.storage.tables import Table
 from storage.tables import (
     ID,
     NUMBER,
@@ -42,7 +40,7 @@ from storage.tables import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.storage import GraphLocation
+    from omnigraph.storage.location import GraphLocation
 
 DAY_S = 86_400.0
 

@@ -16,29 +16,23 @@ from omnigraph.pipeline.candidates import find_parts, listed_parts
 from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
-from omnigraph.storage import (
-    GraphLocation,
-    Table,
+from omnigraph.storage.forks import create_fork
+from omnigraph.storage.location import GraphLocation, parse_location
+from omnigraph.storage.row_changes import RowSet, _RowIdSet, differing_rows, follows, scan_row_set
+from omnigraph.storage.staged import (
     commit_staged,
-    create_fork,
-    parse_location,
     stage_append,
     stage_overwrite,
     stage_restore,
     stage_upsert,
-)
-from omnigraph.storage.row_changes import (
-    RowSet,
-    _RowIdSet,
-    differing_rows,
-    follows,
-    scan_row_set,
 )
 from storage.tables import compact, delete, make_table, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from omnigraph.storage.tables import Table
 
     Differing = Callable[[Table, Table], tuple[list[str], list[str]]]
 

@@ -12,33 +12,16 @@ import pyarrow as pa
 import pytest
 from lance.fragment import FragmentMetadata, RowIdSequence
 
-import omnigraph.storage.row_ids as room
 from omnigraph.errors import StorageError
 from omnigraph.pipeline.copying import CopyItem, copy_rows
 from omnigraph.pipeline.merging import RewriteItem, ShrinkItem, rewrite_fragment, shrink_fragment
 from omnigraph.pipeline.row_plans import PLAN, Action, HeldRows
-from omnigraph.storage import (
-    IndexSpec,
-    OneOf,
-    PhysicalIndex,
-    Table,
-    choose_rewrites,
-    commit_staged,
-    create_fork,
-    create_table,
-    fragment_facts,
-    parse_location,
-    plan_compaction,
-    run_compaction_task,
-    stage_append,
-    stage_compaction,
-    stage_delete,
-    stage_indices,
-    stage_restore,
-    stage_upsert,
-)
+from omnigraph.storage import row_ids as room
 from omnigraph.storage.column_updates import stage_updates, update_fragment
+from omnigraph.storage.compaction import plan_compaction, run_compaction_task, stage_compaction
 from omnigraph.storage.file_names import manifest_name
+from omnigraph.storage.filters import OneOf
+from omnigraph.storage.forks import create_fork
 from omnigraph.storage.fragments import (
     delete_offsets,
     fragment_rows,
@@ -47,17 +30,29 @@ from omnigraph.storage.fragments import (
     write_replacing,
     write_rows,
 )
+from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.leftovers import find_leftovers
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.partitions import table_address
 from omnigraph.storage.private import close_private, open_private
 from omnigraph.storage.row_changes import differing_rows, kept_ids, take_by_row_id
 from omnigraph.storage.row_ids import KeptIds
+from omnigraph.storage.staged import (
+    commit_staged,
+    create_table,
+    stage_append,
+    stage_delete,
+    stage_restore,
+    stage_upsert,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from omnigraph.storage import GraphLocation
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.tables import Table
 
 SCHEMA = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa.int64())])
 ROWS = 6_000
@@ -201,7 +196,7 @@ def test_answers_of_tasks_do_not_grow_with_the_ids(table: Table):
 
 
 def commit_free(table: Table, ids: list[str]) -> Any:
-    from omnigraph.storage import stage_fragments
+    from omnigraph.storage.staged import stage_fragments
 
     same = pa.table({"id": ids, "n": [3] * len(ids)}, schema=SCHEMA)
     return stage_fragments(table, write_rows(table, same.to_batches()))
@@ -329,7 +324,7 @@ def test_rows_that_changed_are_found_by_their_history(plain: Table, table: Table
 
 
 def test_a_private_version_reads_them(table: Table, location: GraphLocation):
-    from omnigraph.storage import ObstoreObjects
+    from omnigraph.storage.objects import ObstoreObjects
 
     private = open_private(commit_free(table, ["x"]))
     assert private.table.read(["_rowid"]).num_rows == ROWS + 1

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import Table, TableStore, parse_location, table_parts
+from omnigraph.storage import table_parts
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.partitions import FragmentGroup, TableAddress, scan_schema, table_address
 from omnigraph.storage.table_parts import (
     RowSpan,
@@ -24,6 +25,7 @@ from omnigraph.storage.table_parts import (
     scan_part,
     table_extent,
 )
+from omnigraph.storage.tables import Table, TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

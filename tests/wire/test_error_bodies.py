@@ -19,7 +19,7 @@ from omnigraph.errors import (
     Severity,
     StorageFailure,
 )
-from omnigraph.wire import error_from_body
+from omnigraph.wire.failures import error_from_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

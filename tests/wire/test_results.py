@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.branches import DiffStats, NetChange, Operation
+from omnigraph.branches.diffs import DiffStats, NetChange
+from omnigraph.branches.selection import Operation
 from omnigraph.errors import (
     ChangeCursorRejectedError,
     HistoricalVersionReclaimedError,
     UnexpectedAnswerError,
 )
-from omnigraph.graph import Graph
-from omnigraph.manifest import Target
-from omnigraph.schema import TypeKind
+from omnigraph.graph.graph import Graph
+from omnigraph.manifest.targets import Target
+from omnigraph.schema.catalog import TypeKind
 from omnigraph.schema.lint import LintCode
 from omnigraph.schema.steps import (
     AddConstraint,
@@ -37,25 +38,18 @@ from omnigraph.schema.steps import (
     WidenProperty,
     step_from_json,
 )
-from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.wire import (
-    DiffFilter,
-    LoadResult,
-    MergeResult,
-    MutationResult,
-    ReportedDiff,
-    Result,
-    SchemaApplyResult,
+from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.wire.answer import Result
+from omnigraph.wire.arrow_results import PIECE_BYTES, decode_result, encode_result
+from omnigraph.wire.commits import (
     commit_document,
     commit_from_json,
-    decode_result,
-    diff_page,
-    encode_result,
-    receipt_document,
     snapshot_document,
     snapshot_from_json,
 )
-from omnigraph.wire.arrow_results import PIECE_BYTES
+from omnigraph.wire.diffs import DiffFilter, ReportedDiff, diff_page
+from omnigraph.wire.receipts import LoadResult, MergeResult, MutationResult, receipt_document
+from omnigraph.wire.schema_changes import SchemaApplyResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -264,7 +258,8 @@ def test_receipts_are_the_same_behind_the_wire(graph: Graph, tmp_path: Path) -> 
 
 
 def test_history_is_the_same_behind_the_wire(graph: Graph) -> None:
-    from omnigraph.branches import ChangesPage, FeedPage
+    from omnigraph.branches.changes import ChangesPage
+    from omnigraph.branches.feed import FeedPage
 
     graph.mutate(ADD, {"d": "10.1"}, actor="act-ivo")
     graph.create_branch("draft")

@@ -4,22 +4,3 @@ Owns: the truth table of a merge, virtual bases, constraints on a merged result,
 publishes by itself: what it stages is committed by the graph. Start reading at `truth_table`, then `three_way` and
 `merging`.
 """
-
-from omnigraph.branches.changes import Cause, Change, ChangesPage
-from omnigraph.branches.diffs import Diff, DiffStats, NetChange
-from omnigraph.branches.feed import ChangeBlock, FeedPage
-from omnigraph.branches.merging import TypeChanges
-from omnigraph.branches.selection import Operation
-
-__all__ = [
-    "Cause",
-    "Change",
-    "ChangeBlock",
-    "ChangesPage",
-    "Diff",
-    "DiffStats",
-    "FeedPage",
-    "NetChange",
-    "Operation",
-    "TypeChanges",
-]

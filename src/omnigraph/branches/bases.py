@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.branches.truth_table import virtual_base
-from omnigraph.manifest import base_commits, base_steps
+from omnigraph.manifest.lineage import base_commits, base_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from omnigraph.manifest import BaseStep, GraphCommit
+    from omnigraph.manifest.lineage import BaseStep
+    from omnigraph.manifest.rows import GraphCommit
 
 
 @dataclass(frozen=True)

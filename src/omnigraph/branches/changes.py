@@ -20,7 +20,7 @@ from omnigraph.errors import (
     HistoryReclaimedError,
     ResourceLimitError,
 )
-from omnigraph.manifest import snapshot_at
+from omnigraph.manifest.snapshot import snapshot_at
 from omnigraph.pipeline.differences import operation_codes
 from omnigraph.writes.columns import blob_columns
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from omnigraph.branches.tokens import Position
     from omnigraph.branches.type_deltas import DeltaReader, KnownType, TypeDelta
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import GraphCommit, History
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.manifest.snapshot import History
     from omnigraph.pipeline.elastic import ElasticEngine
 
 DEFAULT_PAGE_CHANGES = 1_000

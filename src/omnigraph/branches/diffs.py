@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from omnigraph.branches.type_deltas import TypeDelta
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest.snapshot import Snapshot
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

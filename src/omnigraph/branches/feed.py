@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from omnigraph.branches.selection import ChangeFilter
-    from omnigraph.manifest import GraphCommit, Head
+    from omnigraph.manifest.rows import GraphCommit, Head
 
 DEFAULT_POLL_COMMITS = 128
 MAX_POLL_COMMITS = 512

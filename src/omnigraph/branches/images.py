@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from omnigraph.schema import EdgeDef
-from omnigraph.storage import ROW_ID
+from omnigraph.schema.catalog import EdgeDef
 from omnigraph.storage.row_changes import take_by_row_id
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.storage.row_columns import ROW_ID
 from omnigraph.types.blob_cells import blob_text
 from omnigraph.types.json_values import json_column
+from omnigraph.types.kinds import Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from omnigraph.schema import NodeDef
-    from omnigraph.storage import Table
+    from omnigraph.schema.catalog import NodeDef
+    from omnigraph.storage.tables import Table
 
 #: `properties`, and for edges `endpoints` with `from` and `to`.
 RowImage: TypeAlias = dict[str, object]

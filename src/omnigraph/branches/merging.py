@@ -22,25 +22,28 @@ from omnigraph.errors import (
 )
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
-from omnigraph.manifest import open_pin, reading_pins
+from omnigraph.manifest.pins import open_pin, reading_pins
 from omnigraph.pipeline.copying import CopyPlan, lost_sources, stage_copy
 from omnigraph.pipeline.differences import row_shape
 from omnigraph.pipeline.relations import Image
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
-from omnigraph.storage import stage_fragments
 from omnigraph.storage.private import close_private, open_private
+from omnigraph.storage.staged import stage_fragments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from omnigraph.branches.bases import Base
     from omnigraph.branches.images import RowImage
-    from omnigraph.manifest import Snapshot, TablePin
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.row_plans import PlannedConflict, RowPlan
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage import ControlObjects, StagedWrite, Table, TableStore
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage.objects import ControlObjects
     from omnigraph.storage.private import PrivateVersion
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table, TableStore
     from omnigraph.writes.rules import TableRules
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from omnigraph.ids import TableKey
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
 
 KINDS = ("node", "edge")
 #: Selects nothing, where an empty set would select everything.

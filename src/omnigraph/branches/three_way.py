@@ -33,8 +33,8 @@ from omnigraph.pipeline.row_plans import (
     filed_parts,
     held_parts,
 )
-from omnigraph.storage import ROW_ID
 from omnigraph.storage.answers import AnswerFolder, read_answer
+from omnigraph.storage.row_columns import ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.workers import Message
-    from omnigraph.storage import Table
+    from omnigraph.storage.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

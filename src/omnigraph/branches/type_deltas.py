@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.branches.images import row_images
 from omnigraph.branches.selection import Operation
-from omnigraph.manifest import open_pin, reading_pins
+from omnigraph.manifest.pins import open_pin, reading_pins
 from omnigraph.pipeline.comparing import delta_between
 from omnigraph.pipeline.differences import RowShape, row_shape
 from omnigraph.pipeline.scratch import Scratch
-from omnigraph.schema import EdgeDef, TypeKind
-from omnigraph.types import is_wider
+from omnigraph.schema.catalog import EdgeDef, TypeKind
+from omnigraph.types.kinds import is_wider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from omnigraph.branches.images import RowImage
     from omnigraph.branches.selection import ChangeFilter
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Snapshot, TablePin
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.deltas import Delta
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.scratch import ScratchPlace
-    from omnigraph.schema import AcceptedSchema, Catalog, NodeDef
-    from omnigraph.storage import Table, TableStore
+    from omnigraph.schema.accepted import AcceptedSchema
+    from omnigraph.schema.catalog import Catalog, NodeDef
+    from omnigraph.storage.tables import Table, TableStore
 
 _CACHED_DELTAS = 8
 _CACHED_BYTES = 256 * 1024 * 1024

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from omnigraph.branches.changes import Change
     from omnigraph.branches.diffs import Diff, NetChange
-    from omnigraph.wire import ReportedDiff
+    from omnigraph.wire.diffs import ReportedDiff
 
 _MARKS = {"insert": "+", "update": "~", "delete": "-"}
 #: Longest text about an entity that came or went. Of one that changed, every change is told.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.manifest.rows import GraphCommit
 
 COMMIT_MARK = "●"
 _LANE = "│"

@@ -9,7 +9,7 @@ from omnigraph.printable import one_line
 
 if TYPE_CHECKING:
     from omnigraph.branches.changes import Cause
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.manifest.rows import GraphCommit
 
 #: Room for the name of a branch: lines of commits with short ones stand in columns.
 BRANCH_WIDTH = 8

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from omnigraph.cli.capabilities import CommandRule
     from omnigraph.cli.operator_config import OperatorConfig
     from omnigraph.cli.resolution import Scope, ScopeFlags
-    from omnigraph.client import RemoteGraph
-    from omnigraph.graph import Graph
+    from omnigraph.client.remote import RemoteGraph
+    from omnigraph.graph.graph import Graph
 
 
 class Address:
@@ -111,7 +111,7 @@ class Address:
 
     def open_storage(self, *, read_only: bool) -> Graph:
         """Open the graph in this process."""
-        from omnigraph.graph import Graph
+        from omnigraph.graph.graph import Graph
 
         return Graph.open(self.uri, read_only=read_only)
 
@@ -127,7 +127,7 @@ class Address:
 
     def served_graphs(self) -> list[dict[str, Any]]:
         """The graphs of the server, `graph_id` and `uri` each, sorted by id."""
-        from omnigraph.client import list_graphs
+        from omnigraph.client.remote import list_graphs
 
         assert isinstance(self.scope, ServerScope), "its rule says so"
         return list_graphs(self.scope.url, token_of(self.scope, self.config))
@@ -188,7 +188,7 @@ _LOCAL = "direct, local"
 
 def connect(scope: ServerScope, config: OperatorConfig, *, at: str | None = None) -> RemoteGraph:
     """Open a graph behind a server, with the token that belongs to it; `at` is its address where that is known."""
-    from omnigraph.client import RemoteGraph
+    from omnigraph.client.remote import RemoteGraph
 
     return RemoteGraph.connect(at or scope.url, token_of(scope, config), scope.graph)
 

@@ -12,7 +12,7 @@ from omnigraph.errors import BadRequestError, InputFileError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.syntax import SourceText
+    from omnigraph.syntax.source import SourceText
 
 
 #: Why a name alone needs a server.
@@ -28,8 +28,8 @@ def source_or_name(path: Path | None, text: str | None, name: str | None) -> Sou
 
 def query_source(path: Path | None, text: str | None) -> SourceText:
     """The one source that the flags name."""
-    from omnigraph.query import read_queries
-    from omnigraph.syntax import SourceText
+    from omnigraph.query.compiler import read_queries
+    from omnigraph.syntax.source import SourceText
 
     if (path is None) == (text is None):
         raise typer.BadParameter("give exactly one of --query FILE and -e GQ")

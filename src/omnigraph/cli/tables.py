@@ -17,7 +17,7 @@ from omnigraph.printable import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from omnigraph.graph import Result
+    from omnigraph.wire.answer import Result
 
 #: Longest cell of a table; longer ones end with an ellipsis.
 MAX_COLUMN_WIDTH = 80

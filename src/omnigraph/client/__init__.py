@@ -3,7 +3,3 @@
 Owns: addresses and tokens of servers, the HTTP connection, requests for every method, files that are sent as one body.
 Knows nothing of storage: what comes back is built by `wire`. Start reading at `remote`, then `connection`.
 """
-
-from omnigraph.client.remote import RemoteGraph, list_graphs
-
-__all__ = ["RemoteGraph", "list_graphs"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from omnigraph.client.connection import understood
 from omnigraph.client.opened import OpenRemoteGraph, target_members, target_of
 from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerError
-from omnigraph.manifest import MAIN
-from omnigraph.wire import (
+from omnigraph.manifest.rows import MAIN
+from omnigraph.wire.blobs import (
     BLOB_RANGE_BYTES,
     BlobCell,
     BlobInfo,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import httpx
 
     from omnigraph.client.connection import Connection
-    from omnigraph.manifest import Target
+    from omnigraph.manifest.targets import Target
 
 _FOUND = 302
 _PARTIAL = 206

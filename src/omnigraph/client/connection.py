@@ -21,7 +21,7 @@ from omnigraph.errors import (
     UnexpectedAnswerError,
     without_credentials,
 )
-from omnigraph.wire import error_from_body
+from omnigraph.wire.failures import error_from_body
 from omnigraph.wire.protocol import JSON
 
 if TYPE_CHECKING:

@@ -13,20 +13,23 @@ from omnigraph.client.opened import OpenRemoteGraph, refuse_session
 from omnigraph.client.reading import timed
 from omnigraph.errors import NotFoundError
 from omnigraph.ids import is_ulid
-from omnigraph.manifest import MAIN
-from omnigraph.wire import BaselineResult, commit_from_json
+from omnigraph.manifest.rows import MAIN
+from omnigraph.wire.commits import commit_from_json
+from omnigraph.wire.exports import BaselineResult
 from omnigraph.wire.protocol import NDJSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from omnigraph.branches import ChangesPage, FeedPage
+    from omnigraph.branches.changes import ChangesPage
+    from omnigraph.branches.feed import FeedPage
     from omnigraph.budget import CancelSignal
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.manifest.rows import GraphCommit
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.wire import ExportTarget, ReportedDiff
+    from omnigraph.wire.diffs import ReportedDiff
+    from omnigraph.wire.exports import ExportTarget
 
 #: What a server does without being told; only something else is sent.
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -87,7 +90,7 @@ class RemoteHistory(OpenRemoteGraph):
         """
         # Late here and below: whoever looks at no changes needs nothing of branches.
         from omnigraph.branches.changes import MAX_PAGE_CHANGES
-        from omnigraph.wire import ReportedDiff
+        from omnigraph.wire.diffs import ReportedDiff
 
         refuse_session(spark)
         filters = _filters(kinds, types, ops)
@@ -132,7 +135,7 @@ class RemoteHistory(OpenRemoteGraph):
             ChangeCursorRejectedError: the page token belongs to something else.
             HistoricalVersionReclaimedError: a version was cleaned up.
         """
-        from omnigraph.branches import ChangesPage
+        from omnigraph.branches.changes import ChangesPage
 
         params = {
             **_filters(kinds, types, ops),
@@ -167,7 +170,7 @@ class RemoteHistory(OpenRemoteGraph):
             ChangeCursorRejectedError: the cursor belongs to another graph, branch or filter.
             ChangeFeedGapError: history behind the cursor was cleaned up; take a new baseline.
         """
-        from omnigraph.branches import FeedPage
+        from omnigraph.branches.feed import FeedPage
 
         params = {
             "branch": branch,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import UnexpectedAnswerError
-from omnigraph.wire import STDOUT, ExportTarget, line_writer
+from omnigraph.wire.exports import STDOUT, ExportTarget, line_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

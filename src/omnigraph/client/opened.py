@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, CompilerError
-from omnigraph.manifest import Target
+from omnigraph.manifest.targets import Target
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from omnigraph.client.connection import Connection
-    from omnigraph.syntax import SourceText
+    from omnigraph.syntax.source import SourceText
 
 
 class OpenRemoteGraph:

@@ -16,8 +16,10 @@ from omnigraph.client.opened import (
     text_of,
 )
 from omnigraph.errors import BadRequestError, CompilerError, DirectOnlyError
-from omnigraph.manifest import MAIN
-from omnigraph.wire import ExportResult, decode_result, snapshot_from_json
+from omnigraph.manifest.rows import MAIN
+from omnigraph.wire.arrow_results import decode_result
+from omnigraph.wire.commits import snapshot_from_json
+from omnigraph.wire.exports import ExportResult
 from omnigraph.wire.protocol import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, SNAPSHOT_ID
 
 if TYPE_CHECKING:
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
 
     from omnigraph.branches.images import RowImage
     from omnigraph.budget import CancelSignal
-    from omnigraph.manifest import Snapshot, Target
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.manifest.targets import Target
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.syntax import SourceText
-    from omnigraph.wire import ExportTarget, Result
+    from omnigraph.syntax.source import SourceText
+    from omnigraph.wire.answer import Result
+    from omnigraph.wire.exports import ExportTarget
 
 ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}
 

@@ -8,14 +8,15 @@ from omnigraph.client.connection import understood
 from omnigraph.client.reading import ROWS, RemoteReading, timed
 from omnigraph.client.writing import conditional
 from omnigraph.errors import NotFoundError, UnexpectedAnswerError
-from omnigraph.manifest import MAIN, Target
-from omnigraph.wire import MutationResult
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.targets import Target
 from omnigraph.wire.protocol import ARROW_STREAM
+from omnigraph.wire.receipts import MutationResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.wire import Result
+    from omnigraph.wire.answer import Result
 
 
 class RemoteStoredQueries(RemoteReading):

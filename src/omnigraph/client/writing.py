@@ -22,19 +22,14 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ResourceLimitError,
 )
-from omnigraph.ids import is_ulid
-from omnigraph.manifest import MAIN, check_branch_name
-from omnigraph.schema import CompiledSchema
+from omnigraph.ids import check_branch_name, is_ulid
+from omnigraph.manifest.rows import MAIN
+from omnigraph.schema.compiler import CompiledSchema
 from omnigraph.schema.parser import SYNTAX_ERROR
-from omnigraph.syntax import SourceText, read_source
-from omnigraph.wire import (
-    BranchReceipt,
-    LoadResult,
-    MergeResult,
-    MutationResult,
-    SchemaApplyResult,
-)
+from omnigraph.syntax.source import SourceText, read_source
 from omnigraph.wire.protocol import IF_GRAPH_COMMIT, NDJSON
+from omnigraph.wire.receipts import BranchReceipt, LoadResult, MergeResult, MutationResult
+from omnigraph.wire.schema_changes import SchemaApplyResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.budget import CancelSignal
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.schema import Catalog
+    from omnigraph.schema.catalog import Catalog
 
 _BODY_LIMIT = "http_request_bytes"
 

@@ -4,8 +4,3 @@ Owns: the choice of physical paths (`paths`, pure), the settings of execution, a
 docstrings of `omnigraph.query.ir`, so two engines give equal rows. Never parses, never publishes. Start reading at
 `local`.
 """
-
-from omnigraph.engine.paths import TraversalFacts, TraversalPath, choose_path
-from omnigraph.engine.settings import EngineSettings, TraversalMode
-
-__all__ = ["EngineSettings", "TraversalFacts", "TraversalMode", "TraversalPath", "choose_path"]

@@ -66,12 +66,7 @@
 `http_status` and `exit_code` are the one place where failures are mapped to the two outer surfaces.
 """
 
-from omnigraph.errors.base import (
-    Diagnostic,
-    OmniError,
-    Severity,
-    is_panic,
-)
+from omnigraph.errors.base import Diagnostic, OmniError, Severity, is_panic
 from omnigraph.errors.blobs import (
     BlobChangedError,
     BlobIntegrityError,
@@ -107,12 +102,7 @@ from omnigraph.errors.loads import (
     LoadReport,
     SparkError,
 )
-from omnigraph.errors.merges import (
-    MAX_CONFLICTS,
-    ConflictKind,
-    MergeConflict,
-    MergeConflictsError,
-)
+from omnigraph.errors.merges import MAX_CONFLICTS, ConflictKind, MergeConflict, MergeConflictsError
 from omnigraph.errors.policies import PolicyDeniedError
 from omnigraph.errors.reads import QueryCancelledError, QueryTimeoutError
 from omnigraph.errors.requests import (

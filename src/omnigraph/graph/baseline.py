@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from omnigraph.branches.selection import make_filter
 from omnigraph.branches.type_deltas import definitions_of
 from omnigraph.graph.exporting import ExportCall, export_snapshot
-from omnigraph.manifest import snapshot_of
-from omnigraph.wire import BaselineResult
+from omnigraph.manifest.snapshot import snapshot_of
+from omnigraph.wire.exports import BaselineResult
 
 if TYPE_CHECKING:
     from omnigraph.graph.history import Selection
     from omnigraph.graph.limits import ReadLimits
-    from omnigraph.manifest import Head
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.schema import Catalog
-    from omnigraph.wire import ExportTarget
+    from omnigraph.manifest.rows import Head
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.wire.exports import ExportTarget
 
 
 def write_baseline(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
-from omnigraph.manifest import MAIN, Target, resolve_target
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.targets import Target, resolve_target
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from omnigraph.graph.blobs import BlobReader
-    from omnigraph.wire import BlobInfo
+    from omnigraph.wire.blobs import BlobInfo
 
 
 class BlobMethods(OpenGraph):
@@ -51,7 +52,7 @@ class BlobMethods(OpenGraph):
             ResourceLimitError: the range is larger than one call reads.
             BlobIntegrityError: the stored value is damaged.
         """
-        from omnigraph.wire import BLOB_RANGE_BYTES, check_range
+        from omnigraph.wire.blobs import BLOB_RANGE_BYTES, check_range
 
         check_range(offset, length, limit=BLOB_RANGE_BYTES)
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
@@ -107,7 +108,7 @@ class BlobMethods(OpenGraph):
         self, type_key: str, entity_id: str, property_name: str, target: Target
     ) -> BlobReader:
         from omnigraph.graph.blobs import find_property, find_type, open_cell
-        from omnigraph.wire import BlobCell, CellPlace
+        from omnigraph.wire.blobs import BlobCell, CellPlace
 
         snapshot = resolve_target(self._environment.manifest, self._state(), target)
         definition = find_type(self._schema_of(snapshot.schema_hash).catalog, type_key)

@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.types import Scalar, ScalarType
-from omnigraph.wire import (
+from omnigraph.types.kinds import Scalar, ScalarType
+from omnigraph.wire.blobs import (
     BLOB_RANGE_BYTES,
     BlobInfo,
     BlobKind,
@@ -20,9 +20,10 @@ from omnigraph.wire import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage import StoredBlob, Table
-    from omnigraph.wire import CellPlace
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage.blobs import StoredBlob
+    from omnigraph.storage.tables import Table
+    from omnigraph.wire.blobs import CellPlace
 
 _BLOB = ScalarType(Scalar.BLOB)
 
@@ -87,7 +88,7 @@ class BlobReader:
         return self._blob
 
     def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
-        from omnigraph.storage import read_blob_range
+        from omnigraph.storage.blobs import read_blob_range
 
         while begin < end:
             length = min(BLOB_RANGE_BYTES, end - begin)
@@ -134,7 +135,7 @@ def open_cell(table: Table, place: CellPlace) -> BlobReader:
     Raises:
         NotFoundError: there is no such entity, or the cell is null.
     """
-    from omnigraph.storage import find_blob, has_row
+    from omnigraph.storage.blobs import find_blob, has_row
 
     cell = place.cell
     blob = find_blob(table, cell.property, cell.entity_id)
@@ -149,7 +150,7 @@ def open_cell(table: Table, place: CellPlace) -> BlobReader:
 
 def etag_of(table: Table, blob: StoredBlob) -> str:
     """A strong tag: of the bytes where one range holds them, else of the place in a file that never changes."""
-    from omnigraph.storage import read_blob_range
+    from omnigraph.storage.blobs import read_blob_range
 
     if blob.size > BLOB_RANGE_BYTES:
         return f'"file-{blob.place[:40]}"'

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph.limits import ReadLimits
 from omnigraph.graph.opened import OpenGraph
-from omnigraph.manifest import MAIN, check_branch_name
-from omnigraph.policy import Action
-from omnigraph.wire import BranchReceipt
+from omnigraph.ids import check_branch_name
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
+from omnigraph.wire.receipts import BranchReceipt
 
 if TYPE_CHECKING:
     from omnigraph.budget import CancelSignal
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.wire import MergeResult
+    from omnigraph.wire.receipts import MergeResult
 
 
 class BranchMethods(OpenGraph):

@@ -6,24 +6,20 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.ids import is_ulid
-from omnigraph.manifest import (
-    MAIN,
-    Target,
-    branch_at,
-    check_branch_name,
-    check_new_branch,
-    check_pins,
-    deleted_branch,
-    free_fork_name,
-    resolve_target,
-    snapshot_of,
-)
-from omnigraph.recovery import reclaim_forks_quietly, settle_all
+from omnigraph.ids import check_branch_name, is_ulid
+from omnigraph.manifest.branching import branch_at, check_new_branch, deleted_branch, free_fork_name
+from omnigraph.manifest.pins import check_pins
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import snapshot_of
+from omnigraph.manifest.targets import Target, resolve_target
+from omnigraph.recovery.forks import reclaim_forks_quietly
+from omnigraph.recovery.sweep import settle_all
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Head, ManifestState, Snapshot
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.manifest.rows import Head
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery.environment import GraphEnvironment
 
 
 def create_branch(environment: GraphEnvironment, name: str, base: str, actor: str | None) -> None:

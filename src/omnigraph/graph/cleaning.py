@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from omnigraph.environ import parse_duration_s
 from omnigraph.errors import BadRequestError
-from omnigraph.manifest import RetentionPolicy
-from omnigraph.recovery import CleanupCall
+from omnigraph.manifest.retention import RetentionPolicy
+from omnigraph.recovery.cleanup import CleanupCall
 
 #: Commits of every branch that stay whatever is asked for: what an operator needs to look at after a mishap.
 KEEP_FLOOR = 3

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from omnigraph.manifest import Head, TablePin
-    from omnigraph.schema import Catalog, EdgeDef
-    from omnigraph.storage import Table
+    from omnigraph.manifest.rows import Head, TablePin
+    from omnigraph.schema.catalog import Catalog, EdgeDef
+    from omnigraph.storage.tables import Table
 
 #: Nodes whose ids are in memory at once, at eight bytes each.
 NODES_AT_ONCE = 32_000_000

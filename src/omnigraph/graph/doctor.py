@@ -25,16 +25,14 @@ from omnigraph.graph.meaning_checks import check_edges, check_history
 from omnigraph.graph.place_checks import check_place
 from omnigraph.graph.schemas import read_schema_files
 from omnigraph.graph.verification import FileStatus
-from omnigraph.manifest import (
-    FOLD_THRESHOLD,
-    INTERNAL_SCHEMA_VERSION,
-    RetentionPolicy,
-    snapshot_of,
-)
-from omnigraph.recovery import list_sidecars, read_sidecar
+from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
+from omnigraph.manifest.publisher import FOLD_THRESHOLD
+from omnigraph.manifest.retention import RetentionPolicy
+from omnigraph.manifest.snapshot import snapshot_of
 from omnigraph.recovery.lock import lock_holder
 from omnigraph.recovery.retention import plan_cleanup, published_heads
-from omnigraph.schema import unbuilt_indexes
+from omnigraph.recovery.sidecar import list_sidecars, read_sidecar
+from omnigraph.schema.catalog import unbuilt_indexes
 from omnigraph.sizes import size_text
 from omnigraph.storage.failures import without_advice
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
@@ -47,10 +45,10 @@ from omnigraph.storage.transactions import is_own_movement
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from omnigraph.manifest import TablePin
+    from omnigraph.manifest.rows import TablePin
     from omnigraph.pipeline.progress import Progress
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.schema import EdgeDef, NodeDef
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.schema.catalog import EdgeDef, NodeDef
 
 #: Commits per branch by which old versions are counted; what `cleanup` is advised with.
 _ADVISED_KEEP = 10

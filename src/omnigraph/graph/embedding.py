@@ -23,15 +23,19 @@ from omnigraph.graph.limits import NO_LIMITS, ReadLimits
 from omnigraph.graph.results import EmbeddedProperty, EmbedResult
 from omnigraph.graph.settings import REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
-from omnigraph.manifest import Expectations, open_pin, snapshot_of
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.snapshot import snapshot_of
 from omnigraph.pipeline.elastic import AUTO, ElasticEngine
 from omnigraph.pipeline.embedding.edits import VectorsGoneError, column_edit, stage_edits
 from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address
 from omnigraph.pipeline.embedding.tasks import EmbedLimits, TextRows, embed_rows
 from omnigraph.pipeline.embedding.work import WorkFinder, embed_targets
 from omnigraph.pipeline.worker_choice import choose_workers
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
-from omnigraph.search import EmbeddingSettings, EmbedPurpose, check_model
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write, discard_staged
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.search.embedding.contract import EmbedPurpose, check_model
+from omnigraph.search.embedding.settings import EmbeddingSettings
 from omnigraph.storage.partitions import table_address
 from omnigraph.syntax.suggest import did_you_mean
 
@@ -40,15 +44,16 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import GraphCommit, Snapshot, TablePin
+    from omnigraph.manifest.rows import GraphCommit, TablePin
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.embedding.edits import ColumnEdit
     from omnigraph.pipeline.embedding.tasks import EmbeddedRows
     from omnigraph.pipeline.embedding.work import EmbedTarget, TargetWork
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
     from omnigraph.pipeline.workers import Workers
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
 
 #: Texts that this process embeds by itself when nobody says otherwise.
 _SMALL_TEXTS = 4_096

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from omnigraph.graph.limits import ReadLimits
 from omnigraph.graph.opened import OpenGraph
-from omnigraph.manifest import MAIN, check_branch_name
-from omnigraph.policy import Action
+from omnigraph.ids import check_branch_name
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

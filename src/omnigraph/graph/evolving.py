@@ -19,29 +19,38 @@ from omnigraph.graph.schemas import GraphSchema
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import snapshot_of
 from omnigraph.pipeline.checking import add_nulls, check_required, check_rows
 from omnigraph.pipeline.problems import Problems
 from omnigraph.pipeline.reshaping import reshape_table
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write, discard_staged
 from omnigraph.recovery.schema_change import SchemaChange
-from omnigraph.schema import AcceptedSchema, TypeKind, plan_migration
-from omnigraph.storage import table_location
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.schema.accepted import AcceptedSchema
+from omnigraph.schema.catalog import TypeKind
+from omnigraph.schema.plan import plan_migration
+from omnigraph.storage.location import table_location
 from omnigraph.storage.private import close_private, open_private
 from omnigraph.storage.staged import plan_table
-from omnigraph.wire import SchemaApplyResult
-from omnigraph.writes import blob_columns, table_schema
+from omnigraph.wire.schema_changes import SchemaApplyResult
+from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from omnigraph.graph.reshaping import TableMigration, TableMigrations
-    from omnigraph.manifest import GraphCommit, Snapshot
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.schema import Catalog, CompiledSchema
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.schema.compiler import CompiledSchema
     from omnigraph.schema.plan import MigrationPlan
-    from omnigraph.storage import StagedWrite, Table
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

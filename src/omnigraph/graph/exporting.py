@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.budget import bounded
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.limits import NO_LIMITS, ReadLimits
-from omnigraph.manifest import open_pin, reading_pins
+from omnigraph.manifest.pins import open_pin, reading_pins
 from omnigraph.pipeline.export import ExportFormat, ExportSource, export_files, export_stream
 from omnigraph.pipeline.export_lines import refuse_long_line, shape_of
 from omnigraph.pipeline.export_target import local_target
@@ -20,20 +20,20 @@ from omnigraph.pipeline.worker_choice import check_engine, choose_workers
 from omnigraph.storage.blobs import look_at_blobs
 from omnigraph.storage.fragment_scans import stored_bytes
 from omnigraph.storage.fragments import read_addresses
-from omnigraph.wire import STDOUT, ExportResult, line_writer
+from omnigraph.wire.exports import STDOUT, ExportResult, line_writer
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.export import Exported
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.storage.blobs import BlobFacts
-    from omnigraph.wire import ExportTarget
+    from omnigraph.wire.exports import ExportTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

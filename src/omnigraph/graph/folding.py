@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import ConflictError
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.manifest import Expectations, open_pin, snapshot_of
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
-from omnigraph.storage import (
-    choose_fold,
-    fragment_facts,
-    newest_rows,
-    plan_compaction,
-    run_compaction_task,
-    stage_compaction,
-)
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.snapshot import snapshot_of
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.storage.compaction import plan_compaction, run_compaction_task, stage_compaction
+from omnigraph.storage.layout import choose_fold, fragment_facts, newest_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.graph.settings import GraphSettings
-    from omnigraph.manifest import GraphCommit, Snapshot, TablePin
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import StagedWrite, Table
+    from omnigraph.manifest.rows import GraphCommit, TablePin
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 #: Who folds, in the history.
 FOLD_ACTOR = "omnigraph:fold"

@@ -15,17 +15,15 @@ from omnigraph.graph.reading import ReadCall
 from omnigraph.graph.retention_methods import RetentionMethods
 from omnigraph.graph.schema_methods import SchemaMethods
 from omnigraph.graph.settings import GraphSettings
-from omnigraph.manifest import (
-    MAIN,
-    Target,
-    check_branch_name,
-    resolve_target,
-)
-from omnigraph.policy import Action, PolicyGate
-from omnigraph.recovery import open_environment
-from omnigraph.schema import as_compiled
-from omnigraph.storage import parse_location
+from omnigraph.ids import check_branch_name
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.targets import Target, resolve_target
+from omnigraph.policy.gate import PolicyGate
+from omnigraph.policy.rules import Action
+from omnigraph.recovery.environment import open_environment
+from omnigraph.schema.compiler import as_compiled
 from omnigraph.storage.external_policy import policy_of
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -35,15 +33,17 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from omnigraph.budget import CancelSignal
-    from omnigraph.client import RemoteGraph
+    from omnigraph.client.remote import RemoteGraph
     from omnigraph.graph.diagnosis import DoctorReport
     from omnigraph.graph.verification import VerifyReport
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.policy import Policy
-    from omnigraph.schema import CompiledSchema
-    from omnigraph.syntax import SourceText
-    from omnigraph.wire import ExportResult, ExportTarget, LoadResult, MutationResult, Result
+    from omnigraph.policy.policy import Policy
+    from omnigraph.schema.compiler import CompiledSchema
+    from omnigraph.syntax.source import SourceText
+    from omnigraph.wire.answer import Result
+    from omnigraph.wire.exports import ExportResult, ExportTarget
+    from omnigraph.wire.receipts import LoadResult, MutationResult
 
 
 class Graph(
@@ -150,7 +150,7 @@ class Graph(
             UnauthorizedError: the server does not know the token.
             ServerUnreachableError: nobody answered.
         """
-        from omnigraph.client import RemoteGraph
+        from omnigraph.client.remote import RemoteGraph
 
         return RemoteGraph.connect(url, token, graph, timeout_s=timeout_s)
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.dangling import DanglingEdges, UncheckedEdges, find_dangling
-from omnigraph.manifest import Expectations, GraphCommit, doubled, open_pin
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.lineage import doubled
+from omnigraph.manifest.pins import open_pin
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.recovery.sweep import settle_all
 from omnigraph.storage.forks import create_fork
 from omnigraph.storage.staged import stage_delete
 
@@ -17,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnigraph.graph.schemas import GraphSchema
-    from omnigraph.manifest import Head
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.manifest.rows import GraphCommit, Head
+    from omnigraph.recovery.environment import GraphEnvironment
 
 
 def heal_history(environment: GraphEnvironment, *, confirm: bool) -> tuple[str, ...]:

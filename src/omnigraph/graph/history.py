@@ -14,17 +14,11 @@ from omnigraph.branches.three_way import find_row_ids
 from omnigraph.branches.tokens import Position, check_binding, decode_token, encode_token
 from omnigraph.branches.type_deltas import DeltaReader, KnownType, State, known_types
 from omnigraph.errors import BranchNotFoundError, NotFoundError
-from omnigraph.ids import TableKey, is_ulid
-from omnigraph.manifest import (
-    Target,
-    check_branch_name,
-    check_readable,
-    distances,
-    first_parents,
-    reading_pins,
-    resolve_target,
-    snapshot_of,
-)
+from omnigraph.ids import TableKey, check_branch_name, is_ulid
+from omnigraph.manifest.lineage import distances, first_parents
+from omnigraph.manifest.pins import reading_pins
+from omnigraph.manifest.snapshot import snapshot_of
+from omnigraph.manifest.targets import Target, check_readable, resolve_target
 from omnigraph.pipeline.elastic import ElasticEngine
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.scratch import ScratchPlace
@@ -37,8 +31,10 @@ if TYPE_CHECKING:
     from omnigraph.branches.images import RowImage
     from omnigraph.branches.selection import ChangeFilter
     from omnigraph.graph.schemas import GraphSchema
-    from omnigraph.manifest import GraphCommit, History, ManifestState, Snapshot
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.manifest.snapshot import History, Snapshot
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery.environment import GraphEnvironment
 
 _COMMIT_PAGE = "commit-page"
 

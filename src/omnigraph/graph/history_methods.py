@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
-from omnigraph.manifest import (
-    MAIN,
-    GraphCommit,
-    Target,
-    check_branch_name,
-    check_readable,
-    first_parents,
-)
+from omnigraph.ids import check_branch_name
+from omnigraph.manifest.lineage import first_parents
+from omnigraph.manifest.rows import MAIN, GraphCommit
+from omnigraph.manifest.targets import Target, check_readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +21,8 @@ if TYPE_CHECKING:
     from omnigraph.budget import CancelSignal
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.recovery import RecoveryRecord
-    from omnigraph.wire import BaselineResult, ExportTarget
+    from omnigraph.recovery.audit import RecoveryRecord
+    from omnigraph.wire.exports import BaselineResult, ExportTarget
 
 
 class HistoryMethods(OpenGraph):
@@ -249,6 +245,6 @@ class HistoryMethods(OpenGraph):
 
     def pending_recoveries(self) -> list[str]:
         """Names of the sidecars that are not settled."""
-        from omnigraph.recovery import list_sidecars
+        from omnigraph.recovery.sidecar import list_sidecars
 
         return list_sidecars(self._environment.objects)

@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING
 
 from omnigraph.budget import work_steps
 from omnigraph.graph.results import PendingIndex
-from omnigraph.manifest import Expectations
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, discard_staged
-from omnigraph.schema import IndexKind
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write, discard_staged
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.schema.catalog import IndexKind
 from omnigraph.search.indexes import index_spec, wanted_indexes
-from omnigraph.storage import AllOf, IsNull, list_indexes, needs_work, stage_indices
+from omnigraph.storage.filters import AllOf, IsNull
+from omnigraph.storage.indexes import list_indexes, needs_work, stage_indices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import GraphCommit, Snapshot, TablePin
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage import IndexSpec, Table
+    from omnigraph.manifest.rows import GraphCommit, TablePin
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage.indexes import IndexSpec
+    from omnigraph.storage.tables import Table
 
 
 @dataclass(frozen=True, slots=True)

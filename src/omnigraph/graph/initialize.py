@@ -20,22 +20,27 @@ from omnigraph.errors import (
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.graph.schemas import GraphSchema, write_schema_files
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import GraphCommit, TablePin
-from omnigraph.recovery import GraphEnvironment, WriterKind
+from omnigraph.manifest.rows import GraphCommit, TablePin
 from omnigraph.recovery.lock import LocalTenure, held_file
-from omnigraph.schema import AcceptedSchema, CompiledSchema, TypeKind, fresh_identities
-from omnigraph.storage import create_table, dataset_exists, table_location
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.schema.accepted import AcceptedSchema
+from omnigraph.schema.catalog import TypeKind
+from omnigraph.schema.identity import fresh_identities
 from omnigraph.storage.failures import translated
 from omnigraph.storage.listing import used_dataset
-from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES
+from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES, table_location
 from omnigraph.storage.objects import replace_content
-from omnigraph.writes import blob_columns, table_schema
+from omnigraph.storage.staged import create_table
+from omnigraph.storage.tables import dataset_exists
+from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.recovery.lock import HeldTenure
-    from omnigraph.schema import EdgeDef, NodeDef
+    from omnigraph.schema.catalog import EdgeDef, NodeDef
+    from omnigraph.schema.compiler import CompiledSchema
 
 
 def initialize(
@@ -170,7 +175,7 @@ def _definitions(schema: GraphSchema) -> Iterator[tuple[TypeKind, NodeDef | Edge
 
 
 def _genesis(environment: GraphEnvironment, schema: GraphSchema, actor: str | None) -> GraphCommit:
-    from omnigraph.schema import write_contract
+    from omnigraph.schema.contract import write_contract
 
     return GraphCommit(
         commit_id=new_ulid(),

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmniError
-from omnigraph.manifest import open_pin
+from omnigraph.manifest.pins import open_pin
 from omnigraph.recovery.retention import type_keys
 from omnigraph.storage.retention import list_versions
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.graph.diagnosis import DiskUse
-    from omnigraph.manifest import History, ManifestState, TablePin
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.manifest.snapshot import History
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.retention import DatasetListing
+    from omnigraph.storage.tables import Table
 
 
 @dataclass

@@ -6,20 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.diagnosis import Finding, Health
-from omnigraph.recovery import (
-    find_abandoned_answers,
-    find_orphan_forks,
-    has_unsettled,
-    staged_max_age_s,
-)
+from omnigraph.recovery.forks import find_orphan_forks
+from omnigraph.recovery.reclaim import find_abandoned_answers, staged_max_age_s
 from omnigraph.recovery.retention import is_busy
+from omnigraph.recovery.sweep import has_unsettled
 from omnigraph.sizes import size_text
 from omnigraph.storage.leftovers import find_leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.listing import StoredFile
 
 

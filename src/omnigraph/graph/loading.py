@@ -20,7 +20,10 @@ from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.settings import REPREPARATION_BUDGET, local_load_max_bytes
 from omnigraph.graph.tidying import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.graph.writing import NewBranch
-from omnigraph.manifest import Expectations, check_new_branch, free_fork_name, open_pin, snapshot_of
+from omnigraph.manifest.branching import check_new_branch, free_fork_name
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.snapshot import snapshot_of
 from omnigraph.pipeline.external import external_rule
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.job_names import operation
@@ -29,15 +32,10 @@ from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.plan import Grammar, LoadMode, LoadPlan, shapes_of
 from omnigraph.pipeline.sources import check_local, look_at_input
 from omnigraph.pipeline.worker_choice import session_of_frames
-from omnigraph.recovery import (
-    Attempt,
-    Intent,
-    StagedTable,
-    WriterKind,
-    run_phases,
-)
+from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, run_phases
+from omnigraph.recovery.sidecar import WriterKind
 from omnigraph.storage.external_policy import DENY_ALL
-from omnigraph.wire import LoadResult
+from omnigraph.wire.receipts import LoadResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -46,12 +44,13 @@ if TYPE_CHECKING:
     from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Head, Snapshot, TablePin
+    from omnigraph.manifest.rows import Head, TablePin
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.load import PreparedLoad
     from omnigraph.pipeline.progress import Progress
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
+    from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.external_policy import ExternalPolicy
+    from omnigraph.storage.tables import Table
 
 _log = logging.getLogger(__name__)
 

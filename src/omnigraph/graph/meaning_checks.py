@@ -8,14 +8,14 @@ from omnigraph.errors import DamageError
 from omnigraph.graph.diagnosis import Finding, Health
 from omnigraph.graph.healing import dangling_edges
 from omnigraph.graph.schemas import find_schema
-from omnigraph.manifest import disordered, doubled
+from omnigraph.manifest.lineage import disordered, doubled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.graph.schemas import GraphSchema
-    from omnigraph.manifest import History
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.manifest.snapshot import History
+    from omnigraph.recovery.environment import GraphEnvironment
 
 #: Findings of one kind that are told one by one.
 _SHOWN = 10

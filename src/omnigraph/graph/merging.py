@@ -21,16 +21,13 @@ from omnigraph.graph.branching import delete_branch
 from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.graph.tidying import UNCLEAR, may_leave_files, tidy_up, unharmed
-from omnigraph.manifest import Expectations, open_pin, snapshot_at, snapshot_of
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.snapshot import snapshot_at, snapshot_of
 from omnigraph.pipeline.elastic import ElasticEngine
-from omnigraph.recovery import (
-    Intent,
-    StagedTable,
-    WriterKind,
-    commit_write,
-    discard_staged,
-)
-from omnigraph.wire import MergeOutcome, MergeResult
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write, discard_staged
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.wire.receipts import MergeOutcome, MergeResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,11 +35,12 @@ if TYPE_CHECKING:
     from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Head, Snapshot, TablePin
+    from omnigraph.manifest.rows import Head, TablePin
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
 
 STRATEGIES = ("ours", "theirs")
 #: Rows up to which a merge may be planned while all writers wait.

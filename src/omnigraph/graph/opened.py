@@ -9,9 +9,13 @@ from omnigraph.errors import BadRequestError, NotFoundError, StorageError, Stora
 from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.reading import GraphReader
 from omnigraph.graph.schemas import find_schema
-from omnigraph.manifest import MAIN, Snapshot, Target, first_parents, open_pin, resolve_target
-from omnigraph.policy import Action, PolicyRequest
-from omnigraph.query import QueryCompiler
+from omnigraph.manifest.lineage import first_parents
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.targets import Target, resolve_target
+from omnigraph.policy.requests import PolicyRequest
+from omnigraph.policy.rules import Action
+from omnigraph.query.compiler import QueryCompiler
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -21,10 +25,12 @@ if TYPE_CHECKING:
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.graph.settings import GraphSettings
     from omnigraph.graph.writing import GraphWriter
-    from omnigraph.manifest import ManifestState, TablePin
-    from omnigraph.policy import PolicyGate
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.policy.gate import PolicyGate
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
 
 
 class OpenGraph:
@@ -88,7 +94,7 @@ class OpenGraph:
 
     def _heal(self) -> None:
         """Settle sidecars of dead writers; one listing when there are none."""
-        from omnigraph.recovery import has_unsettled, settle_all
+        from omnigraph.recovery.sweep import has_unsettled, settle_all
 
         if has_unsettled(self._environment):
             with self._environment.window() as environment:
@@ -96,7 +102,7 @@ class OpenGraph:
 
     def _settle_root(self) -> None:
         """Let forks hold the address of the root that the graph has now; one small read when it did not move."""
-        from omnigraph.recovery import rebase_forks
+        from omnigraph.recovery.rebasing import rebase_forks
 
         rebase_forks(self._environment, self._state())
 

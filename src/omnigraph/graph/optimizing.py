@@ -19,29 +19,22 @@ from omnigraph.graph.indexing import plan_indexes, table_indexes
 from omnigraph.graph.limits import NO_LIMITS
 from omnigraph.graph.results import PendingIndex
 from omnigraph.graph.tidying import UNCLEAR, may_leave_files, tidy_up, unharmed
-from omnigraph.manifest import MAIN, Expectations, open_pin, snapshot_of
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import snapshot_of
 from omnigraph.pipeline.compaction import compact_tables
 from omnigraph.pipeline.elastic import ElasticEngine
 from omnigraph.pipeline.index_builds import build_indexes
-from omnigraph.recovery import (
-    Attempt,
-    Intent,
-    StagedTable,
-    WriterKind,
-    discard_staged,
-    run_phases,
-    settle_all,
-    undo_late_writers,
-)
-from omnigraph.storage import (
-    choose_rewrites,
-    exchanged_fragments,
-    fragment_facts,
-    with_indexes,
-)
+from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, discard_staged, run_phases
+from omnigraph.recovery.late_writers import undo_late_writers
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.recovery.sweep import settle_all
+from omnigraph.storage.compaction import exchanged_fragments, with_indexes
 from omnigraph.storage.indexes import plan_builds
+from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.private import close_private, open_private
-from omnigraph.wire import commit_json
+from omnigraph.wire.commits import commit_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,14 +42,18 @@ if TYPE_CHECKING:
     from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import CatalogFold, GraphCommit, Snapshot, TablePin
+    from omnigraph.manifest.publisher import CatalogFold
+    from omnigraph.manifest.rows import GraphCommit, TablePin
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.compaction import RewrittenTable
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage import IndexSpec, StagedWrite, Table
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage.indexes import IndexSpec
     from omnigraph.storage.private import PrivateVersion
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 _log = logging.getLogger(__name__)
 #: How often tables that writers moved are prepared again before they are left out.

@@ -6,14 +6,13 @@ import os
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.diagnosis import Finding, Health
-from omnigraph.recovery import find_foreign_versions
-from omnigraph.recovery.rebasing import recorded_root
+from omnigraph.recovery.rebasing import find_foreign_versions, recorded_root
 from omnigraph.storage.boundary import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.recovery.environment import GraphEnvironment
 
 _SHOWN_LINKS = 3
 

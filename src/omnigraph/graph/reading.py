@@ -7,26 +7,25 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from omnigraph.budget import Budget
-from omnigraph.engine import EngineSettings
-from omnigraph.engine.local import (
-    PERSIST_MIN_EDGES,
-    Context,
-    EngineCaches,
-    Profile,
-    execute,
-    find_adjacency,
-    keep_text_column,
-    plan_query,
-    variable_tables,
-)
+from omnigraph.engine.local.adjacencies import PERSIST_MIN_EDGES, find_adjacency
+from omnigraph.engine.local.context import Context, EngineCaches
+from omnigraph.engine.local.executor import execute
+from omnigraph.engine.local.pipeline import Profile
+from omnigraph.engine.local.plan import plan_query
+from omnigraph.engine.local.text_parts import keep_text_column
+from omnigraph.engine.local.variables import variable_tables
+from omnigraph.engine.settings import EngineSettings
 from omnigraph.errors import QuerySelectionError
 from omnigraph.graph.limits import NO_LIMITS, ReadLimits
-from omnigraph.manifest import Target, reading_pins, resolve_target
-from omnigraph.query import QueryCompiler, bind_params, explain_ir, ir
+from omnigraph.manifest.pins import reading_pins
+from omnigraph.manifest.targets import Target, resolve_target
+from omnigraph.query import ir
+from omnigraph.query.explain import explain_ir
+from omnigraph.query.params import bind_params
 from omnigraph.search.indexes import indexed_texts
-from omnigraph.storage import DerivedArrays
-from omnigraph.types import VectorType
-from omnigraph.wire import Result
+from omnigraph.storage.derived import DerivedArrays
+from omnigraph.types.kinds import VectorType
+from omnigraph.wire.answer import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,13 +34,16 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import ManifestState, Snapshot, TablePin
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.manifest.state import ManifestState
+    from omnigraph.query.compiler import QueryCompiler
+    from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.recovery.reading_lock import Reading
-    from omnigraph.schema import Catalog
-    from omnigraph.search import Embedder
-    from omnigraph.syntax import SourceText
-    from omnigraph.types import StoredValue
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.search.embedding.contract import Embedder
+    from omnigraph.syntax.source import SourceText
+    from omnigraph.types.values import StoredValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +210,8 @@ class GraphReader:
         return {**bind_params(query, params), ir.NOW: self._environment.clock() // 1000}
 
     def _get_embedder(self) -> Embedder:
-        from omnigraph.search import EmbeddingSettings, create_embedder
+        from omnigraph.search.embedding.factory import create_embedder
+        from omnigraph.search.embedding.settings import EmbeddingSettings
 
         with self._lock:
             if self._embedder is None:
@@ -232,7 +235,7 @@ class _QueryEmbedding:
     get_embedder: Callable[[], Embedder]
 
     def __call__(self, field: ir.PropertyRef, node_type: str, text: str) -> tuple[float, ...]:
-        from omnigraph.search import EmbedPurpose, check_model
+        from omnigraph.search.embedding.contract import EmbedPurpose, check_model
 
         definition = self.catalog.nodes[node_type].properties[field.property]
         base = field.type.base

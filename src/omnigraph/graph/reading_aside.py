@@ -132,8 +132,8 @@ def _operations(location: GraphLocation) -> dict[str, Callable[..., object]]:
 
 
 def _serve(uri: str) -> None:
-    from omnigraph.storage import parse_location
     from omnigraph.storage.failures import without_advice
+    from omnigraph.storage.location import parse_location
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft > _ADDRESS_SPACE:

@@ -13,20 +13,25 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import StorageError
 from omnigraph.graph.healing import dangling_edges, heal_history, remove_dangling
 from omnigraph.ids import new_ulid
-from omnigraph.manifest import Changes, Expectations, GraphCommit, TablePin, open_pin
-from omnigraph.recovery import NewCommit, WriterKind, settle_all, undo_late_writers
-from omnigraph.recovery.late_writers import is_late_movement
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import GraphCommit, TablePin
+from omnigraph.recovery.environment import NewCommit
+from omnigraph.recovery.late_writers import is_late_movement, undo_late_writers
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.recovery.sweep import settle_all
 from omnigraph.storage.drift import Movement, has_same_rows, movements
-from omnigraph.wire import commit_json
+from omnigraph.wire.commits import commit_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from omnigraph.graph.dangling import DanglingEdges
     from omnigraph.graph.schemas import GraphSchema
-    from omnigraph.manifest import Head
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
+    from omnigraph.manifest.rows import Head
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
 
 #: The kind of a commit that published changed rows by force.
 REPAIR_KIND = "repair"

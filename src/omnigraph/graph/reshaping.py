@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.pipeline.reshaping import ColumnChange, TableChange
-from omnigraph.schema import TypeKind
+from omnigraph.schema.catalog import TypeKind
 from omnigraph.schema.steps import (
     AddConstraint,
     DropMode,
@@ -15,16 +15,16 @@ from omnigraph.schema.steps import (
     DropType,
     TightenNullability,
 )
-from omnigraph.types import is_wider
-from omnigraph.writes import blob_columns, derive_rules, table_schema
-from omnigraph.writes.rules import Pattern, Range, TableRules
+from omnigraph.types.kinds import is_wider
+from omnigraph.writes.columns import blob_columns, table_schema
+from omnigraph.writes.rules import Pattern, Range, TableRules, derive_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.schema.plan import MigrationPlan
 
 _KEYS = {TypeKind.NODE: node_table_key, TypeKind.EDGE: edge_table_key}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.wire import commit_json
+from omnigraph.wire.commits import commit_json
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.manifest.rows import GraphCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
-from omnigraph.policy import Action
+from omnigraph.policy.rules import Action
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.diagnosis import DoctorReport
     from omnigraph.graph.verification import VerifyReport
     from omnigraph.pipeline.progress import Progress
-    from omnigraph.recovery import CleanupReport
+    from omnigraph.recovery.cleanup_report import CleanupReport
 
 
 class RetentionMethods(OpenGraph):
@@ -54,7 +54,7 @@ class RetentionMethods(OpenGraph):
             RetryableCommitConflictError: writers kept the graph busy; try again.
         """
         from omnigraph.graph.cleaning import cleanup_call
-        from omnigraph.recovery import clean_up
+        from omnigraph.recovery.cleanup import clean_up
 
         call = cleanup_call(keep, older_than, commits=commits, confirm=confirm)
         if confirm:

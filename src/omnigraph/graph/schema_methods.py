@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
-from omnigraph.schema import as_compiled
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
+from omnigraph.schema.compiler import as_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from omnigraph.graph.schema_diffs import SchemaDiff
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.schema import Catalog, CompiledSchema, MigrationPlan
-    from omnigraph.wire import SchemaApplyResult
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.schema.compiler import CompiledSchema
+    from omnigraph.schema.plan import MigrationPlan
+    from omnigraph.wire.schema_changes import SchemaApplyResult
 
 
 class SchemaMethods(OpenGraph):

@@ -13,30 +13,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
-from omnigraph.schema import (
-    AcceptedSchema,
-    compile_schema,
-    read_contract,
-    write_contract,
-    write_state,
-)
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.schema.contract import read_contract, write_contract, write_state
 from omnigraph.schema.shape import shape_hash
-from omnigraph.storage.location import (
-    SCHEMA_CONTRACT,
-    SCHEMA_SOURCE,
-    SCHEMA_STATE,
-    STAGING_SUFFIX,
-)
-from omnigraph.syntax import SourceText
+from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_SOURCE, SCHEMA_STATE, STAGING_SUFFIX
+from omnigraph.syntax.source import SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Manifest
-    from omnigraph.schema import Catalog, Identities
-    from omnigraph.storage import ControlObjects
-    from omnigraph.writes import TableRules
+    from omnigraph.manifest.publisher import Manifest
+    from omnigraph.schema.accepted import AcceptedSchema
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.schema.identity import Identities
+    from omnigraph.storage.objects import ControlObjects
+    from omnigraph.writes.rules import TableRules
 
 #: How the hashes of the schema files are spelled.
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
@@ -52,7 +44,7 @@ class GraphSchema:
     @cached_property
     def rules(self) -> Mapping[TableKey, TableRules]:
         """What every row has to satisfy; asked for by writers only."""
-        from omnigraph.writes import derive_rules
+        from omnigraph.writes.rules import derive_rules
 
         return derive_rules(self.accepted.catalog)
 

@@ -13,13 +13,14 @@ from omnigraph.errors import (
     SparkError,
     StorageError,
 )
-from omnigraph.recovery import reclaim_staged_files, remove_unpublished_forks, staged_max_age_s
+from omnigraph.recovery.forks import remove_unpublished_forks
+from omnigraph.recovery.reclaim import reclaim_staged_files, staged_max_age_s
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
 
 _log = logging.getLogger(__name__)
 #: Failures on purpose that end tasks wherever they are.

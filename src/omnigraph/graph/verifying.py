@@ -21,9 +21,9 @@ from omnigraph.errors import (
 from omnigraph.graph.reading_aside import AsideReader
 from omnigraph.graph.schemas import find_schema
 from omnigraph.graph.verification import FileStatus, VerifiedFile, VerifyReport
-from omnigraph.recovery import list_sidecars, read_sidecar
 from omnigraph.recovery.rebasing import recorded_root
 from omnigraph.recovery.retention import type_keys
+from omnigraph.recovery.sidecar import list_sidecars, read_sidecar
 from omnigraph.storage.checksums import (
     REGISTRATION,
     FileSum,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from omnigraph.pipeline.progress import Progress, StageProgress
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.recovery.environment import GraphEnvironment
 
 _HINT = "latest_version_hint.json"
 

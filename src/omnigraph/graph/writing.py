@@ -20,13 +20,18 @@ from omnigraph.graph.results import BuiltIndexes, IndexReport
 from omnigraph.graph.settings import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
 from omnigraph.graph.tidying import may_leave_files, tidy_up
 from omnigraph.graph.turns import Turns
-from omnigraph.manifest import Expectations, open_pin, snapshot_of
-from omnigraph.query import bind_params, ir
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write, settle_all
-from omnigraph.storage import create_fork
-from omnigraph.storage.forks import refuse_forks
-from omnigraph.wire import MutationResult
-from omnigraph.writes import ExternalIntake, prepare_mutation, stage_mutation
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.snapshot import snapshot_of
+from omnigraph.query import ir
+from omnigraph.query.params import bind_params
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.recovery.sweep import settle_all
+from omnigraph.storage.forks import create_fork, refuse_forks
+from omnigraph.wire.receipts import MutationResult
+from omnigraph.writes.external import ExternalIntake
+from omnigraph.writes.mutation import prepare_mutation, stage_mutation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,13 +39,14 @@ if TYPE_CHECKING:
     from omnigraph.graph.limits import ReadLimits
     from omnigraph.graph.schemas import GraphSchema
     from omnigraph.graph.settings import GraphSettings
-    from omnigraph.manifest import GraphCommit, Head, Snapshot, TablePin
-    from omnigraph.query import QueryCompiler
-    from omnigraph.recovery import GraphEnvironment
-    from omnigraph.storage import Table
-    from omnigraph.syntax import SourceText
-    from omnigraph.types import StoredValue
-    from omnigraph.writes import PreparedMutation
+    from omnigraph.manifest.rows import GraphCommit, Head, TablePin
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.query.compiler import QueryCompiler
+    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.storage.tables import Table
+    from omnigraph.syntax.source import SourceText
+    from omnigraph.types.values import StoredValue
+    from omnigraph.writes.mutation import PreparedMutation
 
 _Outcome = TypeVar("_Outcome")
 

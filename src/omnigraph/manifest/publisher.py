@@ -14,17 +14,9 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from omnigraph.errors import (
-    LeaseLostError,
-    RetryableCommitConflictError,
-    StorageError,
-)
+from omnigraph.errors import LeaseLostError, RetryableCommitConflictError, StorageError
 from omnigraph.manifest.branching import branch_at
-from omnigraph.manifest.expectations import (
-    PHYSICAL_KINDS,
-    Expectations,
-    check_expectations,
-)
+from omnigraph.manifest.expectations import PHYSICAL_KINDS, Expectations, check_expectations
 from omnigraph.manifest.fencing import Lifelong, Tenure, fence_metadata, read_fence
 from omnigraph.manifest.format import check_stamp, stamp
 from omnigraph.manifest.lineage import walk_back

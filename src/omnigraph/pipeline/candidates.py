@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load import LoadEngine
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.workers import Message
-    from omnigraph.storage import Table
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.storage.row_changes import Fragments
     from omnigraph.storage.row_parts import RowPart
+    from omnigraph.storage.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

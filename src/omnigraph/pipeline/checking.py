@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.joins import Example, Found
     from omnigraph.pipeline.load import LoadEngine
     from omnigraph.pipeline.workers import Message
-    from omnigraph.storage import Table
     from omnigraph.storage.partitions import TableAddress
+    from omnigraph.storage.tables import Table
     from omnigraph.writes.rules import EdgesPerSource, TableRules, Unique, ValueRule
 
 #: The published stubs of pyarrow describe older functions.

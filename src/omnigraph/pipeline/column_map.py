@@ -11,7 +11,7 @@ from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.value_sources import ValueSource, column_source
 from omnigraph.pipeline.values import Timestamps
 from omnigraph.syntax.suggest import did_you_mean
-from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.plan import EntityShape
     from omnigraph.pipeline.source_columns import SourceColumns
     from omnigraph.pipeline.value_sources import EndSource, Transforms
-    from omnigraph.types import BaseType
+    from omnigraph.types.kinds import BaseType
 
 #: How many columns a message names.
 _SHOWN_NAMES = 20

@@ -15,15 +15,15 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.values import Timestamps, load_value, text_value
-from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_field, arrow_type
 from omnigraph.types.blob_cells import MARK
+from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.writes.columns import column_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.types import BaseType
+    from omnigraph.types.kinds import BaseType
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

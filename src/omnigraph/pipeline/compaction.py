@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import StagedWrite, Table
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 STAGE = "compact"
 

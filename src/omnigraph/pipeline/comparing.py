@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.differences import RowShape
     from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.storage import Table
     from omnigraph.storage.row_changes import RowSet
+    from omnigraph.storage.tables import Table
 
 #: So many times the rows that this process compares may be named by their row ids before tasks look for them.
 _NAMED_PER_COMPARED = 2

@@ -19,7 +19,6 @@ from omnigraph.pipeline.key_files import key_files, write_keys
 from omnigraph.pipeline.merging import shrink_fragment, shrink_fragments, shrink_items
 from omnigraph.pipeline.progress import advance
 from omnigraph.pipeline.row_plans import PART_ROWS, Action
-from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
     fragment_sizes,
     keep_ids,
@@ -31,6 +30,7 @@ from omnigraph.storage.ledgers import Ledger, Ledgers
 from omnigraph.storage.partitions import open_address, table_address
 from omnigraph.storage.row_changes import kept_ids, scan_by_row_id, take_by_row_id
 from omnigraph.storage.row_columns import ROW_ADDRESS
+from omnigraph.storage.staged import stage_fragments
 from omnigraph.writes.columns import stored_values
 from omnigraph.writes.value_rules import complaint, rule_name, violations
 
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.row_plans import PlannedRows, RowPlan
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import StagedWrite, Table
     from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.partitions import TableAddress
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
     from omnigraph.writes.rules import ValueRule
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.

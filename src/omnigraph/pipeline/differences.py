@@ -14,15 +14,15 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.digests import DIGEST, row_digests
-from omnigraph.storage import ROW_ID
 from omnigraph.storage.row_changes import scan_row_set
+from omnigraph.storage.row_columns import ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from omnigraph.schema import EdgeDef, NodeDef
+    from omnigraph.schema.catalog import EdgeDef, NodeDef
     from omnigraph.storage.row_changes import RowSet
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
@@ -72,7 +72,7 @@ class RowShape:
 
 def row_shape(definition: NodeDef | EdgeDef) -> RowShape:
     """The shape of a type: everything that is stored of it."""
-    from omnigraph.schema import EdgeDef
+    from omnigraph.schema.catalog import EdgeDef
 
     is_edge = isinstance(definition, EdgeDef)
     ends = ("src", "dst") if is_edge else ()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.export_target import Staging
     from omnigraph.pipeline.progress import Progress, StageProgress
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import Table
+    from omnigraph.storage.tables import Table
 
 #: A task takes at least and at most about so many rows, unless its table has fewer or its fragments are larger.
 _MIN_TASK_ROWS = 100_000

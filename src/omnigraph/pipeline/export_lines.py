@@ -12,9 +12,10 @@ import pyarrow.compute as _compute
 
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.records import MAX_LINE_BYTES
-from omnigraph.schema import EdgeDef
+from omnigraph.schema.catalog import EdgeDef
 from omnigraph.sizes import size_text
-from omnigraph.types import (
+from omnigraph.types.blob_cells import blob_text, reference_of
+from omnigraph.types.kinds import (
     FLOATS,
     BaseType,
     EnumType,
@@ -24,13 +25,12 @@ from omnigraph.types import (
     ScalarType,
     VectorType,
 )
-from omnigraph.types.blob_cells import blob_text, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omnigraph.ids import TableKey
-    from omnigraph.schema import NodeDef
+    from omnigraph.schema.catalog import NodeDef
 
 #: The published stubs type each kernel per element type, which columns do not know.
 Array: TypeAlias = Any

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.storage.blob_cells import CELL_PARTS, cell_parts, plain_bytes
-from omnigraph.types import BaseType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import BaseType, ListType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

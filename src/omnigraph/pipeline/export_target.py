@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
 from omnigraph.ids import new_ulid
-from omnigraph.storage import parse_location
 from omnigraph.storage.durability import sync_files
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,13 +15,7 @@ import pyarrow.compute as _compute
 from omnigraph.pipeline.buckets import BUCKET, Exchange, buckets_of
 from omnigraph.pipeline.candidates import find_parts, listed_parts
 from omnigraph.pipeline.deltas import BATCH_ROWS, Delta, DeltaPart, FiledDelta, HeldDelta
-from omnigraph.pipeline.differences import (
-    DELTA,
-    SIDE,
-    delta_of,
-    operation_counts,
-    scan_side,
-)
+from omnigraph.pipeline.differences import DELTA, SIDE, delta_of, operation_counts, scan_side
 from omnigraph.pipeline.exchange import run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.storage.row_changes import scan_row_set
@@ -35,9 +29,9 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load import LoadEngine
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.workers import Message
-    from omnigraph.storage import Table
     from omnigraph.storage.row_changes import RowSet
     from omnigraph.storage.row_parts import RowPart
+    from omnigraph.storage.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

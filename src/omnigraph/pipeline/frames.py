@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.plan import LoadPlan
     from omnigraph.pipeline.shaping import RawRecords
     from omnigraph.pipeline.source_columns import SourceColumns
-    from omnigraph.schema import Catalog
+    from omnigraph.schema.catalog import Catalog
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -14,13 +14,14 @@ import pyarrow.compute as _compute
 
 from omnigraph.errors import InternalError
 from omnigraph.ids import derive_id, new_ulid
-from omnigraph.types import EnumType, Scalar, ScalarType, canonical_spelling
+from omnigraph.types.kinds import EnumType, Scalar, ScalarType
+from omnigraph.types.values import canonical_spelling
 from omnigraph.writes.columns import stored_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.types import BaseType
+    from omnigraph.types.kinds import BaseType
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import IndexSpec, StagedWrite, Table
-    from omnigraph.storage.indexes import IndexBuild
+    from omnigraph.storage.indexes import IndexBuild, IndexSpec
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 STAGE = "build indexes"
 #: A part with fewer rows costs more in its merge than it saves.

@@ -25,13 +25,13 @@ from omnigraph.pipeline.records import (
     is_too_long,
 )
 from omnigraph.pipeline.shaping import RawRecords
-from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import EnumType, ListType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from omnigraph.pipeline.plan import EntityShape, LoadPlan
-    from omnigraph.types import BaseType
+    from omnigraph.types.kinds import BaseType
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -14,21 +14,20 @@ import pyarrow.compute as _compute
 from omnigraph.budget import work_steps
 from omnigraph.pipeline.ids import spelled
 from omnigraph.pipeline.sieve import Sieve
-from omnigraph.storage import OneOf
-from omnigraph.storage.filters import to_sql
+from omnigraph.storage.filters import OneOf, to_sql
 from omnigraph.storage.fragments import fragment_sizes
 from omnigraph.storage.indexes import has_index
 from omnigraph.storage.partitions import open_address, scan_fragments, table_address
 from omnigraph.storage.row_columns import ROW_ADDRESS
-from omnigraph.types import EnumType, Scalar, ScalarType
+from omnigraph.types.kinds import EnumType, Scalar, ScalarType
 from omnigraph.writes.committed import PROBE_CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from omnigraph.storage import Table
     from omnigraph.storage.partitions import TableAddress
-    from omnigraph.types import BaseType
+    from omnigraph.storage.tables import Table
+    from omnigraph.types.kinds import BaseType
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -33,11 +33,10 @@ from omnigraph.pipeline.merging import (
     rewrite_fragment,
     shrink_fragments,
 )
-from omnigraph.storage import ROW_ID
 from omnigraph.storage.answers import attempt_name, read_answer, write_answer
 from omnigraph.storage.fragments import fragment_rows, fragment_sizes
 from omnigraph.storage.partitions import table_address
-from omnigraph.storage.row_columns import CREATED_AT
+from omnigraph.storage.row_columns import CREATED_AT, ROW_ID
 from omnigraph.storage.row_ids import KeptIds
 
 if TYPE_CHECKING:
@@ -47,10 +46,10 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.keys import KeyScan
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import Table
     from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.storage.private import PrivateVersion
+    from omnigraph.storage.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -11,12 +11,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import (
-    BadRequestError,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    StorageError,
-)
+from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.frames import chosen_columns, frame_source, partition_name
@@ -32,7 +27,6 @@ from omnigraph.pipeline.shaping import alias_conflicts
 from omnigraph.pipeline.sources import plan_work
 from omnigraph.pipeline.staging import FrameTask, StageItem, likely_types, stage_part
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import stage_fragments
 from omnigraph.storage.fragments import (
     delete_fragment,
     delete_marks,
@@ -43,6 +37,7 @@ from omnigraph.storage.fragments import (
 from omnigraph.storage.ledgers import Ledgers
 from omnigraph.storage.partitions import table_address
 from omnigraph.storage.private import close_private, open_private
+from omnigraph.storage.staged import stage_fragments
 from omnigraph.writes.external import check_cells
 
 if TYPE_CHECKING:
@@ -55,8 +50,11 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.sources import LoadInput, Work
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import ControlObjects, GraphLocation, StagedWrite, Table
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.objects import ControlObjects
     from omnigraph.storage.private import PrivateVersion
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
     from omnigraph.writes.rules import TableRules
 
 _log = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.inputs import InputFile
     from omnigraph.pipeline.value_sources import EndSource
-    from omnigraph.schema import Catalog
+    from omnigraph.schema.catalog import Catalog
 
 _CODE = "mapping"
 _ABSOLUTE = re.compile(r"^(/|~|[A-Za-z][A-Za-z0-9+.-]*://)")

@@ -16,15 +16,10 @@ import pyarrow.compute as _compute
 from omnigraph.pipeline.keys import find_keys, key_scans, scan_keys, text_key
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import ROW_ID
-from omnigraph.storage.fragments import (
-    delete_offsets,
-    fragment_rows,
-    write_replacing,
-)
+from omnigraph.storage.fragments import delete_offsets, fragment_rows, write_replacing
 from omnigraph.storage.ledgers import Ledger
 from omnigraph.storage.partitions import open_address, scan_fragments, table_address
-from omnigraph.storage.row_columns import CREATED_AT
+from omnigraph.storage.row_columns import CREATED_AT, ROW_ID
 from omnigraph.storage.row_ids import KeptIds
 
 if TYPE_CHECKING:
@@ -33,10 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import Table
     from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.storage.private import PrivateVersion
+    from omnigraph.storage.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.ids import TableKey
-    from omnigraph.schema import Catalog, Identities
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.schema.identity import Identities
     from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.partitions import TableAddress
-    from omnigraph.types import BaseType
+    from omnigraph.types.kinds import BaseType
     from omnigraph.writes.columns import TypeDef
     from omnigraph.writes.rules import TableRules, ValueRule
 

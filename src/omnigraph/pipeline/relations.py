@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.ids import TableKey
     from omnigraph.pipeline.joins import Example, Found, Joins
     from omnigraph.pipeline.keys import KeyScan
-    from omnigraph.storage import Table
+    from omnigraph.storage.tables import Table
     from omnigraph.writes.rules import EdgesPerSource, Endpoints, TableRules, Unique
 
 KEY_CONFLICT = "key_conflict"

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.schema.backfill import Expression
-    from omnigraph.storage import StagedWrite, Table
     from omnigraph.storage.partitions import TableAddress
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -25,8 +25,8 @@ from omnigraph.pipeline.external import cell_values, external_texts, is_cell_par
 from omnigraph.pipeline.ids import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.problems import Problems, shown
 from omnigraph.pipeline.transforms import MappedColumn, read_mapped
-from omnigraph.types import PropertyType, Scalar, ScalarType
 from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import PropertyType, Scalar, ScalarType
 from omnigraph.types.values import parse_spelling
 from omnigraph.writes.columns import stored_values, table_schema
 from omnigraph.writes.external import check_cells

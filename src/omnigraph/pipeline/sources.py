@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.mapping import MappedType
     from omnigraph.pipeline.parts import Part
-    from omnigraph.schema import Catalog
+    from omnigraph.schema.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

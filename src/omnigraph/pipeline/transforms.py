@@ -21,7 +21,7 @@ from omnigraph.pipeline.null_texts import as_values, comparable
 from omnigraph.pipeline.problems import shown
 from omnigraph.pipeline.value_sources import FixedText, notation
 from omnigraph.pipeline.values import Timestamps, too_fine
-from omnigraph.types import (
+from omnigraph.types.kinds import (
     ListType,
     PropertyType,
     Scalar,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from omnigraph.pipeline.value_sources import BoolWords, NumberForm, Transforms, ValueSource
-    from omnigraph.types import BaseType
+    from omnigraph.types.kinds import BaseType
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

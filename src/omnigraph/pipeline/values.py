@@ -12,20 +12,23 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from omnigraph.types import (
+from omnigraph.types.blob_cells import MANAGED, managed_cell, spelled_cell
+from omnigraph.types.kinds import (
     EnumType,
     ListType,
     PropertyType,
     Scalar,
     ScalarType,
-    StoredValue,
     VectorType,
-    coerce_json,
-    coerce_scalar,
     integer_range,
 )
-from omnigraph.types.blob_cells import MANAGED, managed_cell, spelled_cell
-from omnigraph.types.values import parse_datetime, parse_decimal_integer
+from omnigraph.types.values import (
+    StoredValue,
+    coerce_json,
+    coerce_scalar,
+    parse_datetime,
+    parse_decimal_integer,
+)
 
 #: A time with digits behind its milliseconds.
 _FINER_TEXT = re.compile(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Policy:
     """Who may do what to one graph, or to a server. Immutable and thread-safe.
 
-    >>> from omnigraph.policy import Action, Policy, PolicyRequest
+    >>> from omnigraph import Action, Policy, PolicyRequest
     >>> policy = Policy.from_text('''
     ... version: 1
     ... groups: { curators: [act-nadia] }
@@ -61,7 +61,7 @@ class Policy:
             ConfigurationError: it is wrong; `diagnostics` holds every finding with its place.
         """
         from omnigraph.policy.reading import CODE
-        from omnigraph.syntax import SourceText
+        from omnigraph.syntax.source import SourceText
         from omnigraph.yaml_files import YamlDocument
 
         return cls._compiled(YamlDocument(SourceText(text, file), code=CODE))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from omnigraph.errors import BadRequestError
 from omnigraph.ids import check_branch_name
 from omnigraph.policy.rules import Action, PolicyRules, Rule, Scope, ScopeKey
-from omnigraph.syntax import did_you_mean
+from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

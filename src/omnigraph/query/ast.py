@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from omnigraph.syntax import Span, span_field
+from omnigraph.syntax.source import Span, span_field
 
 #: The anonymous endpoint: every occurrence is a variable of its own.
 ANONYMOUS = "_"

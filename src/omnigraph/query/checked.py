@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from omnigraph.query import ir
-    from omnigraph.schema import EdgeDef
+    from omnigraph.schema.catalog import EdgeDef
 
 
 @dataclass(frozen=True, slots=True)

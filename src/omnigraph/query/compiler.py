@@ -12,13 +12,14 @@ from omnigraph.query import ast, ir
 from omnigraph.query.descriptor import Operation, describe
 from omnigraph.query.parser import SYNTAX_ERROR, parse_queries
 from omnigraph.query.typecheck import check_query, is_mixed
-from omnigraph.syntax import Findings, SourceText, did_you_mean, read_source
+from omnigraph.syntax.source import Findings, SourceText, read_source
+from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from omnigraph.schema import Catalog
+    from omnigraph.schema.catalog import Catalog
 
 _CACHE_ENTRIES = 256
 #: Names that a message lists.

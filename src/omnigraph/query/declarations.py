@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import (
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import (
     MAX_VECTOR_DIMENSION,
     BaseType,
     ListType,
@@ -18,7 +18,7 @@ from omnigraph.types import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.syntax import Findings
+    from omnigraph.syntax.source import Findings
 
 _SCALARS = {scalar.value: scalar for scalar in Scalar}
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.query import ir
-from omnigraph.types import (
+from omnigraph.types.kinds import (
     BaseType,
     EnumType,
     ListType,
@@ -20,7 +20,7 @@ from omnigraph.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.schema import Catalog
+    from omnigraph.schema.catalog import Catalog
 
 
 class ValueKind(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from omnigraph.query import ir
-from omnigraph.types import render_value
+from omnigraph.types.values import render_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.query import ast, ir
 from omnigraph.query.scope import Context, EdgeVariable, NodeVariable, Scope
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import (
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import (
     NUMERICS,
     BaseType,
     ListType,
@@ -19,13 +19,12 @@ from omnigraph.types import (
     Scalar,
     ScalarType,
     integer_range,
-    parse_date,
-    parse_datetime,
     scalar_of,
 )
+from omnigraph.types.values import parse_date, parse_datetime
 
 if TYPE_CHECKING:
-    from omnigraph.schema import PropertyDef
+    from omnigraph.schema.catalog import PropertyDef
     from omnigraph.syntax.source import Hint
 
 AGGREGATES = frozenset(function.value for function in ir.AggregateFunction)

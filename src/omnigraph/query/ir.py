@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from omnigraph.types import PropertyType, Scalar, ScalarType
+from omnigraph.types.kinds import PropertyType, Scalar, ScalarType
 
 if TYPE_CHECKING:
-    from omnigraph.types import StoredValue
+    from omnigraph.types.values import StoredValue
 
 #: Reserved parameter that carries the one instant of `now()`: fixed per query, in epoch milliseconds.
 NOW = "__now"

@@ -17,14 +17,14 @@ from omnigraph.query.connect import separate_patterns
 from omnigraph.query.descriptor import Operation, describe
 from omnigraph.query.parser import parse_queries
 from omnigraph.query.typecheck import check_query
-from omnigraph.syntax import Findings, SourceText
+from omnigraph.syntax.source import Findings, SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from omnigraph.errors import Diagnostic
-    from omnigraph.schema import Catalog
-    from omnigraph.syntax import Span
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.syntax.source import Span
 
 NEVER_UPDATED = "L201"
 CROSS_PRODUCT = "L202"

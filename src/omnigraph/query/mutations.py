@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from omnigraph.query import ast, ir
 from omnigraph.query.expressions import is_comparable, plain_value
 from omnigraph.query.patterns import check_enum_value, moment_hint
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import (
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import (
     NUMERICS,
     EnumType,
     ListType,
@@ -18,16 +18,16 @@ from omnigraph.types import (
     Scalar,
     ScalarType,
     VectorType,
-    coerce_json,
     scalar_of,
 )
+from omnigraph.types.values import coerce_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from omnigraph.query.scope import Context
-    from omnigraph.schema import EdgeDef, NodeDef
-    from omnigraph.syntax import Span
+    from omnigraph.schema.catalog import EdgeDef, NodeDef
+    from omnigraph.syntax.source import Span
 
 #: The ends of an edge under the names that mutations use, with their columns.
 _ENDS = {"from": "src", "to": "dst"}

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, ParameterError
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import INTEGERS, ListType, PropertyType, Scalar, ScalarType, coerce_json
-from omnigraph.types.values import parse_decimal_integer
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import INTEGERS, ListType, PropertyType, Scalar, ScalarType
+from omnigraph.types.values import coerce_json, parse_decimal_integer
 
 if TYPE_CHECKING:
     from omnigraph.query import ir
-    from omnigraph.types import StoredValue
+    from omnigraph.types.values import StoredValue
 
 #: Largest integer that JavaScript carries exactly.
 MAX_SAFE_INTEGER = 2**53 - 1
@@ -26,8 +26,8 @@ def bind_params(
     `javascript=True` reads numbers as a JavaScript client sends them: integers beyond ±(2^53-1) are refused, because
     they were rounded on the way, and integral floats stand for integers.
 
-    >>> from omnigraph.query import compile_query
-    >>> from omnigraph.schema import compile_schema
+    >>> from omnigraph.query.compiler import compile_query
+    >>> from omnigraph.schema.compiler import compile_schema
     >>> catalog = compile_schema("node Paper { year: I32 }").catalog
     >>> query = compile_query("query q($y: I32) { match { $p: Paper { year: $y } } return { $p } }", catalog)
     >>> bind_params(query.ir, {"y": "2024"})

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from lark import Transformer
 
 from omnigraph.query import ast
-from omnigraph.syntax import DeclarationGrammar, SourceText, Span, unescape
+from omnigraph.syntax.parsing import DeclarationGrammar
+from omnigraph.syntax.source import SourceText, Span
+from omnigraph.syntax.strings import unescape
 
 if TYPE_CHECKING:
     from lark import Token
 
-    from omnigraph.syntax import Findings
+    from omnigraph.syntax.source import Findings
 
 SYNTAX_ERROR = "Q000"
 

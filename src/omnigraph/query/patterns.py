@@ -12,24 +12,17 @@ from omnigraph.query.connect import in_known_order
 from omnigraph.query.expressions import filter_operand, is_comparable, plain_value
 from omnigraph.query.scope import EdgeVariable, NodeVariable
 from omnigraph.query.text_search import text_condition
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import (
-    EnumType,
-    ListType,
-    Scalar,
-    ScalarType,
-    VectorType,
-    render_value,
-    scalar_of,
-)
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import EnumType, ListType, Scalar, ScalarType, VectorType, scalar_of
+from omnigraph.types.values import render_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from omnigraph.query.scope import Context, Scope
-    from omnigraph.schema import EdgeDef, NodeDef
+    from omnigraph.schema.catalog import EdgeDef, NodeDef
     from omnigraph.syntax.source import Hint
-    from omnigraph.types import BaseType, PropertyType
+    from omnigraph.types.kinds import BaseType, PropertyType
 
 
 _MAX_HOPS = 2**63 - 1

@@ -18,8 +18,8 @@ from omnigraph.query.expressions import (
     variable_ref,
 )
 from omnigraph.query.text_search import rank
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import NUMERICS, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import NUMERICS, PropertyType, Scalar, ScalarType, scalar_of
 
 if TYPE_CHECKING:
     from omnigraph.query.scope import Context, Scope

@@ -7,14 +7,13 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from omnigraph.syntax import did_you_mean
+from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from omnigraph.query import ast
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.syntax import Findings, Span
-    from omnigraph.syntax.source import Hint
-    from omnigraph.types import PropertyType
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.syntax.source import Findings, Hint, Span
+    from omnigraph.types.kinds import PropertyType
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ast
-from omnigraph.syntax import MAX_PARTS, MAX_PATTERNS
+from omnigraph.syntax.limits import MAX_PARTS, MAX_PATTERNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from omnigraph.syntax import Findings
+    from omnigraph.syntax.source import Findings
 
 _PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
 

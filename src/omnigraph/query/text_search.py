@@ -15,7 +15,7 @@ from omnigraph.query.expressions import (
     variable_ref,
 )
 from omnigraph.query.scope import EdgeVariable
-from omnigraph.types import (
+from omnigraph.types.kinds import (
     INTEGERS,
     NUMERICS,
     ListType,
@@ -23,9 +23,9 @@ from omnigraph.types import (
     Scalar,
     ScalarType,
     VectorType,
-    coerce_json,
     scalar_of,
 )
+from omnigraph.types.values import coerce_json
 
 if TYPE_CHECKING:
     from omnigraph.query.scope import Context, Scope

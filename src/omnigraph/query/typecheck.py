@@ -14,8 +14,8 @@ from omnigraph.query.scope import Context, Scope
 from omnigraph.query.size import check_size
 
 if TYPE_CHECKING:
-    from omnigraph.schema import Catalog
-    from omnigraph.syntax import Findings
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.syntax.source import Findings
 
 
 def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.QueryIR | None:

@@ -29,7 +29,8 @@ from omnigraph.errors import (
 )
 from omnigraph.failpoints import Failpoint, FailpointError, reach
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import GraphCommit, Head, TablePin
 from omnigraph.recovery.environment import NewCommit
 from omnigraph.recovery.late_writers import undo_late_writers
 from omnigraph.recovery.schema_change import (
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from omnigraph.manifest.expectations import Expectations
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.tables import Table
 

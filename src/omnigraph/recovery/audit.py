@@ -22,7 +22,7 @@ from omnigraph.storage.staged import (
     with_checksums,
 )
 from omnigraph.storage.tables import TableStore, dataset_exists
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.types.kinds import Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import RetryableCommitConflictError, StorageError
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.manifest import forgettable_rows, known_commits
+from omnigraph.manifest.pruning import forgettable_rows, known_commits
 from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
 from omnigraph.recovery.forks import find_orphan_forks, reclaim_forks
 from omnigraph.recovery.lock import held_file
@@ -38,12 +38,7 @@ from omnigraph.storage.derived import (
     text_group_name,
 )
 from omnigraph.storage.file_names import is_unfinished
-from omnigraph.storage.listing import (
-    StoredFile,
-    delete_files,
-    list_files,
-    remove_empty_folders,
-)
+from omnigraph.storage.listing import StoredFile, delete_files, list_files, remove_empty_folders
 from omnigraph.storage.location import (
     BRANCH_CLAIM,
     MANIFEST,
@@ -62,7 +57,8 @@ from omnigraph.storage.retention import (
 from omnigraph.storage.tables import dataset_exists
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import History, Retained, RetentionPolicy
+    from omnigraph.manifest.retention import Retained, RetentionPolicy
+    from omnigraph.manifest.snapshot import History
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.recovery.retention import CleanupPlan, DatasetPlan
 

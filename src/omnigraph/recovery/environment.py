@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError
 from omnigraph.ids import fnv1a64
-from omnigraph.manifest import GraphCommit, Manifest
+from omnigraph.manifest.publisher import Manifest
+from omnigraph.manifest.rows import GraphCommit
 from omnigraph.recovery.audit import RecoveryAudit
 from omnigraph.recovery.lease import LEASE_S, request_limit_s
 from omnigraph.recovery.lock import (
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from omnigraph.manifest import Changes, Expectations, Head, ManifestState
+    from omnigraph.manifest.expectations import Expectations
+    from omnigraph.manifest.publisher import Changes
+    from omnigraph.manifest.rows import Head
+    from omnigraph.manifest.state import ManifestState
     from omnigraph.storage.location import GraphLocation
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0

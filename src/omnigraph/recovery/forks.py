@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.manifest import branch_of, lasting_bases, snapshot_at
+from omnigraph.manifest.lineage import lasting_bases
+from omnigraph.manifest.snapshot import branch_of, snapshot_at
 from omnigraph.recovery.reclaim import staged_max_age_s
 from omnigraph.recovery.sweep import settle_all
 from omnigraph.storage.forks import list_forks, remove_fork
@@ -16,7 +17,8 @@ from omnigraph.storage.listing import list_files
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from omnigraph.manifest import History, ManifestState
+    from omnigraph.manifest.snapshot import History
+    from omnigraph.manifest.state import ManifestState
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.tables import Table
 

@@ -12,7 +12,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import ROLLBACK_KIND, Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.manifest.expectations import ROLLBACK_KIND, Expectations
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import GraphCommit, Head, TablePin
 from omnigraph.recovery.audit import ROLLED_BACK, RecoveryRecord
 from omnigraph.recovery.environment import NewCommit
 from omnigraph.recovery.sweep import RECOVERY_ACTOR, restore

@@ -30,7 +30,7 @@ from omnigraph.storage.location import RECORDED_ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from omnigraph.manifest import ManifestState
+    from omnigraph.manifest.state import ManifestState
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.checksums import FileSum
     from omnigraph.storage.location import GraphLocation

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.environ import duration_s
 from omnigraph.errors import StorageError
-from omnigraph.manifest import plan_retention
+from omnigraph.manifest.retention import plan_retention
 from omnigraph.recovery.reclaim import staged_max_age_s
 from omnigraph.recovery.sidecar import list_sidecars, read_sidecar
 from omnigraph.storage.file_names import is_deletable
@@ -23,7 +23,8 @@ from omnigraph.storage.retention import list_versions, plan_removal
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from omnigraph.manifest import History, Retained, RetentionPolicy
+    from omnigraph.manifest.retention import Retained, RetentionPolicy
+    from omnigraph.manifest.snapshot import History
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.listing import StoredFile
     from omnigraph.storage.retention import DatasetListing, VersionRemoval

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import RecoveryRequiredError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey
-from omnigraph.manifest import Changes, TablePin, Tombstone
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import TablePin, Tombstone
 from omnigraph.recovery.environment import AcceptedTexts
 from omnigraph.recovery.sidecar import Sidecar, SidecarNewTable, SidecarSchema
 from omnigraph.storage.location import (
@@ -33,7 +34,7 @@ from omnigraph.storage.tables import dataset_exists
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from omnigraph.manifest import Head
+    from omnigraph.manifest.rows import Head
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.storage.objects import ControlObjects
 

@@ -19,14 +19,9 @@ from omnigraph.errors import (
 )
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest import (
-    ROLLBACK_KIND,
-    Changes,
-    Expectations,
-    GraphCommit,
-    Head,
-    TablePin,
-)
+from omnigraph.manifest.expectations import ROLLBACK_KIND, Expectations
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import GraphCommit, Head, TablePin
 from omnigraph.recovery.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.recovery.classify import Decision, TableClass, TableFacts, classify_table, decide
 from omnigraph.recovery.environment import NewCommit
@@ -47,11 +42,7 @@ from omnigraph.recovery.sidecar import (
     read_sidecar,
 )
 from omnigraph.storage.commit_files import record_recovered
-from omnigraph.storage.staged import (
-    commit_staged,
-    stage_restore,
-    sync_commit,
-)
+from omnigraph.storage.staged import commit_staged, stage_restore, sync_commit
 from omnigraph.storage.transactions import transaction_uuids
 
 if TYPE_CHECKING:

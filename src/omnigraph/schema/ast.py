@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from omnigraph.syntax import Span, span_field
+from omnigraph.syntax.source import Span, span_field
 
 #: Longer digit strings are out of range for every number of the language.
 MAX_DIGITS = 40

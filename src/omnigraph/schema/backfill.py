@@ -21,16 +21,16 @@ from lark.exceptions import UnexpectedInput, VisitError
 
 from omnigraph.errors import BadRequestError
 from omnigraph.schema.catalog import TypeKind
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
+from omnigraph.syntax.suggest import did_you_mean
 from omnigraph.types.blob_cells import MANAGED, spelled_cell
+from omnigraph.types.kinds import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.types.values import coerce_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.schema.catalog import EdgeDef, NodeDef
-    from omnigraph.types import StoredValue
+    from omnigraph.types.values import StoredValue
 
 _GRAMMAR = r"""
 start: expression

@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import EnumType, PropertyType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from omnigraph.syntax import Span
+    from omnigraph.syntax.source import Span
 
 
 class TypeKind(StrEnum):

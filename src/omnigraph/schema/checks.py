@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING
 
 from omnigraph.schema import ast
 from omnigraph.schema.catalog import unbuilt_index_reason
-from omnigraph.schema.property_checks import (
-    check_header_annotations,
-    check_property,
-    semantics_of,
-)
+from omnigraph.schema.property_checks import check_header_annotations, check_property, semantics_of
 from omnigraph.schema.resolve import resolve_type
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import (
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import (
     NUMERICS,
     ListType,
     PropertyType,
@@ -32,7 +28,7 @@ from omnigraph.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from omnigraph.syntax import Findings, Span
+    from omnigraph.syntax.source import Findings, Span
 
 _MAX_CARDINALITY = 2**32 - 1
 _EDGE_COLUMNS = ("src", "dst")

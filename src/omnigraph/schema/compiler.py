@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.schema.build import build_catalog
 from omnigraph.schema.checks import check_schema
 from omnigraph.schema.parser import SYNTAX_ERROR, parse_schema_all
-from omnigraph.syntax import SourceText, read_source
+from omnigraph.syntax.source import SourceText, read_source
 
 if TYPE_CHECKING:
     from omnigraph.errors import Diagnostic

@@ -12,13 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.schema.catalog import Catalog, EdgeDef, InterfaceDef, NodeDef, RenameHint, TypeKind
-from omnigraph.syntax import Findings, did_you_mean
+from omnigraph.syntax.source import Findings
+from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from omnigraph.errors import Diagnostic
-    from omnigraph.syntax import SourceText
+    from omnigraph.syntax.source import SourceText
 
 TypeName = tuple[TypeKind, str]
 

@@ -21,12 +21,7 @@ from omnigraph.schema.catalog import (
     PropertyDef,
     TypeKind,
 )
-from omnigraph.schema.identity import (
-    Resolution,
-    declared_types,
-    match_accepted,
-    resolve_identities,
-)
+from omnigraph.schema.identity import Resolution, declared_types, match_accepted, resolve_identities
 from omnigraph.schema.lint import LintCode
 from omnigraph.schema.steps import (
     AddConstraint,
@@ -45,7 +40,7 @@ from omnigraph.schema.steps import (
     UpdateTypeMetadata,
     WidenProperty,
 )
-from omnigraph.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
+from omnigraph.types.kinds import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.types.values import quote
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from omnigraph.schema import ast
-from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from omnigraph.syntax import Findings
+    from omnigraph.syntax.source import Findings
 
 Owner = Literal["interface", "node", "edge"]
 

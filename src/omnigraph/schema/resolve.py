@@ -6,8 +6,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from omnigraph.syntax import did_you_mean
-from omnigraph.types import (
+from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.types.kinds import (
     MAX_VECTOR_DIMENSION,
     BaseType,
     EnumType,
@@ -20,7 +20,7 @@ from omnigraph.types import (
 
 if TYPE_CHECKING:
     from omnigraph.schema import ast
-    from omnigraph.syntax import Findings
+    from omnigraph.syntax.source import Findings
 
 _SCALARS = {scalar.value: scalar for scalar in Scalar}
 _TYPE_WORDS = [*_SCALARS, "Vector", "enum"]

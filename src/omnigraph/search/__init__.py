@@ -4,34 +4,3 @@ Owns: the rule from declarations to indexes (`indexes`, pure), the embedding cli
 the check of a recorded model. Never reads or writes a graph, and never embeds inside a write. Importing it is cheap:
 HTTP, numbers and models are imported when first used. Start reading at `indexes` and `embedding.contract`.
 """
-
-from typing import TYPE_CHECKING
-
-from omnigraph.late import late_exports
-
-if TYPE_CHECKING:
-    from omnigraph.search.embedding import (
-        ApiKey,
-        Embedder,
-        EmbeddingClient,
-        EmbeddingSettings,
-        EmbedPurpose,
-        ProviderName,
-        check_model,
-        create_embedder,
-        mock_vector,
-    )
-
-__all__ = [
-    "ApiKey",
-    "EmbedPurpose",
-    "Embedder",
-    "EmbeddingClient",
-    "EmbeddingSettings",
-    "ProviderName",
-    "check_model",
-    "create_embedder",
-    "mock_vector",
-]
-
-__getattr__ = late_exports(__name__, dict.fromkeys(__all__, "embedding"))

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.schema import EdgeDef, IndexKind, index_kinds
-from omnigraph.storage import IndexSpec, PhysicalIndex
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.schema.catalog import EdgeDef, IndexKind, index_kinds
+from omnigraph.storage.indexes import IndexSpec, PhysicalIndex
+from omnigraph.types.kinds import Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from omnigraph.schema import NodeDef
+    from omnigraph.schema.catalog import NodeDef
 
 #: Below so many vectors an exact scan is as fast as any index.
 VECTOR_INDEX_MIN_ROWS = 10_000

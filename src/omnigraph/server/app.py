@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 
 from omnigraph.server.failures import install_handlers
-from omnigraph.server.mcp import router as mcp_router
+from omnigraph.server.mcp.endpoint import router as mcp_router
 from omnigraph.server.middleware import RequestEdge
 from omnigraph.server.openapi import openapi_document
 from omnigraph.server.reload import install_reload

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, OmniError
-from omnigraph.graph import Graph, ReadLimits
-from omnigraph.policy import READ_ONLY, Policy, PolicyGate
-from omnigraph.schema import compile_schema
+from omnigraph.graph.graph import Graph
+from omnigraph.policy.gate import PolicyGate
+from omnigraph.policy.policy import READ_ONLY, Policy
+from omnigraph.schema.compiler import compile_schema
 from omnigraph.server.logs import logger
 from omnigraph.server.service import Authority, OpenGraph, Service
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.tokens import Tokens, read_tokens, token_warnings
-from omnigraph.serving import StoredQueries
+from omnigraph.serving.stored import StoredQueries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from omnigraph.graph.limits import ReadLimits
     from omnigraph.server.settings import ServerSettings
-    from omnigraph.serving import ServedGraph, ServerConfig
+    from omnigraph.serving.config import ServedGraph, ServerConfig
 
 _log = logger(__name__)
 _OPENED_AT_ONCE = 4

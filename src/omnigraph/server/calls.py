@@ -19,7 +19,9 @@ from omnigraph.errors import (
     UnauthorizedError,
 )
 from omnigraph.ids import is_ulid
-from omnigraph.policy import READ_ONLY, Action, Decision, PolicyRequest
+from omnigraph.policy.policy import READ_ONLY
+from omnigraph.policy.requests import Decision, PolicyRequest
+from omnigraph.policy.rules import Action
 from omnigraph.server.connections import peer_of
 from omnigraph.server.logs import logger
 from omnigraph.server.threads import run_in_thread
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive
 
-    from omnigraph.graph import Graph
-    from omnigraph.manifest import GraphCommit, Target
-    from omnigraph.policy import PolicyGate
+    from omnigraph.graph.graph import Graph
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.manifest.targets import Target
+    from omnigraph.policy.gate import PolicyGate
     from omnigraph.server.admission import Grant
     from omnigraph.server.service import OpenGraph, Service
     from omnigraph.server.settings import ServerSettings

@@ -13,7 +13,7 @@ from omnigraph.errors import without_credentials
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from omnigraph.serving import ServerConfig
+    from omnigraph.serving.config import ServerConfig
 
 _FILE = "file://"
 _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omnigraph.branches import Diff
+    from omnigraph.branches.diffs import Diff
 
 #: Each of them takes space on a disk.
 _KEPT = 2

@@ -26,7 +26,7 @@ from omnigraph.server.boot import open_service
 from omnigraph.server.connections import ConnectionLimits, bounded
 from omnigraph.server.logs import configure_logs, logger
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving import read_config, single_graph
+from omnigraph.serving.config import read_config, single_graph
 from omnigraph.wire.protocol import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from omnigraph.server.service import Service
-    from omnigraph.serving import ServerConfig
+    from omnigraph.serving.config import ServerConfig
 
 _log = logger(__name__)
 _DEFAULT_BIND = "127.0.0.1:8080"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef, PropertyDef
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
 
 
 def types_json(catalog: Catalog) -> dict[str, object]:

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from omnigraph.graph import Graph
-    from omnigraph.policy import PolicyGate
+    from omnigraph.graph.graph import Graph
+    from omnigraph.policy.gate import PolicyGate
     from omnigraph.server.settings import ServerSettings
     from omnigraph.server.tokens import Tokens
-    from omnigraph.serving import ServerConfig, StoredQueries
+    from omnigraph.serving.config import ServerConfig
+    from omnigraph.serving.stored import StoredQueries
 
 #: Streams of all graphs at the same time.
 STREAMS = 8

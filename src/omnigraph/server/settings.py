@@ -9,7 +9,7 @@ from typing import NamedTuple
 from omnigraph.budget import MemoryAccount, Turns
 from omnigraph.environ import available_memory, duration_s, is_on, whole_number
 from omnigraph.errors import BadRequestError
-from omnigraph.graph import ReadLimits
+from omnigraph.graph.limits import ReadLimits
 
 MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.

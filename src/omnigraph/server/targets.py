@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.errors import BadRequestError
-from omnigraph.manifest import MAIN, Target
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.targets import Target
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -6,19 +6,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import CompilerError
-from omnigraph.query import FieldDescriptor, ValueKind, ast, describe_field, read_queries
+from omnigraph.query import ast
+from omnigraph.query.compiler import read_queries
 from omnigraph.query.declarations import check_declaration
+from omnigraph.query.descriptor import FieldDescriptor, ValueKind, describe_field
 from omnigraph.query.parser import parse_queries_all
 from omnigraph.query.typecheck import check_query
 from omnigraph.serving.sources import QuerySource, query_sources
-from omnigraph.syntax import Findings, SourceText, Span, did_you_mean
+from omnigraph.syntax.source import Findings, SourceText, Span
+from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from omnigraph.errors import Diagnostic
-    from omnigraph.schema import Catalog
+    from omnigraph.schema.catalog import Catalog
 
 #: Tools that every graph offers to agents beside its stored queries; no stored query may have one of their names.
 BUILT_IN_TOOLS = frozenset(

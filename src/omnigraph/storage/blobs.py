@@ -21,7 +21,7 @@ from omnigraph.storage.failures import translated
 from omnigraph.storage.filters import Compare, to_sql
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.types.kinds import Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

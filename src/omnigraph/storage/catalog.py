@@ -16,12 +16,7 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.fragment import write_fragments
 
-from omnigraph.errors import (
-    AlreadyInitializedError,
-    OutsideRootError,
-    StorageError,
-    StorageFailure,
-)
+from omnigraph.errors import AlreadyInitializedError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.boundary import refuse_links
 from omnigraph.storage.checksums import record_sums, sum_files, tidy_records

@@ -10,18 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.types import (
-    FLOATS,
-    INTEGERS,
-    BaseType,
-    Scalar,
-    StoredValue,
-    integer_range,
-    scalar_of,
-)
+from omnigraph.types.kinds import FLOATS, INTEGERS, BaseType, Scalar, integer_range, scalar_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from omnigraph.types.values import StoredValue
 
 _OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 

@@ -19,12 +19,7 @@ from omnigraph.errors import InternalError
 from omnigraph.storage.blob_cells import scan_cells, scan_taken_cells, take_cells
 from omnigraph.storage.failures import translated
 from omnigraph.storage.opening import open_dataset
-from omnigraph.storage.partitions import (
-    BATCH_ROWS,
-    TableAddress,
-    open_address,
-    table_address,
-)
+from omnigraph.storage.partitions import BATCH_ROWS, TableAddress, open_address, table_address
 from omnigraph.storage.row_columns import CREATED_AT, ROW_ADDRESS, ROW_ID, UPDATED_AT
 from omnigraph.storage.row_ids import INLINE_ROWS, KeptIds
 

@@ -21,20 +21,12 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
-from omnigraph.errors import (
-    DriftError,
-    InternalError,
-)
+from omnigraph.errors import DriftError, InternalError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.storage.blob_cells import encoded_cells
 from omnigraph.storage.boundary import refuse_links
 from omnigraph.storage.checksums import FileSums, sums_in
-from omnigraph.storage.commit_files import (
-    file_sums,
-    names_of,
-    new_fragments,
-    record_commit,
-)
+from omnigraph.storage.commit_files import file_sums, names_of, new_fragments, record_commit
 from omnigraph.storage.completeness import check_complete
 from omnigraph.storage.durability import sync_files
 from omnigraph.storage.failures import translated

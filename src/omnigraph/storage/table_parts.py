@@ -16,12 +16,7 @@ from omnigraph.storage.blob_cells import scan_cells
 from omnigraph.storage.failures import translated
 from omnigraph.storage.fragment_scans import BATCH_BYTES, READ_AHEAD_BYTES
 from omnigraph.storage.opening import open_dataset
-from omnigraph.storage.partitions import (
-    BATCH_ROWS,
-    FragmentGroup,
-    fragment_of,
-    group_fragments,
-)
+from omnigraph.storage.partitions import BATCH_ROWS, FragmentGroup, fragment_of, group_fragments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,13 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from omnigraph.errors import (
-    MAX_DIAGNOSTICS,
-    CompilerError,
-    Diagnostic,
-    InputFileError,
-    Severity,
-)
+from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic, InputFileError, Severity
 from omnigraph.printable import one_line
 from omnigraph.syntax.limits import MAX_MESSAGE, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from omnigraph.manifest import Target
-    from omnigraph.types import PropertyType
+    from omnigraph.manifest.targets import Target
+    from omnigraph.types.kinds import PropertyType
 
 _SHOWN_ROWS = 20
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as _arrow
 
 from omnigraph.errors import OmniError, UnexpectedAnswerError
-from omnigraph.manifest import Target
-from omnigraph.types import (
+from omnigraph.manifest.targets import Target
+from omnigraph.types.kinds import (
     BaseType,
     EnumType,
     ListType,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import BadRequestError, BlobRangeError, ResourceLimitError
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Target
+    from omnigraph.manifest.targets import Target
 
 #: Largest range of a blob that one call reads, and what a stream of one has in memory.
 BLOB_RANGE_BYTES = 4 * 1024 * 1024

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.ids import TableKey
-from omnigraph.manifest import INTERNAL_SCHEMA_VERSION, GraphCommit, Snapshot, TablePin
+from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
+from omnigraph.manifest.rows import GraphCommit, TablePin
+from omnigraph.manifest.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

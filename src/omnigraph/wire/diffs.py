@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from omnigraph.branches import Diff
+    from omnigraph.branches.diffs import Diff
 
 #: The published stubs of pyarrow describe arrays of one type only.
 pa: Any = _arrow

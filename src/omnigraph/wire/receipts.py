@@ -13,8 +13,8 @@ from omnigraph.wire.commits import commit_document, commit_json, optional_commit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.branches import TypeChanges
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.branches.merging import TypeChanges
+    from omnigraph.manifest.rows import GraphCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class MergeResult:
     def from_json(body: Mapping[str, Any]) -> MergeResult:
         """The inverse of `to_json`."""
         # Late: whoever merges nothing needs nothing of branches.
-        from omnigraph.branches import TypeChanges
+        from omnigraph.branches.merging import TypeChanges
 
         return MergeResult(
             source=body["source"],

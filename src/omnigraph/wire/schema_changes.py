@@ -12,7 +12,7 @@ from omnigraph.wire.commits import commit_document, optional_commit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.manifest.rows import GraphCommit
 
 
 class SchemaSteps(Protocol):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omnigraph.ids import TableKey
-    from omnigraph.types import StoredValue
+    from omnigraph.types.values import StoredValue
     from omnigraph.writes.columns import TypeDef
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.schema import EdgeDef, NodeDef
-from omnigraph.types import Scalar, ScalarType
+from omnigraph.schema.catalog import EdgeDef, NodeDef
 from omnigraph.types.arrow import arrow_field
+from omnigraph.types.kinds import Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from omnigraph.types import StoredValue
+    from omnigraph.types.values import StoredValue
 
 TypeDef = NodeDef | EdgeDef
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.manifest import open_pin
-from omnigraph.storage import OneOf
+from omnigraph.manifest.pins import open_pin
+from omnigraph.storage.filters import OneOf
 from omnigraph.writes.columns import texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import TablePin
-    from omnigraph.storage import Filter, Table, TableStore
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.storage.filters import Filter
+    from omnigraph.storage.tables import Table, TableStore
 
 #: Keys per probe: larger sets are split, very large ones are found by scanning.
 PROBE_CHUNK = 8_192

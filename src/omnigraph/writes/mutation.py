@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.query import ir
-from omnigraph.storage import OneOf, stage_append, stage_delete, stage_upsert
 from omnigraph.storage.blob_cells import has_references
+from omnigraph.storage.filters import OneOf
 from omnigraph.storage.fragments import stage_replaced_rows
+from omnigraph.storage.staged import stage_append, stage_delete, stage_upsert
 from omnigraph.writes.accumulator import Accumulator
 from omnigraph.writes.columns import texts
 from omnigraph.writes.committed import CommittedRows
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Snapshot
-    from omnigraph.schema import Catalog, Identities
-    from omnigraph.storage import StagedWrite, Table, TableStore
-    from omnigraph.types import StoredValue
+    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.schema.identity import Identities
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table, TableStore
+    from omnigraph.types.values import StoredValue
     from omnigraph.writes.accumulator import TableDelta
     from omnigraph.writes.rules import TableRules
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.types import EnumType
+from omnigraph.types.kinds import EnumType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.ids import TableKey
-    from omnigraph.schema import Catalog, EdgeDef, NodeDef
-    from omnigraph.types import BaseType
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.types.kinds import BaseType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def _enum_rules(definition: NodeDef | EdgeDef) -> list[ValueRule]:
 
 
 def _unique_rules(definition: NodeDef | EdgeDef) -> tuple[Unique, ...]:
-    from omnigraph.types import Scalar, ScalarType
+    from omnigraph.types.kinds import Scalar, ScalarType
 
     ends: BaseType = ScalarType(Scalar.STRING)
     return tuple(

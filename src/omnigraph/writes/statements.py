@@ -10,10 +10,11 @@ import pyarrow as pa
 from omnigraph.errors import BadRequestError
 from omnigraph.ids import derive_id, new_ulid
 from omnigraph.query import ir
-from omnigraph.storage import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.blobs import blob_bytes
+from omnigraph.storage.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.memory import scan_with_pending, select_rows
-from omnigraph.types import Scalar, ScalarType, canonical_spelling
+from omnigraph.types.kinds import Scalar, ScalarType
+from omnigraph.types.values import canonical_spelling
 from omnigraph.writes.columns import blob_columns, column_array
 from omnigraph.writes.committed import PROBE_CHUNK
 from omnigraph.writes.values import assigned_value, resolve
@@ -21,8 +22,10 @@ from omnigraph.writes.values import assigned_value, resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from omnigraph.schema import Catalog, EdgeDef, Identities, NodeDef
-    from omnigraph.types import BaseType, StoredValue
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.schema.identity import Identities
+    from omnigraph.types.kinds import BaseType
+    from omnigraph.types.values import StoredValue
     from omnigraph.writes.accumulator import Accumulator
     from omnigraph.writes.committed import CommittedRows
     from omnigraph.writes.external import ExternalIntake

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequestError
-from omnigraph.storage import AnyOf, Compare, OneOf
-from omnigraph.types import StoredValue, canonical_spelling
+from omnigraph.storage.filters import AnyOf, Compare, OneOf
+from omnigraph.types.values import StoredValue, canonical_spelling
 from omnigraph.writes.columns import stored_values, texts
 from omnigraph.writes.committed import PROBE_CHUNK
 from omnigraph.writes.value_rules import complaint, rule_name, violations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.ids import TableKey
-    from omnigraph.storage import Filter
+    from omnigraph.storage.filters import Filter
     from omnigraph.writes.accumulator import TableDelta
     from omnigraph.writes.committed import CommittedRows
     from omnigraph.writes.rules import EdgesPerSource, Endpoints, TableRules, Unique, ValueRule

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
 from omnigraph.query import ir
-from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, StoredValue, coerce_json
 from omnigraph.types.blob_cells import MANAGED, spelled_cell
+from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType
+from omnigraph.types.values import StoredValue, coerce_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from graph.races.jobs import JOBS, SCHEMA, Outcome, run_job
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 THREADS = 8
 PROCESSES = 6

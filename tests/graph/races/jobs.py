@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import BadRequestError, ConflictError, OmniError, PreconditionFailedError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey
-from omnigraph.storage import TableStore, parse_location
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.recovery.lock import CommitLock, HeldTenure
 
 SCHEMA = """

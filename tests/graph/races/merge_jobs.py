@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from graph.races.jobs import Outcome, insert_notes
 from omnigraph.errors import BadRequestError, ConflictError, OmniError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
     RetryableCommitConflictError,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery.lock import FileCommitLock
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from graph.races.conftest import WorkerProcess
 from graph.races.jobs import ADD_NOTE, ADD_PERSON, SET_VISITS, Outcome, table_rows, with_lock
 from graph.races.merge_jobs import JOBS, run_job
 from omnigraph.errors import BranchNotFoundError, MergeConflictsError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.manifest.snapshot import snapshot_at
 
 if TYPE_CHECKING:

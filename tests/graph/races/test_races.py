@@ -23,7 +23,7 @@ from graph.races.jobs import (
     WITH_LANGUAGE,
     table_rows,
 )
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery.lock import FileCommitLock
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from omnigraph.errors import (
     SchemaViolationsError,
 )
 from omnigraph.failpoints import Failpoint
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery import attempt, schema_change
 from omnigraph.recovery.lock import LocalTenure
 

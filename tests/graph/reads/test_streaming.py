@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-import omnigraph.engine.local.executor as executor
-import omnigraph.engine.local.scan as scan
 from graph.worlds import new_graph, run
+from omnigraph.engine.local import executor, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
 SIDE = 450
 SCHEMA = "node A { k: I32 @key  even: Bool } node B { k: I32 @key  text: String }"

@@ -9,7 +9,7 @@ import pytest
 
 from graph.worlds import PEOPLE, new_graph, run
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,16 +11,17 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.ids import edge_table_key, node_table_key
-from omnigraph.manifest import Expectations
-from omnigraph.recovery import Intent, StagedTable, WriterKind, commit_write
-from omnigraph.storage import stage_append
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
+from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.storage.staged import stage_append
 from omnigraph.writes.columns import rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from omnigraph.manifest import Snapshot
+    from omnigraph.manifest.snapshot import Snapshot
 
 #: `body` is indexed as text, `plain` never is; the keys of the two types may be equal.
 SCHEMA = """

@@ -9,7 +9,8 @@ import pytest
 
 from graph.search.support import ZERO, append, ask, new_graph
 from omnigraph.errors import BadRequestError, OmniError
-from omnigraph.search import EmbeddingClient, mock_vector
+from omnigraph.search.embedding.client import EmbeddingClient
+from omnigraph.search.embedding.mock import mock_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from graph.search.support import (
 )
 from omnigraph import Graph
 from omnigraph.engine.local import text_parts
-from omnigraph.storage import column_parts
+from omnigraph.storage.text_columns import column_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

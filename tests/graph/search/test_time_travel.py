@@ -23,7 +23,9 @@ from omnigraph.engine.local import adjacencies
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.graph import reading
 from omnigraph.ids import new_ulid
-from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, TablePin
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.publisher import Changes
+from omnigraph.manifest.rows import GraphCommit, Head, TablePin
 
 if TYPE_CHECKING:
     from collections.abc import Callable

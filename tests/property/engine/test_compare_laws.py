@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.local.compare import Fixed, Side, Values, holds
 from omnigraph.query.ir import CompareOp
-from omnigraph.types import BaseType, ListType, Scalar, ScalarType
+from omnigraph.types.kinds import BaseType, ListType, Scalar, ScalarType
 from property.engine.values import ORDERED, SCALARS, asked, held, is_true, partner, texts
 from unit.engine.tables import column
 

@@ -19,10 +19,13 @@ from omnigraph.engine.local.entities import row_id_array
 from omnigraph.engine.local.pushdown import push_down
 from omnigraph.engine.local.rows import Rows
 from omnigraph.query.ir import CompareOp, Comparison, Constant, ParamRef, PropertyRef
-from omnigraph.schema import IndexKind
+from omnigraph.schema.catalog import IndexKind
 from omnigraph.search.indexes import WantedIndex, index_spec
-from omnigraph.storage import commit_staged, parse_location, read_rows, scan_rows, stage_indices
-from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.storage.indexes import stage_indices
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.reads import read_rows, scan_rows
+from omnigraph.storage.staged import commit_staged
+from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
 from property.engine.values import ORDERED, SCALARS, asked, held, is_true, partner, texts
 from unit.engine.numbers import ASKED, HELD
 from unit.engine.tables import append, column, new_context, stored
@@ -31,8 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.query.ir import Operand, Predicate
-    from omnigraph.storage import GraphLocation, Table
-    from omnigraph.types import BaseType, StoredValue
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.tables import Table
+    from omnigraph.types.kinds import BaseType
+    from omnigraph.types.values import StoredValue
 
 ENUM = EnumType(("A", "a", "it's", "é"))
 PLAIN: list[BaseType] = [*(ScalarType(scalar) for scalar in SCALARS), ENUM]

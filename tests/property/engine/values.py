@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from omnigraph.query.ir import CompareOp
-from omnigraph.types import INTEGERS, NUMERICS, Scalar, integer_range
+from omnigraph.types.kinds import INTEGERS, NUMERICS, Scalar, integer_range
 from omnigraph.types.values import to_f32
 
 ORDERED = {

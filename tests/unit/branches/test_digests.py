@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.pipeline.digests import DIGEST, row_digests
-from omnigraph.types import EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import EnumType, ListType, Scalar, ScalarType, VectorType
 
 TEXT, NUMBER = pa.utf8(), pa.int64()
 TEXTS = pa.list_(TEXT)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.cli.commit_graph import COMMIT_MARK, draw_commits
-from omnigraph.manifest import GraphCommit
+from omnigraph.manifest.rows import GraphCommit
 
 #: Who a commit id stands for: (id, parent, merged parent), newest first.
 History = list[tuple[str, str | None, str | None]]

@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.engine import EngineSettings
-from omnigraph.engine.local import Context, EngineCaches
+from omnigraph.engine.local.context import Context, EngineCaches
+from omnigraph.engine.settings import EngineSettings
 from omnigraph.ids import TableKey
-from omnigraph.manifest import Snapshot, TablePin
-from omnigraph.schema import Catalog
-from omnigraph.storage import (
-    DerivedArrays,
-    OneOf,
-    Table,
-    TableStore,
+from omnigraph.manifest.rows import TablePin
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.schema.catalog import Catalog
+from omnigraph.storage.derived import DerivedArrays
+from omnigraph.storage.filters import OneOf
+from omnigraph.storage.staged import (
     commit_staged,
     create_table,
     stage_append,
     stage_delete,
     stage_upsert,
 )
-from omnigraph.types import BaseType, ListType, Scalar, ScalarType
+from omnigraph.storage.tables import Table, TableStore
 from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import BaseType, ListType, Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from omnigraph.storage import GraphLocation
-    from omnigraph.types import StoredValue
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.types.values import StoredValue
 
 #: What days and milliseconds are made from.
 _RAW = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}

@@ -8,18 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.local import Context, EngineCaches, adjacencies, find_adjacency
-from omnigraph.engine.local.adjacencies import is_adjacency_ready
+from omnigraph.engine.local import adjacencies
+from omnigraph.engine.local.adjacencies import find_adjacency, is_adjacency_ready
+from omnigraph.engine.local.context import Context, EngineCaches
 from omnigraph.query.ir import Direction
-from omnigraph.schema import EdgeDef
-from omnigraph.storage import DerivedArrays, Table, parse_location
+from omnigraph.schema.catalog import EdgeDef
+from omnigraph.storage.derived import DerivedArrays
+from omnigraph.storage.location import parse_location
 from unit.engine.tables import append, delete, new_context, stored
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from omnigraph.engine.local.adjacency import Side
-    from omnigraph.storage import GraphLocation
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.tables import Table
 
 LIKES = EdgeDef(name="Likes", source="Cat", target="Dog", properties={})
 NODES = pa.schema([pa.field("id", pa.utf8(), nullable=False)])

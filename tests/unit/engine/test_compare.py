@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.engine.local.compare import Fixed, Side, Values, holds
 from omnigraph.query.ir import CompareOp
-from omnigraph.types import BaseType, EnumType, ListType, Scalar, ScalarType
+from omnigraph.types.kinds import BaseType, EnumType, ListType, Scalar, ScalarType
 from unit.engine.numbers import ASKED, HELD
 from unit.engine.tables import column
 

@@ -11,16 +11,18 @@ import pytest
 from omnigraph.budget import Budget
 from omnigraph.engine.local import entities as module
 from omnigraph.engine.local.entities import Entities, Numbering, row_id_array
-from omnigraph.storage import parse_location, read_rows
-from omnigraph.types import ListType, Scalar
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.reads import read_rows
 from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import ListType, Scalar
 from unit.engine.tables import append, column, delete, new_caches, stored, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.engine.local import EngineCaches
-    from omnigraph.storage import GraphLocation, Table
+    from omnigraph.engine.local.context import EngineCaches
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.tables import Table
 
 TAGS = arrow_type(ListType(Scalar.STRING))
 SCHEMA = pa.schema(

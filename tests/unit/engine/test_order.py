@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from omnigraph.budget import Budget
 from omnigraph.engine.local.order import order_codes, sort_by_codes, total_order
 from omnigraph.engine.local.rows import Rows
-from omnigraph.types import ListType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import ListType, Scalar, ScalarType, VectorType
 from unit.engine.tables import column
 
 if TYPE_CHECKING:
-    from omnigraph.engine.local import Context
+    from omnigraph.engine.local.context import Context
 
 #: Values in ascending order, null first.
 ASCENDING: dict[Scalar, list[Any]] = {

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine import (
-    EngineSettings,
+from omnigraph.engine.paths import (
+    ADJACENCY_COST_FACTOR,
     TraversalFacts,
-    TraversalMode,
     TraversalPath,
     choose_path,
+    followed_edges,
 )
-from omnigraph.engine.paths import ADJACENCY_COST_FACTOR, followed_edges
+from omnigraph.engine.settings import EngineSettings, TraversalMode
 
 INDEXED, ADJACENCY, SCAN = (
     TraversalPath.INDEXED,

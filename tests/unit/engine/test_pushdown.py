@@ -17,13 +17,13 @@ from omnigraph.query.ir import (
     TextKind,
     TextMatch,
 )
-from omnigraph.storage import AllOf, AnyOf, Compare, HasItem, HasText
-from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType
+from omnigraph.storage.filters import AllOf, AnyOf, Compare, HasItem, HasText
+from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType
 
 if TYPE_CHECKING:
     from omnigraph.query.ir import Operand, Predicate
-    from omnigraph.storage import Filter
-    from omnigraph.types import BaseType
+    from omnigraph.storage.filters import Filter
+    from omnigraph.types.kinds import BaseType
 
 ENUM = EnumType(("draft", "final"))
 S, I32, I64, F64 = (

@@ -15,7 +15,7 @@ from omnigraph.engine.local.variables import (
     variable_tables,
 )
 from omnigraph.query import ir
-from omnigraph.types import PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import PropertyType, Scalar, ScalarType, VectorType
 
 TEXT = PropertyType(ScalarType(Scalar.STRING))
 MAYBE = PropertyType(ScalarType(Scalar.STRING), nullable=True)

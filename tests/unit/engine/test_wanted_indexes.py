@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.schema import (
-    EdgeDef,
-    IndexKind,
-    MemberSet,
-    NodeDef,
-    PropertyDef,
-    Provenance,
-    compile_schema,
-)
+from omnigraph.schema.catalog import EdgeDef, IndexKind, MemberSet, NodeDef, PropertyDef, Provenance
+from omnigraph.schema.compiler import compile_schema
 from omnigraph.search.indexes import (
     VECTOR_INDEX_MIN_ROWS,
     WantedIndex,
@@ -22,8 +15,8 @@ from omnigraph.search.indexes import (
     vector_index_name,
     wanted_indexes,
 )
-from omnigraph.storage import PhysicalIndex
-from omnigraph.types import PropertyType, Scalar, ScalarType
+from omnigraph.storage.indexes import PhysicalIndex
+from omnigraph.types.kinds import PropertyType, Scalar, ScalarType
 
 BTREE, VECTOR = IndexKind.BTREE, IndexKind.VECTOR
 ID = ("id", BTREE)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph.ids import TableKey
-from omnigraph.manifest import Changes, Expectations, GraphCommit, Head, Manifest, TablePin
-from omnigraph.storage import parse_location
+from omnigraph.manifest.expectations import Expectations
+from omnigraph.manifest.publisher import Changes, Manifest
+from omnigraph.manifest.rows import GraphCommit, Head, TablePin
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,16 +18,12 @@ from omnigraph.errors import (
     StorageFailure,
     StorageFormatError,
 )
-from omnigraph.manifest import (
-    FOLD_THRESHOLD,
-    PUBLISHER_RETRY_BUDGET,
-    Changes,
-    Expectations,
-    Tombstone,
-    publisher,
-    snapshot_at,
-)
+from omnigraph.manifest import publisher
+from omnigraph.manifest.expectations import Expectations
 from omnigraph.manifest.format import STAMP, check_stamp, stamp
+from omnigraph.manifest.publisher import FOLD_THRESHOLD, PUBLISHER_RETRY_BUDGET, Changes
+from omnigraph.manifest.rows import Tombstone
+from omnigraph.manifest.snapshot import snapshot_at
 from omnigraph.storage import catalog as catalog_storage
 from unit.manifest.catalogs import (
     CITES,

@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.ids import TableKey
-from omnigraph.manifest import (
-    History,
-    Reason,
-    RetentionPolicy,
-    Tombstone,
-    forgettable_rows,
-    known_commits,
-    plan_retention,
-    snapshot_at,
-)
-from omnigraph.manifest.rows import PublishedVersion, commit_row, version_row
+from omnigraph.manifest.pruning import forgettable_rows, known_commits
+from omnigraph.manifest.retention import Reason, RetentionPolicy, plan_retention
+from omnigraph.manifest.rows import PublishedVersion, Tombstone, commit_row, version_row
+from omnigraph.manifest.snapshot import History, snapshot_at
 from unit.manifest.catalogs import CITES, PAPER, commit, head, pin
 
 SECOND = 1_000_000

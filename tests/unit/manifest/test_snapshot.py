@@ -4,9 +4,8 @@ import pytest
 
 from omnigraph.errors import DamageError
 from omnigraph.ids import TableKey
-from omnigraph.manifest import History, Tombstone, snapshot_at, snapshot_of
-from omnigraph.manifest.rows import PublishedVersion
-from omnigraph.manifest.snapshot import branch_of, newest_heads
+from omnigraph.manifest.rows import PublishedVersion, Tombstone
+from omnigraph.manifest.snapshot import History, branch_of, newest_heads, snapshot_at, snapshot_of
 from unit.manifest.catalogs import CITES, PAPER, commit, head, pin
 
 ARTICLE = TableKey("node:Article")

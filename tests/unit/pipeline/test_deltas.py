@@ -15,8 +15,8 @@ from omnigraph.pipeline import deltas
 from omnigraph.pipeline.deltas import DeltaPart, FiledDelta, HeldDelta
 from omnigraph.pipeline.differences import DELTA, operation_codes, operation_counts
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
-from omnigraph.storage import parse_location
 from omnigraph.storage.answers import write_answer
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from omnigraph.pipeline.buckets import BUCKET, Exchange, buckets_of, hash_bucket
 from omnigraph.pipeline.exchange import run_exchange
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage import parse_location
 from omnigraph.storage.answers import answer_folder
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from omnigraph.pipeline.mapped_records import raw_records
 from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.value_bodies import value_source
 from omnigraph.pipeline.values import Timestamps
-from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 
 
 class Bad:

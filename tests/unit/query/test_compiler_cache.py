@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnigraph.errors import CompilerError
-from omnigraph.query import QueryCompiler, explain_ir
-from omnigraph.schema import compile_schema
-from omnigraph.syntax import SourceText
+from omnigraph.query.compiler import QueryCompiler
+from omnigraph.query.explain import explain_ir
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.syntax.source import SourceText
 
 
 def text(name: str = "q", limit: int = 1) -> str:

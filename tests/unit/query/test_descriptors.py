@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.query import compile_query, describe_field
-from omnigraph.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.query.compiler import compile_query
+from omnigraph.query.descriptor import describe_field
+from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType, VectorType
 
 
 def read(clauses: str, reading, returned: str = "1 as one", params: str = ""):

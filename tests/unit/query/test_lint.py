@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph.errors import MAX_DIAGNOSTICS
-from omnigraph.query import LintReport, LintStatus, lint_queries
-from omnigraph.schema import Catalog, compile_schema
-from omnigraph.syntax import SourceText
+from omnigraph.query.lint import LintReport, LintStatus, lint_queries
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.syntax.source import SourceText
+
+if TYPE_CHECKING:
+    from omnigraph.schema.catalog import Catalog
 
 READ = "query papers() { match { $p: Paper } return { $p.title } }"
 WRONG = "query wrong() { match { $p: Papr } return { $p.title } }"

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.query import compile_query, ir
-from omnigraph.syntax import MAX_PATTERNS
+from omnigraph.query import ir
+from omnigraph.query.compiler import compile_query
+from omnigraph.syntax.limits import MAX_PATTERNS
 
 
 def pipeline(clauses: str, reading, params: str = "") -> tuple[ir.Op, ...]:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import BadRequestError, ParameterError
-from omnigraph.query import bind_params, compile_query
+from omnigraph.query.compiler import compile_query
+from omnigraph.query.params import bind_params
 
 SAFE = 2**53 - 1
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.query import parse_queries, print_queries
-from omnigraph.syntax import SourceText
+from omnigraph.query.parser import parse_queries
+from omnigraph.query.printer import print_queries
+from omnigraph.syntax.source import SourceText
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FILES = [

@@ -9,8 +9,8 @@ from omnigraph.errors import (
     MixedMutationError,
     QuerySelectionError,
 )
-from omnigraph.query import compile_file, compile_query, read_queries
-from omnigraph.syntax import SourceText
+from omnigraph.query.compiler import compile_file, compile_query, read_queries
+from omnigraph.syntax.source import SourceText
 
 READ = "query papers() { match { $p: Paper } return { $p.title } }"
 OTHER = "query venues() { match { $v: Venue } return { $v.city } }"

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import CompilerError, Diagnostic
-from omnigraph.query import parse_queries
-from omnigraph.syntax import MAX_NESTING, SourceText
+from omnigraph.query.parser import parse_queries
+from omnigraph.syntax.limits import MAX_NESTING
+from omnigraph.syntax.source import SourceText
 
 
 def problems(text: str) -> tuple[Diagnostic, ...]:
@@ -152,7 +153,7 @@ def test_a_nul_character_is_refused():
 
 
 def test_a_very_long_number_is_no_crash(reading):
-    from omnigraph.query import compile_query
+    from omnigraph.query.compiler import compile_query
 
     text = read(f"$p.year = {'9' * 10_000}")
 

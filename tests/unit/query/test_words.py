@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from omnigraph.errors import CompilerError
 from omnigraph.query import ast as tree
-from omnigraph.query import compile_file, compile_query, ir, parse_queries
-from omnigraph.schema import Catalog, compile_schema
-from omnigraph.syntax import SourceText
+from omnigraph.query import ir
+from omnigraph.query.compiler import compile_file, compile_query
+from omnigraph.query.parser import parse_queries
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.syntax.source import SourceText
+
+if TYPE_CHECKING:
+    from omnigraph.schema.catalog import Catalog
 
 KEYWORDS = [
     *("query", "match", "return", "order", "limit", "not", "as", "asc", "desc", "true", "false"),

@@ -4,13 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from omnigraph.recovery.classify import (
-    Decision,
-    TableClass,
-    TableFacts,
-    classify_table,
-    decide,
-)
+from omnigraph.recovery.classify import Decision, TableClass, TableFacts, classify_table, decide
 from omnigraph.recovery.sidecar import WriterKind
 from unit.recovery.sidecars import entry
 

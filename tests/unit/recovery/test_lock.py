@@ -19,7 +19,7 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.graph import GraphSettings
+from omnigraph.graph.settings import GraphSettings
 from omnigraph.recovery import lock as lock_module
 from omnigraph.recovery.lock import FileCommitLock, LeaseCommitLock
 from omnigraph.storage.location import COMMIT_LOCK

@@ -13,17 +13,18 @@ from omnigraph import failpoints
 from omnigraph.environ import duration_s
 from omnigraph.errors import RecoveryRequiredError
 from omnigraph.failpoints import FailpointError
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.recovery import open_environment, reclaim_staged_files, staged_max_age_s
+from omnigraph.recovery.environment import open_environment
 from omnigraph.recovery.lock import StagingLock
-from omnigraph.storage import parse_location, stage_append
-from omnigraph.storage.location import MANIFEST, RECOVERIES
+from omnigraph.recovery.reclaim import reclaim_staged_files, staged_max_age_s
+from omnigraph.storage.location import MANIFEST, RECOVERIES, parse_location
+from omnigraph.storage.staged import stage_append
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.recovery import GraphEnvironment
+    from omnigraph.recovery.environment import GraphEnvironment
 
 SCHEMA = "node A { k: String @key }"
 ADD = "query q($k: String) { insert A { k: $k } }"
@@ -149,7 +150,7 @@ def test_a_writer_waits_until_the_files_are_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that starts while files are removed stages after that, and loses nothing."""
-    import omnigraph.recovery.reclaim as module
+    from omnigraph.recovery import reclaim as module
 
     started, remove = Event(), module.remove_leftovers
     outcome: list[object] = []

@@ -12,8 +12,8 @@ import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.ids import TableKey
-from omnigraph.manifest import Head, TablePin, Tombstone
-from omnigraph.recovery import GraphEnvironment, open_environment
+from omnigraph.manifest.rows import Head, TablePin, Tombstone
+from omnigraph.recovery.environment import GraphEnvironment, open_environment
 from omnigraph.recovery.lock import LocalTenure
 from omnigraph.recovery.schema_change import (
     SchemaChange,
@@ -24,8 +24,7 @@ from omnigraph.recovery.schema_change import (
     schema_changes,
     withdraw,
 )
-from omnigraph.storage import parse_location
-from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE
+from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, parse_location
 from omnigraph.storage.staged import commit_staged, create_table, plan_table, stage_append
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from omnigraph.recovery.sidecar import (
     read_sidecar,
     write_sidecar,
 )
-from omnigraph.storage import parse_location
+from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 from unit.recovery.sidecars import OPERATION, entry, sidecar
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.graph import Graph
+from omnigraph.graph.graph import Graph
 from omnigraph.recovery.lock import StagingLock
-from omnigraph.storage import parse_location
-from omnigraph.storage.location import STAGING_LOCK
+from omnigraph.storage.location import STAGING_LOCK, parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +41,7 @@ def test_an_object_store_has_none() -> None:
 
 
 def test_a_mutation_holds_it_until_its_commit(tmp_path: Path, monkeypatch) -> None:
-    import omnigraph.graph.writing as module
+    from omnigraph.graph import writing as module
 
     root = tmp_path / "g.omni"
     seen: list[bool] = []

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import CompilerError, Diagnostic
-from omnigraph.schema import (
-    AcceptedSchema,
-    Catalog,
-    MigrationPlan,
-    compile_schema,
-    fresh_identities,
-    plan_migration,
-)
+from omnigraph.schema.accepted import AcceptedSchema
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.schema.identity import fresh_identities
+from omnigraph.schema.plan import MigrationPlan, plan_migration
 
 if TYPE_CHECKING:
+    from omnigraph.schema.catalog import Catalog
     from omnigraph.schema.steps import Step
 
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.schema import compile_schema
 from omnigraph.schema.backfill import (
     Call,
     Constant,
@@ -19,6 +18,7 @@ from omnigraph.schema.backfill import (
     used_properties,
 )
 from omnigraph.schema.catalog import TypeKind
+from omnigraph.schema.compiler import compile_schema
 
 if TYPE_CHECKING:
     from omnigraph.schema.backfill import Expression

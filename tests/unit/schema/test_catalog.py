@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.schema import (
+from omnigraph.schema.catalog import (
     Catalog,
+    CheckRule,
     Embedding,
     IndexKind,
     MemberSet,
+    OpaqueAnnotation,
     Provenance,
     RangeRule,
     index_kinds,
 )
-from omnigraph.schema.catalog import CheckRule, OpaqueAnnotation
-from omnigraph.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from unit.schema.schemas import catalog_of
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from omnigraph.errors import CompilerError, Severity
 from omnigraph.ids import derive_id
-from omnigraph.schema import Identities, TypeKind, compile_schema, fresh_identities
-from omnigraph.schema.identity import TypeIdentity
+from omnigraph.schema.catalog import TypeKind
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.schema.identity import Identities, TypeIdentity, fresh_identities
 from unit.schema.schemas import DOMAIN, accept, apply, migrate
 
 NODE, EDGE, INTERFACE = TypeKind.NODE, TypeKind.EDGE, TypeKind.INTERFACE

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.schema import compile_schema, plan_migration
+from omnigraph.schema.compiler import compile_schema
 from omnigraph.schema.lint import LintCode
+from omnigraph.schema.plan import plan_migration
 from omnigraph.schema.steps import DropMode, UnsupportedChange
 from unit.schema.schemas import accept, codes_of, kinds_of, migrate
 

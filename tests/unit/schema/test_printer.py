@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.schema import compile_schema, print_schema
+from omnigraph.schema.compiler import compile_schema
 from omnigraph.schema.parser import parse_schema
-from omnigraph.syntax import SourceText
+from omnigraph.schema.printer import print_schema
+from omnigraph.syntax.source import SourceText
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -8,7 +8,6 @@ import pytest
 
 from omnigraph.errors import OutsideRootError
 from omnigraph.ids import TableKey, new_ulid
-from omnigraph.storage import parse_location, table_location
 from omnigraph.storage.boundary import (
     check_dataset_path,
     check_fork_name,
@@ -20,6 +19,7 @@ from omnigraph.storage.boundary import (
 )
 from omnigraph.storage.file_names import is_deletable
 from omnigraph.storage.listing import delete_files, list_files, list_folders
+from omnigraph.storage.location import parse_location, table_location
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from omnigraph.storage import DerivedArrays, parse_location
-from omnigraph.storage.derived import DERIVED_FOLDER
+from omnigraph.storage.derived import DERIVED_FOLDER, DerivedArrays
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path

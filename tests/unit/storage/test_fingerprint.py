@@ -7,29 +7,26 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import (
-    IndexSpec,
-    OneOf,
-    PhysicalIndex,
-    Table,
-    TableStore,
+from omnigraph.storage.filters import OneOf
+from omnigraph.storage.forks import create_fork
+from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.staged import (
     commit_staged,
-    create_fork,
     create_table,
-    parse_location,
     stage_append,
     stage_delete,
-    stage_indices,
     stage_overwrite,
     stage_restore,
     stage_upsert,
 )
+from omnigraph.storage.tables import Table, TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omnigraph.storage import GraphLocation
+    from omnigraph.storage.location import GraphLocation
 
 SCHEMA = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("size", pa.int32())])
 PATH = "nodes/thing"

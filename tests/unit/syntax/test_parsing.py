@@ -4,7 +4,8 @@ import pytest
 from lark import Transformer
 
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
-from omnigraph.syntax import DeclarationGrammar, SourceText
+from omnigraph.syntax.parsing import DeclarationGrammar
+from omnigraph.syntax.source import SourceText
 
 GRAMMAR = r"""
 file: thing*

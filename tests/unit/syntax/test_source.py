@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Severity
-from omnigraph.syntax import MAX_NESTING, MAX_SOURCE_BYTES, Findings, SourceText, Span
-from omnigraph.syntax.source import check_readable
+from omnigraph.syntax.limits import MAX_NESTING, MAX_SOURCE_BYTES
+from omnigraph.syntax.source import Findings, SourceText, Span, check_readable
 
 
 def excerpt(text: str, start: int, end: int) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.syntax import EscapeFailure, unescape
+from omnigraph.syntax.strings import EscapeFailure, unescape
 
 
 @pytest.mark.parametrize(

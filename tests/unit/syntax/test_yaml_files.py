@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
-from omnigraph.syntax import SourceText
+from omnigraph.syntax.source import SourceText
 from omnigraph.yaml_files import YamlDocument, read_yaml
 
 if TYPE_CHECKING:

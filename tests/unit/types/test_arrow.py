@@ -3,7 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.types import (
+from omnigraph.types.arrow import arrow_field, arrow_type
+from omnigraph.types.kinds import (
     BaseType,
     EnumType,
     ListType,
@@ -12,7 +13,6 @@ from omnigraph.types import (
     ScalarType,
     VectorType,
 )
-from omnigraph.types.arrow import arrow_field, arrow_type
 
 SCALARS = {
     Scalar.STRING: pa.utf8(),

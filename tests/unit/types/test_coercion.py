@@ -4,22 +4,26 @@ import math
 
 import pytest
 
-from omnigraph.types import (
+from omnigraph.types.kinds import (
     BaseType,
     EnumType,
     ListType,
     PropertyType,
     Scalar,
     ScalarType,
-    StoredValue,
     VectorType,
+)
+from omnigraph.types.values import (
+    StoredValue,
     coerce_json,
     coerce_scalar,
     parse_date,
     parse_datetime,
+    parse_decimal_integer,
+    quote,
     render_value,
+    to_f32,
 )
-from omnigraph.types.values import parse_decimal_integer, quote, to_f32
 
 F32_MAX = 3.4028234663852886e38
 #: Halfway between the largest F32 and the next power of two: from here on rounding gives infinity.
@@ -314,7 +318,7 @@ def test_a_stored_value_is_rendered_as_in_a_query(
 
 @pytest.mark.parametrize("text", ["", "a", '"', "\\", "\n\r\t", "\\n", '\\"', "知识"])
 def test_a_quoted_text_is_read_back(text: str) -> None:
-    from omnigraph.syntax import unescape
+    from omnigraph.syntax.strings import unescape
 
     assert unescape(quote(text), 0) == text
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.types import (
+from omnigraph.types.kinds import (
     FLOATS,
     INTEGERS,
     MAX_VECTOR_DIMENSION,

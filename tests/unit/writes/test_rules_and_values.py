@@ -9,11 +9,10 @@ import pytest
 
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
 from omnigraph.query import ir
-from omnigraph.schema import compile_schema
-from omnigraph.types import PropertyType, Scalar, ScalarType
-from omnigraph.writes import derive_rules
+from omnigraph.schema.compiler import compile_schema
+from omnigraph.types.kinds import PropertyType, Scalar, ScalarType
 from omnigraph.writes.external import ExternalIntake
-from omnigraph.writes.rules import EnumValues, Pattern, Range, ValueRule
+from omnigraph.writes.rules import EnumValues, Pattern, Range, ValueRule, derive_rules
 from omnigraph.writes.validate import check_values
 from omnigraph.writes.values import assigned_value
 

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import (
-    AsJson,
-    AsOf,
-    GraphVersion,
-    Kind,
-    ReadBranch,
-    SnapshotId,
-)
+from omnigraph.cli.options import AsJson, AsOf, GraphVersion, Kind, ReadBranch, SnapshotId
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
@@ -26,7 +19,7 @@ from omnigraph.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.wire import BlobInfo
+    from omnigraph.wire.blobs import BlobInfo
 
 app = typer.Typer(no_args_is_help=True, help="Read single blob cells.")
 
@@ -57,7 +50,7 @@ def get(
     ] = None,
 ) -> None:
     """Write the raw bytes of a blob, or a range of them. An external blob is not followed: its address is shown."""
-    from omnigraph.wire import check_range
+    from omnigraph.wire.blobs import check_range
 
     _check_target(branch, snapshot)
     check_range(offset, length)

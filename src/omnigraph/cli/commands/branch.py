@@ -27,7 +27,7 @@ from omnigraph.errors import MergeConflictsError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.wire import MergeResult
+    from omnigraph.wire.receipts import MergeResult
 
 app = typer.Typer(
     help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None

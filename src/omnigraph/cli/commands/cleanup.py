@@ -16,7 +16,7 @@ from omnigraph.sizes import size_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph import CleanupReport
+    from omnigraph.recovery.cleanup_report import CleanupReport
 
 
 @scoped("cleanup", positional=True)

@@ -8,15 +8,7 @@ import typer
 
 from omnigraph.cli.change_lines import change_line
 from omnigraph.cli.commit_lines import commit_line, time_text
-from omnigraph.cli.options import (
-    AsJson,
-    Branch,
-    CommitId,
-    Kinds,
-    Operations,
-    PageLimit,
-    Types,
-)
+from omnigraph.cli.options import AsJson, Branch, CommitId, Kinds, Operations, PageLimit, Types
 from omnigraph.cli.output import print_json, print_lines, print_text
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
@@ -45,7 +37,7 @@ def list_commits(
     json: AsJson = False,
 ) -> None:
     """List the commits of a branch, newest first."""
-    from omnigraph.wire import commit_json
+    from omnigraph.wire.commits import commit_json
 
     wanted = _actor(filter_, actor)
     with address.open(read_only=True) as graph:
@@ -66,7 +58,7 @@ def show_commit(
     json: AsJson = False,
 ) -> None:
     """Show one commit."""
-    from omnigraph.wire import commit_json
+    from omnigraph.wire.commits import commit_json
 
     with address.open(read_only=True) as graph:
         commit = graph.commit(commit_id)

@@ -27,8 +27,9 @@ from omnigraph.errors import BadRequestError, InputFileError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph import Graph, Result
-    from omnigraph.manifest import GraphCommit
+    from omnigraph.graph.graph import Graph
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.wire.answer import Result
 
 _EXAMPLE = "bibliography"
 _BRANCH = "review"
@@ -90,7 +91,7 @@ def demo(
 
 
 def _tell(root: Path, folder: Path) -> None:
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
     story = _Story()
     with story.step(f"init: a graph with the schema of the {_EXAMPLE}"):
@@ -123,7 +124,7 @@ def _load(story: _Story, graph: Graph, folder: Path) -> None:
 
 
 def _ask(story: _Story, graph: Graph, folder: Path) -> None:
-    from omnigraph.query import read_queries
+    from omnigraph.query.compiler import read_queries
 
     queries = read_queries(folder / "queries.gq")
     with story.step("query: two or three citations away, on one topic (traversal)"):

@@ -17,8 +17,7 @@ from omnigraph.sizes import size_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph import DoctorReport
-    from omnigraph.graph.diagnosis import Finding
+    from omnigraph.graph.diagnosis import DoctorReport, Finding
 
 _LARGEST_TYPES = 10
 _MESSAGE_WIDTH = 160
@@ -34,7 +33,7 @@ def doctor(
     json: AsJson = False,
 ) -> None:
     """Look at the health of a graph without changing anything, and say in plain words what to run."""
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
     progress = terminal_progress(quiet=quiet or json or not deep)
     report = Graph.examine(address.uri, deep=deep, progress=progress)

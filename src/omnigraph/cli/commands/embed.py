@@ -15,10 +15,10 @@ from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
-    from omnigraph.graph import EmbeddedProperty, EmbedResult
+    from omnigraph.graph.results import EmbeddedProperty, EmbedResult
     from omnigraph.pipeline.embedding.files import EmbedFilesResult
     from omnigraph.pipeline.embedding.specs import EmbedFiles, EmbedMode
-    from omnigraph.search import EmbeddingClient
+    from omnigraph.search.embedding.client import EmbeddingClient
 
 Seed = Annotated[
     Path | None,
@@ -250,7 +250,8 @@ def _files_call(flags: _FileFlags) -> EmbedFiles:
 
 def _embedder(mode: EmbedMode) -> EmbeddingClient | None:
     from omnigraph.pipeline.embedding.specs import EmbedMode
-    from omnigraph.search import EmbeddingSettings, create_embedder
+    from omnigraph.search.embedding.factory import create_embedder
+    from omnigraph.search.embedding.settings import EmbeddingSettings
 
     if mode is EmbedMode.CLEAN:
         return None

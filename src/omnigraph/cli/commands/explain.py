@@ -40,8 +40,9 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Print what a query means, one operator per line; with a graph also how it would run there."""
-    from omnigraph.query import compile_query, explain_ir
-    from omnigraph.schema import compile_schema, compile_schema_file
+    from omnigraph.query.compiler import compile_query
+    from omnigraph.query.explain import explain_ir
+    from omnigraph.schema.compiler import compile_schema, compile_schema_file
 
     if schema is not None and address.is_explicit:
         raise typer.BadParameter("give --schema FILE or a graph, not both")

@@ -10,22 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import (
-    AsJson,
-    AsOf,
-    GraphVersion,
-    ReadBranch,
-    SnapshotId,
-    Timeout,
-    Types,
-)
+from omnigraph.cli.options import AsJson, AsOf, GraphVersion, ReadBranch, SnapshotId, Timeout, Types
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
-    from omnigraph.wire import ExportResult
+    from omnigraph.wire.exports import ExportResult
 
 
 class FileFormat(StrEnum):

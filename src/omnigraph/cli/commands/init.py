@@ -22,9 +22,10 @@ def init(
     json: AsJson = False,
 ) -> None:
     """Create a graph: its catalog, one empty dataset per type, and the schema files."""
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
     from omnigraph.ids import new_ulid
-    from omnigraph.schema import compile_schema_file, fresh_identities
+    from omnigraph.schema.compiler import compile_schema_file
+    from omnigraph.schema.identity import fresh_identities
 
     root = storage_uri(uri, "the address")
     compiled = compile_schema_file(schema)

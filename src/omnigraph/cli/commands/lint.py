@@ -15,7 +15,7 @@ from omnigraph.cli.scoped import scoped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.query import LintReport
+    from omnigraph.query.lint import LintReport
 
 
 @scoped("lint", positional=True)
@@ -44,8 +44,9 @@ def lint(
 
 def lint_files(schema: Path, query: Path) -> LintReport:
     """The lint report of a query file against a schema file."""
-    from omnigraph.query import lint_queries, read_queries
-    from omnigraph.schema import compile_schema_file
+    from omnigraph.query.compiler import read_queries
+    from omnigraph.query.lint import lint_queries
+    from omnigraph.schema.compiler import compile_schema_file
 
     compiled = compile_schema_file(schema)
     for warning in compiled.warnings:
@@ -55,8 +56,9 @@ def lint_files(schema: Path, query: Path) -> LintReport:
 
 def lint_graph(address: Address, query: Path) -> LintReport:
     """The lint report of a query file against the accepted schema of a graph."""
-    from omnigraph.query import lint_queries, read_queries
-    from omnigraph.schema import compile_schema
+    from omnigraph.query.compiler import read_queries
+    from omnigraph.query.lint import lint_queries
+    from omnigraph.schema.compiler import compile_schema
 
     with address.open_storage(read_only=True) as graph:
         catalog = compile_schema(graph.schema).catalog

@@ -19,7 +19,7 @@ from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedE
 
 if TYPE_CHECKING:
     from omnigraph.errors import LoadReport
-    from omnigraph.graph import LoadResult
+    from omnigraph.wire.receipts import LoadResult
 
 
 class Mode(StrEnum):

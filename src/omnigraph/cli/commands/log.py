@@ -18,9 +18,10 @@ from omnigraph.errors import BranchNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from omnigraph.client import RemoteGraph
-    from omnigraph.graph import Graph
-    from omnigraph.manifest import GraphCommit, Snapshot
+    from omnigraph.client.remote import RemoteGraph
+    from omnigraph.graph.graph import Graph
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.manifest.snapshot import Snapshot
 
 
 @scoped("log", positional=True)
@@ -38,7 +39,7 @@ def log(
     json: AsJson = False,
 ) -> None:
     """Show the commits of a graph, newest first."""
-    from omnigraph.wire import commit_json, is_of_deleted_branch
+    from omnigraph.wire.commits import commit_json, is_of_deleted_branch
 
     with address.open(read_only=True) as opened:
         if graph:
@@ -74,7 +75,7 @@ def branch_heads(graph: Graph | RemoteGraph) -> dict[str, Snapshot]:
 
 def drawn_history(commits: Sequence[GraphCommit], heads: Mapping[str, Snapshot]) -> Iterator[str]:
     """Commits as lines with lanes between them; branches are named at their heads."""
-    from omnigraph.wire import is_of_deleted_branch
+    from omnigraph.wire.commits import is_of_deleted_branch
 
     branches = {
         commit.commit_id: f"{commit.branch} (deleted)"

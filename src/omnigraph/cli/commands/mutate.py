@@ -21,7 +21,7 @@ from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sources import STORED, read_params, source_or_name
 
 if TYPE_CHECKING:
-    from omnigraph.graph import MutationResult
+    from omnigraph.wire.receipts import MutationResult
 
 
 @scoped("mutate")

@@ -15,8 +15,9 @@ from omnigraph.cli.scoped import scoped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph import Graph, IndexReport
+    from omnigraph.graph.graph import Graph
     from omnigraph.graph.optimizing import OptimizedTable, OptimizeReport
+    from omnigraph.graph.results import IndexReport
 
 
 @scoped("optimize", positional=True)

@@ -15,7 +15,9 @@ from omnigraph.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from omnigraph.policy import Action, CaseResult, Policy
+    from omnigraph.policy.cases import CaseResult
+    from omnigraph.policy.policy import Policy
+    from omnigraph.policy.rules import Action
 
 app = typer.Typer(
     help="Check, test and ask policy files.", no_args_is_help=True, rich_markup_mode=None
@@ -60,7 +62,7 @@ def run_cases_of_policy(
     json: AsJson = False,
 ) -> None:
     """Ask a policy every case of a file. Exits with 1 when an answer is not the expected one."""
-    from omnigraph.policy import read_cases, run_cases
+    from omnigraph.policy.cases import read_cases, run_cases
 
     _, policy = _policy(file, config, graph)
     results = run_cases(policy, read_cases(tests))
@@ -101,7 +103,7 @@ def explain_policy(
     json: AsJson = False,
 ) -> None:
     """Say whether an actor may do something, by which rule, and why not."""
-    from omnigraph.policy import PolicyRequest
+    from omnigraph.policy.requests import PolicyRequest
 
     request = PolicyRequest(actor, _action(action), branch, target_branch)
     _, policy = _policy(file, config, graph)
@@ -124,7 +126,7 @@ def explain_policy(
 
 def _policy(file: Path | None, config: Path | None, graph: str | None) -> tuple[Path, Policy]:
     """The one policy that the arguments name."""
-    from omnigraph.policy import Policy
+    from omnigraph.policy.policy import Policy
 
     if (file is None) == (config is None):
         raise typer.BadParameter("give exactly one of FILE and --config FILE")
@@ -132,7 +134,7 @@ def _policy(file: Path | None, config: Path | None, graph: str | None) -> tuple[
         if graph is not None:
             raise typer.BadParameter("--graph chooses among the graphs of --config")
         return file, Policy.from_file(file)
-    from omnigraph.serving import read_config
+    from omnigraph.serving.config import read_config
 
     assert config is not None, "one of the two is given"
     served = read_config(config).graph(graph)
@@ -143,7 +145,7 @@ def _policy(file: Path | None, config: Path | None, graph: str | None) -> tuple[
 
 def _policies(config: Path) -> list[tuple[Path, Policy]]:
     """Every policy of a configuration, the one of the server first."""
-    from omnigraph.serving import read_config
+    from omnigraph.serving.config import read_config
 
     read = read_config(config)
     files = [(read.policy, True), *((graph.policy, False) for graph in read.graphs)]
@@ -159,7 +161,7 @@ def _policies(config: Path) -> list[tuple[Path, Policy]]:
 
 def _read(path: Path, *, is_server: bool) -> Policy:
     """A policy that fits the place where a configuration names it."""
-    from omnigraph.policy import Policy
+    from omnigraph.policy.policy import Policy
 
     policy = Policy.from_file(path)
     if not (policy.is_for_server if is_server else policy.is_for_graph):
@@ -169,8 +171,8 @@ def _read(path: Path, *, is_server: bool) -> Policy:
 
 
 def _action(name: str) -> Action:
-    from omnigraph.policy import Action
-    from omnigraph.syntax import did_you_mean
+    from omnigraph.policy.rules import Action
+    from omnigraph.syntax.suggest import did_you_mean
 
     try:
         return Action(name)

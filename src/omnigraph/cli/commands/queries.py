@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import (
-    AsJson,
-    ConfigFile,
-    ConfiguredGraph,
-    OptionalSchemaFile,
-    Store,
-)
+from omnigraph.cli.options import AsJson, ConfigFile, ConfiguredGraph, OptionalSchemaFile, Store
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.resolution import storage_uri
 from omnigraph.cli.scope import Address
@@ -23,8 +17,10 @@ from omnigraph.printable import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from omnigraph.schema import Catalog
-    from omnigraph.serving import CheckReport, QuerySource, ServedGraph
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.serving.config import ServedGraph
+    from omnigraph.serving.sources import QuerySource
+    from omnigraph.serving.stored import CheckReport
 
 app = typer.Typer(
     help="List and check the stored queries of a server.",
@@ -70,7 +66,7 @@ def validate_queries(
 
     Prints what is wrong, then a total. Exits with 1 when a server would not serve the graph.
     """
-    from omnigraph.serving import check_files
+    from omnigraph.serving.stored import check_files
 
     sources, served = _sources(config, graph, queries)
     report = check_files(sources, _catalog(served, store, schema))
@@ -84,7 +80,7 @@ def validate_queries(
 
 def _entries(address: Address, config: Path | None, queries: Path | None) -> list[dict[str, Any]]:
     """The catalog of what the flags name."""
-    from omnigraph.serving import StoredQueries
+    from omnigraph.serving.stored import StoredQueries
 
     if config is None and queries is None:
         with address.open_served("stored queries are those of a server") as graph:
@@ -99,7 +95,8 @@ def _sources(
     config: Path | None, graph: str | None, queries: Path | None
 ) -> tuple[tuple[QuerySource, ...], ServedGraph | None]:
     """The sources that the flags name, and the graph when a configuration names it."""
-    from omnigraph.serving import query_sources, read_config
+    from omnigraph.serving.config import read_config
+    from omnigraph.serving.sources import query_sources
 
     if queries is not None and config is None:
         if graph is not None:
@@ -112,7 +109,7 @@ def _sources(
 
 
 def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None) -> Catalog:
-    from omnigraph.schema import compile_schema, compile_schema_file
+    from omnigraph.schema.compiler import compile_schema, compile_schema_file
 
     if store is not None and (served is not None or schema is not None):
         raise typer.BadParameter("give one of --config, --store and --schema to check against")
@@ -121,7 +118,7 @@ def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None)
     address = store if served is None else served.store
     if address is None:
         raise typer.BadParameter("nothing to check against: give --store URI or --schema FILE")
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
     with Graph.open(storage_uri(address, "the graph"), read_only=True) as graph:
         return compile_schema(graph.schema).catalog

@@ -23,17 +23,11 @@ from omnigraph.cli.output import print_data, print_lines
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.cli.sources import STORED, read_params, source_or_name
-from omnigraph.cli.tables import (
-    MAX_COLUMN_WIDTH,
-    CellLayout,
-    RowFormat,
-    TableLayout,
-    render_rows,
-)
+from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, render_rows
 
 if TYPE_CHECKING:
     from omnigraph.cli.operator_config import Defaults
-    from omnigraph.graph import Result
+    from omnigraph.wire.answer import Result
 
 
 RowFormatOption = Annotated[

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import (
-    AsJson,
-    Consent,
-    ElasticEngine,
-    EngineChoice,
-    Quiet,
-    SchemaFile,
-)
+from omnigraph.cli.options import AsJson, Consent, ElasticEngine, EngineChoice, Quiet, SchemaFile
 from omnigraph.cli.output import print_json, print_text, print_warning
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
@@ -23,7 +16,7 @@ from omnigraph.cli.scoped import scoped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from omnigraph.schema import MigrationPlan
+    from omnigraph.schema.plan import MigrationPlan
 
 app = typer.Typer(
     help="Look at schemas and change them.", no_args_is_help=True, rich_markup_mode=None
@@ -178,12 +171,10 @@ def plan_files(
 ) -> MigrationPlan:
     """The plan between two schema files; no graph is needed."""
     from omnigraph.ids import new_ulid
-    from omnigraph.schema import (
-        AcceptedSchema,
-        compile_schema_file,
-        fresh_identities,
-        plan_migration,
-    )
+    from omnigraph.schema.accepted import AcceptedSchema
+    from omnigraph.schema.compiler import compile_schema_file
+    from omnigraph.schema.identity import fresh_identities
+    from omnigraph.schema.plan import plan_migration
 
     before, after = compile_schema_file(old), compile_schema_file(new)
     identities = fresh_identities(before.catalog, new_ulid(), before.source).identities

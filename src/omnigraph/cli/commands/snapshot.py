@@ -11,7 +11,7 @@ from omnigraph.cli.scoped import scoped
 @scoped("snapshot", positional=True)
 def snapshot(address: Address, branch: Branch = "main", json: AsJson = False) -> None:
     """Show which version of every dataset a branch reads, and how many entities it holds."""
-    from omnigraph.wire import snapshot_json
+    from omnigraph.wire.commits import snapshot_json
 
     with address.open(read_only=True) as graph:
         found = graph.snapshot(branch)

@@ -16,7 +16,7 @@ from omnigraph.sizes import size_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.graph import VerifyReport
+    from omnigraph.graph.verification import VerifyReport
 
 
 @scoped("verify", positional=True)
@@ -40,7 +40,7 @@ def verify(
     json: AsJson = False,
 ) -> None:
     """Read every file that branches and kept commits need, and compare it with its recorded checksum."""
-    from omnigraph.graph import Graph
+    from omnigraph.graph.graph import Graph
 
     progress = terminal_progress(quiet=quiet or json)
     report = Graph.verify_at(address.uri, branches=branch or None, record=record, progress=progress)
@@ -54,7 +54,7 @@ def verify(
 
 def report_lines(report: VerifyReport) -> Iterator[str]:
     """The damaged files, then how many files are as they should be."""
-    from omnigraph.graph import FileStatus
+    from omnigraph.graph.verification import FileStatus
 
     yield from (str(item) for item in report.problems)
     counts = report.counts()

@@ -14,12 +14,12 @@ from omnigraph.engine.local.entities import row_id_array
 from omnigraph.engine.local.reading import read_batches
 from omnigraph.ids import edge_table_key, node_table_key
 from omnigraph.query.ir import Direction
-from omnigraph.storage import scan_rows
 from omnigraph.storage.derived import group_name
+from omnigraph.storage.reads import scan_rows
 
 if TYPE_CHECKING:
     from omnigraph.engine.local.context import Context
-    from omnigraph.schema import EdgeDef
+    from omnigraph.schema.catalog import EdgeDef
 
 #: Fewer edges are scanned faster than their index is found on disk.
 PERSIST_MIN_EDGES = 50_000

@@ -21,12 +21,12 @@ from omnigraph.engine.local.text_parts import find_text_column
 from omnigraph.query import ir
 from omnigraph.search.analysis import query_terms
 from omnigraph.search.indexes import VECTOR_PROBES
-from omnigraph.storage import DISTANCE, nearest_rows
+from omnigraph.storage.reads import DISTANCE, nearest_rows
 
 if TYPE_CHECKING:
     from omnigraph.engine.local.arrays import ArrowColumn, FloatArray, IntArray
     from omnigraph.engine.local.context import Context
-    from omnigraph.storage import Filter
+    from omnigraph.storage.filters import Filter
 
 #: Candidates beyond the wanted ones: storage orders by 32-bit distances, and ties are broken here.
 _SLACK = 8

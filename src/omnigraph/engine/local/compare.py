@@ -14,20 +14,21 @@ import pyarrow as pa
 
 from omnigraph.engine.local.arrays import ArrowColumn, BoolArray, Numbers, pc, plain_numbers
 from omnigraph.query.ir import CompareOp
-from omnigraph.storage import text_pairs_match
-from omnigraph.types import (
+from omnigraph.storage.memory import text_pairs_match
+from omnigraph.types.kinds import (
     FLOATS,
     NUMERICS,
     BaseType,
     ListType,
     Scalar,
     ScalarType,
-    StoredValue,
     scalar_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from omnigraph.types.values import StoredValue
 
 _BY_SIGN = {
     CompareOp.EQ: lambda sign: sign == 0,

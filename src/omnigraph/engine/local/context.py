@@ -9,8 +9,8 @@ from omnigraph.budget import Budget
 from omnigraph.engine.local.caches import LruCache
 from omnigraph.engine.local.entities import Entities, Numbering
 from omnigraph.engine.local.variables import variable_tables
-from omnigraph.manifest import open_pin
-from omnigraph.storage import DerivedArrays, list_indexes
+from omnigraph.manifest.pins import open_pin
+from omnigraph.storage.indexes import list_indexes
 from omnigraph.together import Together
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.tokens import Tokens
     from omnigraph.engine.settings import EngineSettings
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import Snapshot, TablePin
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.query import ir
-    from omnigraph.schema import Catalog
-    from omnigraph.storage import IndexCoverage, Table, TableStore
-    from omnigraph.types import StoredValue
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.storage.derived import DerivedArrays
+    from omnigraph.storage.indexes import IndexCoverage
+    from omnigraph.storage.tables import Table, TableStore
+    from omnigraph.types.values import StoredValue
 
 _KEPT_TEXTS = 8
 _KEPT_LOOKUPS = 8

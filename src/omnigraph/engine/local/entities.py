@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.local.arrays import plain_numbers
-from omnigraph.storage import ROW_ID, read_rows, take_rows
+from omnigraph.storage.reads import read_rows, take_rows
+from omnigraph.storage.row_columns import ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.budget import Budget
     from omnigraph.engine.local.arrays import ArrowColumn, IntArray
     from omnigraph.engine.local.caches import LruCache
-    from omnigraph.storage import Table
+    from omnigraph.storage.tables import Table
     from omnigraph.together import Together
 
 _Read = TypeVar("_Read")

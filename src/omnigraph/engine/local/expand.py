@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.arrays import IntArray
     from omnigraph.engine.local.context import Context
     from omnigraph.query.ir import Expand
-    from omnigraph.schema import EdgeDef
+    from omnigraph.schema.catalog import EdgeDef
 
 #: Sums of counts are exact in 64-bit floats below this.
 _EXACT_FLOAT = 2**53

@@ -20,7 +20,8 @@ from omnigraph.engine.local.arrays import ArrowColumn, IntArray, Numbers, ends_a
 from omnigraph.engine.local.entities import row_id_array
 from omnigraph.engine.local.reading import read_batches
 from omnigraph.query.ir import Direction
-from omnigraph.storage import OneOf, read_rows, scan_rows
+from omnigraph.storage.filters import OneOf
+from omnigraph.storage.reads import read_rows, scan_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import pyarrow as pa
 from omnigraph.engine.local.conditions import with_columns
 from omnigraph.engine.local.pushdown import value_of
 from omnigraph.query import ir
-from omnigraph.types import ListType, PropertyType, Scalar, ScalarType
 from omnigraph.types.arrow import arrow_type
+from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.arrays import ArrowColumn
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.rows import Column, Rows
-    from omnigraph.types import BaseType, StoredValue
+    from omnigraph.types.kinds import BaseType
+    from omnigraph.types.values import StoredValue
 
 #: Where the score of the rank key is attached to rows.
 SCORE_COLUMN: Column = ("~rank", "score")

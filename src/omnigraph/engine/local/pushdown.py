@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.query.ir import CompareOp, Comparison, Constant, ParamRef, Predicate, PropertyRef
-from omnigraph.storage import AllOf, AnyOf, Compare, Filter, HasItem, HasText
-from omnigraph.types import FLOATS, INTEGERS, ListType, ScalarType, scalar_of
+from omnigraph.storage.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText
+from omnigraph.types.kinds import FLOATS, INTEGERS, ListType, ScalarType, scalar_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from omnigraph.query.ir import Operand, Value
-    from omnigraph.types import StoredValue
+    from omnigraph.types.values import StoredValue
 
 _MIRRORED = {
     CompareOp.EQ: CompareOp.EQ,

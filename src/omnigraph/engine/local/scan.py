@@ -14,15 +14,8 @@ from omnigraph.engine.local.pushdown import push_down, value_of
 from omnigraph.engine.local.reading import gathered, read_batches
 from omnigraph.engine.local.rows import BATCH_ROWS, Rows, batch_rows
 from omnigraph.engine.local.text import text_matches
-from omnigraph.query.ir import (
-    CompareOp,
-    Comparison,
-    Constant,
-    ParamRef,
-    PropertyRef,
-    TextMatch,
-)
-from omnigraph.storage import scan_rows
+from omnigraph.query.ir import CompareOp, Comparison, Constant, ParamRef, PropertyRef, TextMatch
+from omnigraph.storage.reads import scan_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.entities import Entities
     from omnigraph.query.ir import NodeScan, Predicate
-    from omnigraph.types import StoredValue
+    from omnigraph.types.values import StoredValue
 
 _SCAN_ROWS = 1 << 17
 #: Rows of one batch when whole values are read with them.

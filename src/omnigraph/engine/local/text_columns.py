@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.storage import NO_ROW
+from omnigraph.storage.text_columns import NO_ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

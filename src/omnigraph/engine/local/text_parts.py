@@ -21,15 +21,15 @@ from omnigraph.engine.local.text_segments import (
     unpack_segments,
 )
 from omnigraph.search.analysis import ANALYSIS_VERSION
-from omnigraph.storage import column_parts, part_row_ids, scan_part
 from omnigraph.storage.derived import text_group_name
+from omnigraph.storage.text_columns import column_parts, part_row_ids, scan_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.entities import Entities
-    from omnigraph.storage import ColumnPart
+    from omnigraph.storage.text_columns import ColumnPart
 
 #: Words of a text, about: analysing texts is work per word.
 TEXT_WORDS = 64

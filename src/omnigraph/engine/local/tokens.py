@@ -12,7 +12,7 @@ from omnigraph.engine.local.entities import row_id_array
 from omnigraph.engine.local.text_columns import NO_ROWS
 from omnigraph.engine.local.text_segments import split_runs
 from omnigraph.search.analysis import words_of
-from omnigraph.storage import read_rows
+from omnigraph.storage.reads import read_rows
 
 if TYPE_CHECKING:
     from omnigraph.budget import Budget

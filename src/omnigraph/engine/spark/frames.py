@@ -12,7 +12,8 @@ from pyspark.sql import functions
 
 from omnigraph.engine.spark.columns import batch_schema, spark_schema
 from omnigraph.engine.spark.reading import PinnedScan, ReadRequest, pin_read
-from omnigraph.manifest import MAIN, Target
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.targets import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -9,15 +9,12 @@ from omnigraph.engine.spark.columns import to_spark
 from omnigraph.engine.spark.worker_memory import spare_collections
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
 from omnigraph.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.manifest import MAIN, Target, open_pin, resolve_target
-from omnigraph.recovery import open_environment
-from omnigraph.storage import parse_location
-from omnigraph.storage.partitions import (
-    TableAddress,
-    check_condition,
-    scan_schema,
-    table_address,
-)
+from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.targets import Target, resolve_target
+from omnigraph.recovery.environment import open_environment
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.partitions import TableAddress, check_condition, scan_schema, table_address
 from omnigraph.storage.table_parts import (
     Part,
     TableExtent,

@@ -15,7 +15,6 @@ import pyarrow as _arrow
 from omnigraph.pipeline.copying import mark_replaced
 from omnigraph.pipeline.embedding.kept import KeptAddress, KeptVectors, fill_vectors, text_digest
 from omnigraph.pipeline.workers import raise_failure
-from omnigraph.storage import ROW_ID
 from omnigraph.storage.column_updates import remove_updates, stage_updates, update_fragment
 from omnigraph.storage.fragments import (
     fragment_sizes,
@@ -26,7 +25,7 @@ from omnigraph.storage.fragments import (
 )
 from omnigraph.storage.partitions import open_address, table_address
 from omnigraph.storage.row_changes import kept_ids, take_by_row_id
-from omnigraph.storage.row_columns import ROW_ADDRESS
+from omnigraph.storage.row_columns import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,8 +35,10 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.embedding.tasks import EmbeddedRows
     from omnigraph.pipeline.embedding.work import TargetWork
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage import ControlObjects, StagedWrite, Table
+    from omnigraph.storage.objects import ControlObjects
     from omnigraph.storage.partitions import TableAddress
+    from omnigraph.storage.staged import StagedWrite
+    from omnigraph.storage.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

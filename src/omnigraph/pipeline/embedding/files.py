@@ -17,7 +17,7 @@ from omnigraph.pipeline.embedding.specs import EmbedMode
 from omnigraph.pipeline.embedding.texts import is_missing, is_selected, text_of
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.records import MAX_LINE_BYTES
-from omnigraph.search import EmbedPurpose
+from omnigraph.search.embedding.contract import EmbedPurpose
 from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.embedding.specs import EmbedFiles
     from omnigraph.pipeline.progress import Progress, StageProgress
-    from omnigraph.search import Embedder
+    from omnigraph.search.embedding.contract import Embedder
 
 #: Texts that go to the client at once, and what waits for them at most.
 _BATCH_TEXTS = 256

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from omnigraph.search import EmbeddingSettings
-    from omnigraph.storage import ControlObjects
+    from omnigraph.search.embedding.settings import EmbeddingSettings
+    from omnigraph.storage.objects import ControlObjects
 
 _FOLDER = f"{DERIVED_FOLDER}/{EMBEDDINGS_GROUP}"
 _DIGESTS = ".digests"

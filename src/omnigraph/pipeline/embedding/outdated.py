@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.manifest import PHYSICAL_KINDS, branch_of, first_parents, open_pin, reading_pins
+from omnigraph.manifest.expectations import PHYSICAL_KINDS
+from omnigraph.manifest.lineage import first_parents
+from omnigraph.manifest.pins import open_pin, reading_pins
+from omnigraph.manifest.snapshot import branch_of
 from omnigraph.pipeline.comparing import delta_between
 from omnigraph.pipeline.differences import DELETED, UPDATED, RowShape
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
@@ -23,10 +26,11 @@ from omnigraph.storage.row_changes import differing_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from omnigraph.manifest import GraphCommit, History, TablePin
+    from omnigraph.manifest.rows import GraphCommit, TablePin
+    from omnigraph.manifest.snapshot import History
     from omnigraph.pipeline.deltas import Delta
     from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.storage import Table, TableStore
+    from omnigraph.storage.tables import Table, TableStore
 
 EMBED_KIND = "embed"
 #: Changes of the schema rename, add and drop columns; texts and vectors that go on keep their values.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.errors import BadRequestError
-from omnigraph.types import MAX_VECTOR_DIMENSION
+from omnigraph.types.kinds import MAX_VECTOR_DIMENSION
 from omnigraph.validation import problems_of
 from omnigraph.yaml_files import raise_problems, read_yaml
 

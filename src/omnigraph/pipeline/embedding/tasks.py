@@ -23,7 +23,9 @@ from omnigraph.pipeline.embedding.kept import (
     text_digest,
 )
 from omnigraph.pipeline.workers import raise_failure
-from omnigraph.search import ApiKey, EmbedPurpose, create_embedder
+from omnigraph.search.embedding.contract import EmbedPurpose
+from omnigraph.search.embedding.factory import create_embedder
+from omnigraph.search.embedding.keys import ApiKey
 from omnigraph.storage.partitions import open_address
 from omnigraph.storage.row_changes import take_by_row_id
 
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.sealing import Sealed
     from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.search import EmbeddingClient, EmbeddingSettings
+    from omnigraph.search.embedding.client import EmbeddingClient
+    from omnigraph.search.embedding.settings import EmbeddingSettings
     from omnigraph.storage.partitions import TableAddress
 
 #: Texts of a task: many enough to be worth one, few enough that it is no loss when it has to run again.

@@ -11,9 +11,11 @@ import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.pipeline.embedding.outdated import Outdated, OutdatedRows, VectorColumn
-from omnigraph.schema import TypeKind
-from omnigraph.storage import ROW_ID, IsNull, OneOf, scan_rows
-from omnigraph.types import VectorType
+from omnigraph.schema.catalog import TypeKind
+from omnigraph.storage.filters import IsNull, OneOf
+from omnigraph.storage.reads import scan_rows
+from omnigraph.storage.row_columns import ROW_ID
+from omnigraph.types.kinds import VectorType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from omnigraph.ids import TableKey
-    from omnigraph.manifest import History, Snapshot, TablePin
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.manifest.snapshot import History, Snapshot
     from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.schema import Catalog, EdgeDef, Identities, NodeDef
-    from omnigraph.storage import Filter, Table, TableStore
+    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.schema.identity import Identities
+    from omnigraph.storage.filters import Filter
+    from omnigraph.storage.tables import Table, TableStore
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

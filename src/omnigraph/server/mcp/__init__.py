@@ -3,7 +3,3 @@
 A tool call is the HTTP request that it stands for, made inside the process with the token of the caller: policy,
 admission, limits and errors are those of the routes, because it is the routes that answer. Start reading at `endpoint`.
 """
-
-from omnigraph.server.mcp.endpoint import router
-
-__all__ = ["router"]

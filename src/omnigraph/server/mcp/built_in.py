@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from omnigraph.errors import BadRequestError
-from omnigraph.policy import Action
+from omnigraph.policy.rules import Action
 from omnigraph.server.mcp.tools import GraphTool, InnerRequest, query_string, segment
 from omnigraph.server.requests import (
     BranchBody,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
-from omnigraph.policy import Action
-from omnigraph.query import ValueKind
+from omnigraph.policy.rules import Action
+from omnigraph.query.descriptor import ValueKind
 from omnigraph.server.mcp.tools import GraphTool, InnerRequest, segment
 
 if TYPE_CHECKING:
-    from omnigraph.query import FieldDescriptor
+    from omnigraph.query.descriptor import FieldDescriptor
     from omnigraph.server.mcp.tools import Arguments
-    from omnigraph.serving import StoredQuery
+    from omnigraph.serving.stored import StoredQuery
 
 #: Where the query runs, and for how long. No parameter has such a name: two underscores at the beginning are reserved.
 BRANCH, SNAPSHOT, TIMEOUT_S = "__branch", "__snapshot", "__timeout_s"

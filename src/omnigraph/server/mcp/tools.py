@@ -9,12 +9,12 @@ from urllib.parse import quote, urlencode
 from mcp_types import Tool, ToolAnnotations
 
 from omnigraph.errors import BadRequestError
-from omnigraph.syntax import did_you_mean
+from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from omnigraph.policy import Action
+    from omnigraph.policy.rules import Action
 
     Arguments = Mapping[str, Any]
 

@@ -22,12 +22,13 @@ from omnigraph.server.operations import GRAPH, operation
 from omnigraph.server.requests import BlobParams
 from omnigraph.server.streams import pulled
 from omnigraph.server.targets import arguments_of, target_of
-from omnigraph.wire import BLOB_RANGE_BYTES, BlobKind
+from omnigraph.wire.blobs import BLOB_RANGE_BYTES, BlobKind
 from omnigraph.wire.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
 
 if TYPE_CHECKING:
-    from omnigraph.graph import BlobInfo, BlobReader
+    from omnigraph.graph.blobs import BlobReader
     from omnigraph.server.calls import GraphCall
+    from omnigraph.wire.blobs import BlobInfo
 
 router = APIRouter()
 _PATH = f"{GRAPH}/blob"

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import NotFoundError
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
 from omnigraph.server import answers
 from omnigraph.server.admission import BRANCH_OPERATION_BYTES
 from omnigraph.server.bodies import read_json
@@ -19,7 +19,7 @@ from omnigraph.server.calls import enter_graph
 from omnigraph.server.operations import GRAPH, STOPPED_WRITE, operation
 from omnigraph.server.requests import BranchBody, MergeBody
 from omnigraph.server.responses import json_response
-from omnigraph.wire import receipt_document
+from omnigraph.wire.receipts import receipt_document
 
 if TYPE_CHECKING:
     from omnigraph.server.calls import GraphCall

@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
 from omnigraph.server import answers
 from omnigraph.server.bodies import parse_query, read_json
 from omnigraph.server.calls import enter_graph

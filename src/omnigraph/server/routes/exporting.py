@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import BadRequestError
-from omnigraph.policy import Action
+from omnigraph.policy.rules import Action
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.operations import GRAPH, STOPPED, operation

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import INTERNAL_SCHEMA_VERSION, __version__
-from omnigraph.policy import Action
+from omnigraph.policy.rules import Action
 from omnigraph.server.answers import Graphs, Health
 from omnigraph.server.calls import authorize_server, enter, visible_graphs
 from omnigraph.server.operations import operation

@@ -10,20 +10,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import BranchNotFoundError
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
 from omnigraph.server import answers
 from omnigraph.server.bodies import parse_query
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.operations import GRAPH, STOPPED, operation
 from omnigraph.server.requests import CommitsParams, DiffParams, LogParams
 from omnigraph.server.responses import json_bytes, json_response
-from omnigraph.wire import DiffFilter, commit_document, diff_page, log_document
+from omnigraph.wire.commits import commit_document, log_document
+from omnigraph.wire.diffs import DiffFilter, diff_page
 from omnigraph.wire.protocol import JSON
 
 if TYPE_CHECKING:
-    from omnigraph.branches import Diff
-    from omnigraph.manifest import GraphCommit, Snapshot
+    from omnigraph.branches.diffs import Diff
+    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.server.calls import GraphCall
 
 router = APIRouter()

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
 from omnigraph.graph.settings import local_load_max_bytes
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
 from omnigraph.server.admission import LOAD_FACTOR, memory_of
 from omnigraph.server.answers import Load
 from omnigraph.server.bodies import announced_size, parse_query, read_load, spooled_ndjson
@@ -25,8 +25,8 @@ from omnigraph.server.operations import GRAPH, STOPPED_WRITE, operation
 from omnigraph.server.requests import LoadBody, LoadParams
 from omnigraph.server.responses import json_response
 from omnigraph.server.routes.reading import successor
-from omnigraph.wire import receipt_document
 from omnigraph.wire.protocol import NDJSON
+from omnigraph.wire.receipts import receipt_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.budget import LinkedSignal
     from omnigraph.server.admission import Grant
     from omnigraph.server.calls import GraphCall
-    from omnigraph.wire import LoadResult
+    from omnigraph.wire.receipts import LoadResult
 
 router = APIRouter()
 _BODY = "body"

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from omnigraph.errors import BadRequestError
 from omnigraph.ids import is_ulid
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
 from omnigraph.server.answers import Mutation
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
@@ -19,14 +19,14 @@ from omnigraph.server.operations import GRAPH, header, operation
 from omnigraph.server.requests import MutateBody
 from omnigraph.server.responses import json_response
 from omnigraph.server.routes.reading import successor
-from omnigraph.wire import receipt_document
 from omnigraph.wire.protocol import IF_GRAPH_COMMIT
+from omnigraph.wire.receipts import receipt_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omnigraph.server.calls import GraphCall
-    from omnigraph.syntax import SourceText
+    from omnigraph.syntax.source import SourceText
 
 router = APIRouter()
 CONDITION = header(IF_GRAPH_COMMIT, "the commit that the branch must be at", required=True)

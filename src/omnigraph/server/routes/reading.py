@@ -10,35 +10,31 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import BadRequestError
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
-from omnigraph.query import compile_query
-from omnigraph.schema import compile_schema
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
+from omnigraph.query.compiler import compile_query
+from omnigraph.schema.compiler import compile_schema
 from omnigraph.server import answers
 from omnigraph.server.bodies import parse_query, read_json
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.operations import GRAPH, STOPPED, operation
-from omnigraph.server.requests import (
-    EntityParams,
-    ExplainBody,
-    QueryBody,
-    ReadBody,
-    TargetParams,
-)
+from omnigraph.server.requests import EntityParams, ExplainBody, QueryBody, ReadBody, TargetParams
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.streams import pulled
 from omnigraph.server.targets import arguments_of, target_of
-from omnigraph.wire import encode_answer, encode_result, snapshot_document
+from omnigraph.wire.arrow_results import encode_result
+from omnigraph.wire.commits import snapshot_document
+from omnigraph.wire.json_answers import encode_answer
 from omnigraph.wire.protocol import ARROW_STREAM, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from omnigraph.budget import LinkedSignal
-    from omnigraph.manifest import Target
+    from omnigraph.manifest.targets import Target
     from omnigraph.server.calls import GraphCall
-    from omnigraph.syntax import SourceText
-    from omnigraph.wire import Result
+    from omnigraph.syntax.source import SourceText
+    from omnigraph.wire.answer import Result
 
 router = APIRouter()
 #: Results up to this size are sent in one piece.

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import BadRequestError
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
-from omnigraph.schema import compile_schema
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
+from omnigraph.schema.compiler import compile_schema
 from omnigraph.server import answers
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
@@ -22,8 +22,8 @@ from omnigraph.server.schema_types import types_json
 from omnigraph.wire.protocol import JSON
 
 if TYPE_CHECKING:
-    from omnigraph.schema import Catalog
-    from omnigraph.serving import RegistryFinding
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.serving.stored import RegistryFinding
 
 router = APIRouter()
 

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.manifest import MAIN
-from omnigraph.policy import Action
+from omnigraph.manifest.rows import MAIN
+from omnigraph.policy.rules import Action
 from omnigraph.server import answers
 from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
@@ -23,7 +23,7 @@ from omnigraph.server.targets import target_of
 
 if TYPE_CHECKING:
     from omnigraph.server.calls import GraphCall
-    from omnigraph.serving import StoredQuery
+    from omnigraph.serving.stored import StoredQuery
 
 router = APIRouter()
 
