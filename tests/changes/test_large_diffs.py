@@ -16,7 +16,9 @@ from omnigraph.branches.selection import Operation
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import comparing, elastic, filed_deltas
+from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.scratch import SCRATCH, Scratch, ScratchPlace
+from omnigraph.pipeline.spark_workers import SparkWorkers
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
@@ -256,12 +258,16 @@ class _Session:
         self.conf = {"spark.master": master}
 
 
+def workers_of(master: str) -> SparkWorkers:
+    return SparkWorkers(_Session(master), Silent())  # type: ignore[arg-type]  # enough of one
+
+
 @pytest.mark.parametrize("master", ["local", "local[4]", "local-cluster[2,1,1024]"])
 def test_executors_of_this_machine_use_its_folder(
     tmp_path: Path, scratch: Path, master: str
 ) -> None:
     place = ScratchPlace(root=parse_location(tmp_path / "g.omni"), is_read_only=True)
-    location, is_own = place.location(_Session(master))  # type: ignore[arg-type]  # enough of one
+    location, is_own = place.location(workers_of(master))
     assert is_own
     assert location.path.parent == scratch
 
@@ -269,17 +275,17 @@ def test_executors_of_this_machine_use_its_folder(
 def test_executors_of_a_cluster_use_the_graph_or_what_is_named(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root, cluster = parse_location(tmp_path / "g.omni"), _Session("spark://host:7077")
+    root, cluster = parse_location(tmp_path / "g.omni"), workers_of("spark://host:7077")
     reader = ScratchPlace(root=root, is_read_only=True)
-    assert ScratchPlace(root=root).location(cluster) == (root, False)  # type: ignore[arg-type]
+    assert ScratchPlace(root=root).location(cluster) == (root, False)
     with pytest.raises(BadRequestError, match=SCRATCH):
-        reader.location(cluster)  # type: ignore[arg-type]
+        reader.location(cluster)
     monkeypatch.setenv(SCRATCH, "s3://bucket/scratch")
     named = parse_location("s3://bucket/scratch")
-    assert reader.location(cluster) == (named, False)  # type: ignore[arg-type]
+    assert reader.location(cluster) == (named, False)
     assert reader.location(None) == (named, False)
     # A writer keeps its files where it writes anyway.
-    assert ScratchPlace(root=root, is_writer=True).location(cluster) == (root, False)  # type: ignore[arg-type]
+    assert ScratchPlace(root=root, is_writer=True).location(cluster) == (root, False)
     assert files(scratch) == []
 
 

@@ -21,6 +21,8 @@ from omnigraph.ids import TableKey
 from omnigraph.pipeline.column_map import ColumnMap
 from omnigraph.pipeline.frames import Frame, FrameSource, chosen_columns
 from omnigraph.pipeline.mapping import MappedType
+from omnigraph.pipeline.source_columns import plain_columns
+from omnigraph.pipeline.spark_frames import SparkFrames
 from omnigraph.pipeline.value_sources import column_source
 
 if TYPE_CHECKING:
@@ -330,11 +332,12 @@ def test_columns_that_spark_connect_cannot_tell_apart_are_explained() -> None:
             raise AnalysisException("[AMBIGUOUS_REFERENCE] `name` is ambiguous")
 
     key = TableKey("node:Member")
-    frame = Frame(type_key=key, data=Lazy(), mapped=MappedType(type_key=key, source="frame Member"))
+    mapped = MappedType(type_key=key, source="frame Member")
+    frame = Frame(type_key=key, data=Lazy(), columns=plain_columns(["name"]), mapped=mapped)
     chosen = ColumnMap(properties={"name": column_source("name")}, id=None, ends=None)
     source = FrameSource(name="frame Member", type_key=key, chosen=chosen, paths=("name",))
     with pytest.raises(BadRequestError, match="frame Member: Spark cannot select its columns"):
-        chosen_columns(frame, source)
+        chosen_columns(frame, source, SparkFrames())
 
 
 def test_a_column_beside_the_one_that_is_read_instead_is_refused(graph: Graph) -> None:

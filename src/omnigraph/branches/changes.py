@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.ids import TableKey
     from omnigraph.manifest.rows import GraphCommit
     from omnigraph.manifest.snapshot import History
-    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.worker_set import WorkerChoice
 
 DEFAULT_PAGE_CHANGES = 1_000
 MAX_PAGE_CHANGES = 8_192
@@ -265,7 +265,7 @@ def commit_changes(
     *,
     types_of: Callable[[str], Mapping[TableKey, KnownType]],
     reader: DeltaReader,
-    engine: ElasticEngine,
+    engine: WorkerChoice,
 ) -> CommitChanges:
     """The changes of a commit against its first parent; `types_of` gives the types of a schema by its hash.
 

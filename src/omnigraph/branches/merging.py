@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from omnigraph.branches.images import RowImage
     from omnigraph.manifest.rows import TablePin
     from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.row_plans import PlannedConflict, RowPlan
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.storage.objects import ControlObjects
     from omnigraph.storage.private import PrivateVersion
@@ -97,7 +97,7 @@ class MergeJob:
     """One merge. Not thread-safe; used once."""
 
     given: MergeInput
-    engine: ElasticEngine
+    engine: WorkerChoice
     store: TableStore
     objects: ControlObjects
     conflicts: Conflicts = field(default_factory=Conflicts)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from omnigraph.pipeline.differences import RowShape
-    from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.pipeline.workers import Message
     from omnigraph.storage.tables import Table
 
@@ -60,7 +60,7 @@ def plan_rows(
     tables: Mapping[str, Table],
     base: Base,
     shape: RowShape,
-    engine: ElasticEngine,
+    engine: WorkerChoice,
     *,
     strategy: str | None,
     scratch: Scratch,
@@ -144,14 +144,14 @@ def _plan_in_tasks(
     deltas: Sequence[FiledDelta],
     pair_of: Mapping[str, int],
     base: Base,
-    engine: ElasticEngine,
+    engine: WorkerChoice,
     *,
     strategy: str | None,
     scratch: Scratch,
 ) -> RowPlan:
     names = [{part.bucket: part.name for part in delta.parts} for delta in deltas]
     chosen = engine.for_rows(sum(map(len, deltas)))
-    folder = scratch.folder(chosen.spark)
+    folder = scratch.folder(chosen.workers)
     items = [
         _Bucket(
             number=bucket,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from omnigraph.manifest.rows import TablePin
     from omnigraph.manifest.snapshot import Snapshot
     from omnigraph.pipeline.deltas import Delta
-    from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.scratch import ScratchPlace
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.schema.accepted import AcceptedSchema
     from omnigraph.schema.catalog import Catalog, NodeDef
     from omnigraph.storage.tables import Table, TableStore
@@ -150,7 +150,7 @@ class DeltaReader:
         old: State,
         new: State,
         filter_: ChangeFilter,
-        engine: ElasticEngine,
+        engine: WorkerChoice,
         *,
         keeps_files: bool,
     ) -> Iterator[TypeDelta]:
@@ -178,7 +178,7 @@ class DeltaReader:
         old: TablePin | None,
         new: TablePin | None,
         comparison: Comparison,
-        engine: ElasticEngine,
+        engine: WorkerChoice,
         *,
         keeps_files: bool,
     ) -> Delta:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omnigraph.budget import CancelSignal
-    from omnigraph.graph.results import EmbedResult
+    from omnigraph.graph.embedding import EmbedResult
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.reshaping import TableMigration, TableMigrations
     from omnigraph.manifest.rows import GraphCommit
     from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.recovery.environment import GraphEnvironment
     from omnigraph.schema.catalog import Catalog
     from omnigraph.schema.compiler import CompiledSchema
@@ -61,7 +61,7 @@ class SchemaCall:
     allow_data_loss: bool
     backfill: Mapping[str, object]
     actor: str | None
-    engine: ElasticEngine
+    engine: WorkerChoice
     #: May refuse the new catalog before anything happens.
     validate: Callable[[Catalog], None] | None
 
@@ -218,7 +218,7 @@ class _Preparation:
     """Everything that happens before the commit window: new columns are written, rows are looked at."""
 
     def __init__(
-        self, environment: GraphEnvironment, snapshot: Snapshot, engine: ElasticEngine
+        self, environment: GraphEnvironment, snapshot: Snapshot, engine: WorkerChoice
     ) -> None:
         self._environment = environment
         self._snapshot = snapshot

@@ -29,7 +29,8 @@ from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.job_names import operation
 from omnigraph.pipeline.load import LoadJob
 from omnigraph.pipeline.load_engine import make_engine
-from omnigraph.pipeline.plan import Grammar, LoadMode, LoadPlan, shapes_of
+from omnigraph.pipeline.merging import LoadMode
+from omnigraph.pipeline.plan import Grammar, LoadPlan, shapes_of
 from omnigraph.pipeline.sources import check_local, look_at_input
 from omnigraph.pipeline.worker_choice import session_of_frames
 from omnigraph.recovery.attempt import Attempt, Intent, StagedTable, run_phases
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.ids import TableKey
     from omnigraph.manifest.rows import Head, TablePin
     from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.pipeline.frames import FrameAccess
     from omnigraph.pipeline.load import PreparedLoad
     from omnigraph.pipeline.progress import Progress
     from omnigraph.recovery.environment import GraphEnvironment
@@ -178,7 +180,9 @@ class _Run:
 
     def execute(self) -> LoadResult:
         call = self._call
-        given = look_at_input(call.source, call.mapping, call.frames, self._schema.catalog)
+        given = look_at_input(
+            call.source, call.mapping, call.frames, self._schema.catalog, _spark_frames
+        )
         session = call.spark
         if call.engine == "local":
             check_local(given, local_load_max_bytes())
@@ -344,3 +348,10 @@ class _Run:
         forks = () if self._has_effect else tuple(self._forks.values())
         if forks or self._may_leave_files:
             tidy_up(self._environment, forks, has_unknown_files=self._may_leave_files)
+
+
+def _spark_frames() -> FrameAccess:
+    # Late: files and frames of this process need no Spark.
+    from omnigraph.pipeline.spark_frames import SparkFrames
+
+    return SparkFrames()

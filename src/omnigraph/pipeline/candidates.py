@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.load import LoadEngine
     from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.pipeline.workers import Message
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.storage.row_changes import Fragments
@@ -99,7 +99,7 @@ def _lost_rows(before: _Side, after: _Side, engine: LoadEngine, scratch: Scratch
     kept = lineage_parts(after.table, after.fragments, version, is_updated=False)
     rows = sum(part.row_count for part in [*lost, *kept])
     buckets = max(engine.workers.parallelism, rows // _BUCKET_ROWS + 1)
-    folder = scratch.folder(engine.spark)
+    folder = scratch.folder(engine.workers)
     exchange = Exchange(
         stage="find changed rows",
         items=[(_LOST, part) for part in lost] + [(_KEPT, part) for part in kept],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from omnigraph.ids import TableKey
     from omnigraph.pipeline.joins import Example, Found
-    from omnigraph.pipeline.load import LoadEngine
+    from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.pipeline.workers import Message
     from omnigraph.storage.partitions import TableAddress
     from omnigraph.storage.tables import Table

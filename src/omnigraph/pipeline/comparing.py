@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.deltas import Delta
     from omnigraph.pipeline.differences import RowShape
-    from omnigraph.pipeline.elastic import ElasticEngine
     from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.storage.row_changes import RowSet
     from omnigraph.storage.tables import Table
 
@@ -27,7 +27,7 @@ def delta_between(
     old: Table | None,
     new: Table | None,
     shape: RowShape,
-    engine: ElasticEngine,
+    engine: WorkerChoice,
     scratch: Scratch,
     *,
     old_shape: RowShape | None = None,
@@ -43,7 +43,7 @@ def delta_between(
     return found
 
 
-def deltas_between(pairs: Sequence[Pair], engine: ElasticEngine, scratch: Scratch) -> list[Delta]:
+def deltas_between(pairs: Sequence[Pair], engine: WorkerChoice, scratch: Scratch) -> list[Delta]:
     """The differences of each pair: all of them in memory, or all of them in files with the same buckets of ids."""
     named = [_candidates(pair, engine.small_rows * _NAMED_PER_COMPARED) for pair in pairs]
     rows = [None if sets is None else sets[0].row_count + sets[1].row_count for sets in named]

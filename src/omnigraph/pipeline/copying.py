@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.load import LoadEngine
     from omnigraph.pipeline.row_plans import PlannedRows, RowPlan
     from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.location import GraphLocation
@@ -247,7 +247,7 @@ def _mark(
             handle=_MarkRows(target, ledgers),
         )
         with scratch.inner() as working:
-            found = run_exchange(exchange, engine.workers, working.folder(engine.spark))
+            found = run_exchange(exchange, engine.workers, working.folder(engine.workers))
         answers = [answer for message in found for answer in message["marked"]]
     shrunk = {int(answer["fragment"]): answer["left"] for answer in answers}
     return shrunk, [answer["ledger"] for answer in answers]
@@ -331,7 +331,7 @@ def lost_sources(
     if not any(part.is_in_file for part in losing):
         found: list[str] = _sources(target, losing).to_pylist()
         return found
-    folder = scratch.folder(engine.spark)
+    folder = scratch.folder(engine.workers)
     address = table_address(target)
     items = [
         SourceItem(number=number, target=address, part=part, folder=folder)

@@ -9,9 +9,9 @@ from omnigraph.pipeline.load_engine import make_engine
 from omnigraph.pipeline.progress import Silent
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.load import LoadEngine
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.pipeline.worker_set import LoadEngine
 
 AUTO = "auto"
 ENGINES = (AUTO, "local", "spark")

@@ -6,14 +6,13 @@ memory does not grow with their number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as _arrow
 
 from omnigraph.budget import work_steps
 from omnigraph.pipeline.buckets import BUCKET, by_bucket, gathered
 from omnigraph.pipeline.progress import advance
-from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage.answers import attempt_name, read_answer, write_answer
 
 if TYPE_CHECKING:
@@ -25,6 +24,15 @@ if TYPE_CHECKING:
 pa: Any = _arrow
 
 
+@runtime_checkable
+class Shuffles(Protocol):
+    """Workers that bring rows together by themselves."""
+
+    def exchange(self, exchange: Exchange[Any]) -> list[Message]:
+        """As `run_exchange`."""
+        ...
+
+
 def run_exchange(exchange: Exchange[Item], workers: Workers, folder: AnswerFolder) -> list[Message]:
     """The answers for all buckets that have rows, in the order of their numbers.
 
@@ -32,12 +40,9 @@ def run_exchange(exchange: Exchange[Item], workers: Workers, folder: AnswerFolde
     """
     if not exchange.items:
         return []
-    if isinstance(workers, LocalWorkers):
-        return _exchanged_here(exchange, workers, folder)
-    # Late: work in this process needs no Spark.
-    from omnigraph.pipeline.spark_exchange import spark_exchange
-
-    return spark_exchange(exchange, workers)
+    if isinstance(workers, Shuffles):
+        return workers.exchange(exchange)
+    return _exchanged_here(exchange, workers, folder)
 
 
 def _exchanged_here(

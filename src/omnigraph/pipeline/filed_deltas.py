@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from omnigraph.pipeline.differences import RowShape
-    from omnigraph.pipeline.elastic import ElasticEngine
-    from omnigraph.pipeline.load import LoadEngine
     from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.worker_set import LoadEngine, WorkerChoice
     from omnigraph.pipeline.workers import Message
     from omnigraph.storage.row_changes import RowSet
     from omnigraph.storage.row_parts import RowPart
@@ -75,7 +74,7 @@ class _Side:
 def filed_deltas(
     pairs: Sequence[Pair],
     named: Sequence[tuple[RowSet, RowSet] | None],
-    engine: ElasticEngine,
+    engine: WorkerChoice,
     scratch: Scratch,
 ) -> list[Delta]:
     """The differences of each pair. All of them are in files, in buckets of the same ids, or all in memory.
@@ -97,7 +96,7 @@ def filed_deltas(
         ]
         if not any(map(engine.is_large, totals)):
             return [_held(pair, number, sides) for number, pair in enumerate(pairs)]
-        folder = scratch.folder(chosen.spark)
+        folder = scratch.folder(chosen.workers)
         exchange = Exchange(
             stage="compare rows",
             items=sides,
@@ -106,7 +105,7 @@ def filed_deltas(
             buckets=len(splitters) + 1,
             handle=_Match(folder, tuple(pair.with_moved for pair in pairs)),
         )
-        answers = run_exchange(exchange, chosen.workers, working.folder(chosen.spark))
+        answers = run_exchange(exchange, chosen.workers, working.folder(chosen.workers))
     parts: list[list[DeltaPart]] = [[] for _ in pairs]
     for answer in answers:
         for number, name, found, first_id in answer["parts"]:
@@ -127,7 +126,7 @@ def _sides(
     engine: LoadEngine,
     scratch: Scratch,
 ) -> Iterator[_Side]:
-    folder = scratch.folder(engine.spark)
+    folder = scratch.folder(engine.workers)
     for number, (pair, sets) in enumerate(zip(pairs, named, strict=True)):
         if sets is None:
             assert pair.old is not None, "a state alone names its rows"

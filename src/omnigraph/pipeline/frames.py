@@ -7,8 +7,7 @@ and `to` (or `src` and `dst`), and any type may bring `id`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as _arrow
@@ -18,12 +17,12 @@ from omnigraph.ids import TableKey
 from omnigraph.pipeline.column_map import map_columns
 from omnigraph.pipeline.mapped_records import raw_records
 from omnigraph.pipeline.mapping import MappedType, TypeMapping
-from omnigraph.pipeline.source_columns import arrow_columns, spark_columns
+from omnigraph.pipeline.source_columns import arrow_columns
 from omnigraph.pipeline.value_sources import column_source
 from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow
 
@@ -35,6 +34,34 @@ if TYPE_CHECKING:
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
+
+
+class FrameAccess(Protocol):
+    """What a load asks of frames that are not in this process, and of tables that become such frames."""
+
+    def columns(self, frame: Any) -> SourceColumns:
+        """The columns of a frame.
+
+        Raises:
+            SparkError: its session was stopped, or cannot tell them.
+        """
+        ...
+
+    def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> Any:
+        """A frame with these columns only, members of structs as columns of their own.
+
+        Raises:
+            BadRequestError: two columns cannot be told apart; `name` is what the frame is called.
+        """
+        ...
+
+    def table(self, name: str) -> Any:
+        """A table by its name, in any catalog, as a frame.
+
+        Raises:
+            BadRequestError: there is no such table, or it cannot be read.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +82,7 @@ class Frame:
     type_key: TableKey
     #: A Spark frame, or an Arrow table in this process.
     data: Any
+    columns: SourceColumns
     mapped: MappedType
 
     @property
@@ -62,16 +90,12 @@ class Frame:
         """Whether the rows are in this process already."""
         return isinstance(self.data, pa.Table)
 
-    @property
-    def columns(self) -> SourceColumns:
-        """Its columns."""
-        if self.is_local:
-            return arrow_columns(self.data.schema)
-        return spark_columns(_asked(self.data, attrgetter("schema")))
-
 
 def read_frames(
-    frames: Mapping[str, object], catalog: Catalog, mapping: TypeMapping | None = None
+    frames: Mapping[str, object],
+    catalog: Catalog,
+    access: Callable[[], FrameAccess],
+    mapping: TypeMapping | None = None,
 ) -> list[Frame]:
     """The frames that a caller gives, by type name or table key, and how the mapping reads them.
 
@@ -91,22 +115,13 @@ def read_frames(
             entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
         data = _data(name, given)
         is_local = isinstance(data, pa.Table)
-        names = data.schema.names if is_local else _asked(data, attrgetter("columns"))
+        columns = arrow_columns(data.schema) if is_local else access().columns(data)
         if key.startswith("edge:") and entry.ends is None:
-            ends = ("from", "to") if "from" in names else ("src", "dst")
+            ends = ("from", "to") if "from" in columns.names else ("src", "dst")
             entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
         mapped = replace(entry, source=f"frame {name}")
-        found[key] = Frame(type_key=key, data=data, mapped=mapped)
+        found[key] = Frame(type_key=key, data=data, columns=columns, mapped=mapped)
     return list(found.values())
-
-
-def _asked(frame: Any, question: Callable[[Any], Any]) -> Any:
-    """What a Spark frame tells about itself."""
-    from omnigraph.pipeline.spark_failures import check_session, spark_errors
-
-    check_session(frame.sparkSession)
-    with spark_errors(frame.sparkSession):
-        return question(frame)
 
 
 def _refuse_source(key: TableKey, mapping: TypeMapping) -> None:
@@ -131,35 +146,17 @@ def frame_source(frame: Frame, plan: LoadPlan) -> FrameSource:
     return FrameSource(name=where, type_key=frame.type_key, chosen=chosen, paths=paths)
 
 
-def chosen_columns(frame: Frame, source: FrameSource) -> Any:
-    """The data of a frame; of a Spark frame only what tasks read, members of structs as columns of their own.
+def chosen_columns(frame: Frame, source: FrameSource, access: FrameAccess | None) -> Any:
+    """The data of a frame; of one elsewhere only what tasks read, members of structs as columns of their own.
 
     Raises:
-        BadRequestError: Spark cannot tell two columns apart.
+        BadRequestError: two columns cannot be told apart.
     """
     if source.paths is None:
         return frame.data
-    from pyspark.errors import AnalysisException
-
-    steps = [source.chosen.steps.get(path, (path,)) for path in source.paths]
-    # Spark takes a point in the name of a column for a path: the columns get numbers for their way to the tasks.
-    columns = [f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(steps)]
-    try:
-        # Rows without columns would not be counted.
-        found = frame.data.selectExpr(*(columns or ["1 AS c0"]))
-        # A session of Spark Connect looks at the columns only when it has to.
-        _ = found.schema
-        return found
-    except AnalysisException as error:
-        reason = str(error).splitlines()[0]
-        raise BadRequestError(
-            f"{source.name}: Spark cannot select its columns: {reason}"
-        ) from error
-
-
-def _quoted(name: str) -> str:
-    """A name in the SQL of Spark."""
-    return "`" + name.replace("`", "``") + "`"
+    assert access is not None, "the frame is not in this process"
+    paths = [source.chosen.steps.get(path, (path,)) for path in source.paths]
+    return access.selected(frame.data, paths, source.name)
 
 
 def partition_name(source: FrameSource, partition: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
 from omnigraph.failpoints import Failpoint, reach
@@ -17,10 +17,10 @@ from omnigraph.ids import TableKey
 from omnigraph.pipeline.frames import chosen_columns, frame_source, partition_name
 from omnigraph.pipeline.ids import new_id_prefix
 from omnigraph.pipeline.job_names import detail
+from omnigraph.pipeline.merging import LoadMode
 from omnigraph.pipeline.parts import by_source
-from omnigraph.pipeline.plan import LoadMode
 from omnigraph.pipeline.problems import Problems, in_file
-from omnigraph.pipeline.progress import InnerProgress, Silent
+from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.provenance import Origin, Provenance
 from omnigraph.pipeline.relations import KEY_CONFLICT, Image, RelationChecker
 from omnigraph.pipeline.shaping import alias_conflicts
@@ -43,13 +43,12 @@ from omnigraph.writes.external import check_cells
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from omnigraph.pipeline.joins import Joins
-    from omnigraph.pipeline.merging import Matcher, Merged
+    from omnigraph.pipeline.merging import Merged
     from omnigraph.pipeline.parts import Part
     from omnigraph.pipeline.plan import LoadPlan
-    from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.sources import LoadInput, Work
-    from omnigraph.pipeline.workers import Message, Workers
+    from omnigraph.pipeline.worker_set import LoadEngine
+    from omnigraph.pipeline.workers import Message
     from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects
     from omnigraph.storage.private import PrivateVersion
@@ -58,20 +57,6 @@ if TYPE_CHECKING:
     from omnigraph.writes.rules import TableRules
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadEngine:
-    """Who does the work of a load."""
-
-    workers: Workers
-    joins: Joins
-    matcher: Matcher
-    progress: Progress
-    #: Shows the jobs of `joins` and `matcher` in the stage that they belong to.
-    inner: InnerProgress = field(default_factory=InnerProgress)
-    #: The Spark session, where there is one.
-    spark: Any = None
 
 
 @dataclass(slots=True)
@@ -133,7 +118,7 @@ class LoadJob:
         self._work = plan_work(
             self._given,
             self._engine.workers.parallelism,
-            self._engine.spark,
+            self._engine.frames,
             is_strict=self._plan.is_strict,
         )
         reach(Failpoint.LOAD_PLANNED)
@@ -212,7 +197,7 @@ class LoadJob:
             workers = (
                 LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
             )
-            columns = chosen_columns(frame, source)
+            columns = chosen_columns(frame, source, self._engine.frames)
             messages = workers.run_batches("write fragments", FrameTask(source, plan), columns)
             external += sum(int(answer["external"]) for answer in messages)
             for answer in sorted(messages, key=lambda item: int(item["part"])):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.pipeline.joins import LocalJoins
 from omnigraph.pipeline.keys import SMALL_ROWS
 from omnigraph.pipeline.large_merges import ExchangeMatcher
-from omnigraph.pipeline.load import LoadEngine
 from omnigraph.pipeline.merging import LocalMatcher
 from omnigraph.pipeline.progress import InnerProgress, Silent
 from omnigraph.pipeline.worker_choice import choose_workers, session_facts
+from omnigraph.pipeline.worker_set import LoadEngine
 from omnigraph.pipeline.workers import LocalWorkers
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
             workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
         )
     # Late: whoever works in process needs no Spark.
+    from omnigraph.pipeline.spark_frames import SparkFrames
     from omnigraph.pipeline.spark_joins import SparkJoins
     from omnigraph.pipeline.spark_workers import SparkWorkers
 
@@ -52,5 +53,5 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
         matcher=ExchangeMatcher(quiet_workers, small_rows=SMALL_ROWS),
         progress=progress,
         inner=inner,
-        spark=workers.spark,
+        frames=SparkFrames(workers.spark),
     )

@@ -7,6 +7,7 @@ fragment that held it gets a deletion mark. Fragments without either stay as the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -39,6 +40,14 @@ pc: Any = _compute
 
 _OFFSET_MASK = 0xFFFFFFFF
 _IN_PROCESS_ROWS = 500_000
+
+
+class LoadMode(StrEnum):
+    """What a load does with rows that exist."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

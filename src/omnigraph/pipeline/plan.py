@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from omnigraph.writes.rules import TableRules, ValueRule
 
 
-class LoadMode(StrEnum):
-    """What a load does with rows that exist."""
-
-    APPEND = "append"
-    MERGE = "merge"
-    OVERWRITE = "overwrite"
-
-
 class Grammar(StrEnum):
     """How forgiving the reading of JSONL is."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import BadRecord
 from omnigraph.pipeline.job_names import detail
 from omnigraph.pipeline.keys import joined_text, key_scans, text_key
-from omnigraph.pipeline.plan import LoadMode
+from omnigraph.pipeline.merging import LoadMode
 from omnigraph.pipeline.problems import Problems, shown
 
 if TYPE_CHECKING:

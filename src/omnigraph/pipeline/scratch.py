@@ -17,7 +17,7 @@ from omnigraph.storage.location import parse_location
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.pipeline.workers import Workers
     from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.location import GraphLocation
 
@@ -37,7 +37,7 @@ class ScratchPlace:
     #: Begins a read of the graph, and gives the function that ends it: cleanup leaves files of running reads alone.
     begin_read: Callable[[], Callable[[], None]] | None = None
 
-    def location(self, spark: Session | None) -> tuple[GraphLocation, bool]:
+    def location(self, workers: Workers | None) -> tuple[GraphLocation, bool]:
         """The root for files that all workers reach, and whether it was made for them alone.
 
         Raises:
@@ -47,7 +47,7 @@ class ScratchPlace:
             return self.root, False
         if chosen := os.environ.get(SCRATCH, "").strip():
             return parse_location(chosen), False
-        if spark is None or _is_on_this_machine(spark):
+        if workers is None or workers.is_on_this_machine:
             return parse_location(tempfile.mkdtemp(prefix="omnigraph-")), True
         if not self.is_read_only:
             return self.root, False
@@ -74,15 +74,15 @@ class Scratch:
         """Whether there was a folder, and it is gone."""
         return self._removal is not None and not self._removal.alive
 
-    def folder(self, spark: Session | None) -> AnswerFolder:
-        """The folder, for workers of a session or of this process.
+    def folder(self, workers: Workers | None) -> AnswerFolder:
+        """The folder, for workers or for this process alone.
 
         Raises:
             BadRequestError: there is no place that the executors of a cluster reach.
         """
         if self._folder is None:
             place = self._place
-            root, is_own = place.location(spark)
+            root, is_own = place.location(workers)
             is_in_graph = root == place.root
             end_read = place.begin_read() if is_in_graph and place.begin_read else None
             self._folder = new_answer_folder(root)
@@ -121,10 +121,3 @@ def _remove(
             folder.root.path.rmdir()
     if end_read is not None:
         end_read()
-
-
-def _is_on_this_machine(spark: Session) -> bool:
-    # Late: work in this process needs no Spark.
-    from omnigraph.engine.spark.kinds import is_on_this_machine
-
-    return is_on_this_machine(spark)

@@ -11,13 +11,11 @@ class Sealed:
     """A secret as it travels with the items of a stage. Its other half is a property of the Spark job."""
 
     _data: bytes = field(repr=False)
-    #: The property that holds the other half; None for a secret that stays in its process.
-    _property: str | None = None
+    #: The property that holds the other half.
+    _property: str
 
     def open(self) -> str:
-        """The secret; inside of a task of the stage it was sealed for."""
-        if self._property is None:
-            return self._data.decode()
+        """As `TaskSecret.open`."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

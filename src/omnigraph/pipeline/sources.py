@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.ids import TableKey
@@ -15,8 +14,9 @@ from omnigraph.pipeline.mapping import SourceFormat, TypeMapping, endings_of, re
 from omnigraph.pipeline.parts import GRAPH_ENDINGS, cut_graph_files, cut_mapped_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from omnigraph.pipeline.frames import FrameAccess
     from omnigraph.pipeline.mapping import MappedType
     from omnigraph.pipeline.parts import Part
     from omnigraph.schema.catalog import Catalog
@@ -59,6 +59,7 @@ def look_at_input(
     mapping: str | os.PathLike[str] | Mapping[str, object] | None,
     frames: Mapping[str, object] | None,
     catalog: Catalog,
+    access: Callable[[], FrameAccess],
 ) -> LoadInput:
     """The input of a call: files of graph records, or a mapping and frames, together or one of them.
 
@@ -74,7 +75,7 @@ def look_at_input(
     read = TypeMapping()
     if mapping is not None:
         read = read_mapping(mapping, catalog, with_frames=frames is not None)
-    found = tuple(read_frames(frames or {}, catalog, read))
+    found = tuple(read_frames(frames or {}, catalog, access, read))
     _refuse_unfed(read, found)
     sizes = [
         file.size
@@ -124,70 +125,17 @@ def check_local(given: LoadInput, limit_bytes: int) -> None:
         )
 
 
-def plan_work(given: LoadInput, parallelism: int, spark: Any, *, is_strict: bool) -> Work:
-    """Cut the input into parts; Spark tables become frames."""
+def plan_work(
+    given: LoadInput, parallelism: int, access: FrameAccess | None, *, is_strict: bool
+) -> Work:
+    """Cut the input into parts; tables become frames."""
     if given.source is not None:
         return Work(parts=cut_graph_files(given.source, parallelism, is_strict=is_strict))
     frames = list(given.frames)
     for mapped in given.mapped:
         if mapped.format is SourceFormat.TABLE:
-            key = TableKey(mapped.type_key)
-            frames.append(Frame(type_key=key, data=_table(spark, mapped.source), mapped=mapped))
+            assert access is not None, "tables are refused where Spark is not"
+            table, key = access.table(mapped.source), TableKey(mapped.type_key)
+            columns = access.columns(table)
+            frames.append(Frame(type_key=key, data=table, columns=columns, mapped=mapped))
     return Work(parts=cut_mapped_files(given.mapped, parallelism), frames=frames)
-
-
-def _table(spark: Any, name: str) -> Any:
-    """A table by its name, in any catalog of the session.
-
-    Raises:
-        BadRequestError: there is no such table, or Spark cannot read it.
-    """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import ParseException, PySparkException
-
-    try:
-        frame = spark.table(name)
-        # A session of Spark Connect looks for it only when it has to.
-        _ = frame.columns
-        return frame
-    except ParseException as error:
-        raise BadRequestError(
-            f"`table: {name}` is not the name of a table: put a part with other characters in backticks"
-        ) from error
-    except PySparkException as error:
-        if error.getCondition() not in _NOT_FOUND:
-            raise BadRequestError(
-                f"Spark cannot read the table {name}: {_reason(error)}"
-            ) from error
-        raise BadRequestError(
-            f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(spark))}): give it as "
-            "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
-        ) from error
-    except Py4JError as error:
-        # A catalog whose classes the session lacks.
-        raise BadRequestError(f"Spark cannot read the table {name}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
-    telling = [line for line in lines if "Exception: " in line]
-    return (telling or lines or [type(error).__name__])[0][:300]
-
-
-#: Conditions of Spark that mean that a part of a name is unknown.
-_NOT_FOUND = (
-    "TABLE_OR_VIEW_NOT_FOUND",
-    "SCHEMA_NOT_FOUND",
-    "CATALOG_NOT_FOUND",
-    "REQUIRES_SINGLE_PART_NAMESPACE",
-)
-_CATALOG_SETTING = re.compile(r"spark[.]sql[.]catalog[.]([^.]+)")
-
-
-def _catalogs(spark: Any) -> list[str]:
-    """The catalogs that a session uses or could use."""
-    loaded = [item.name for item in spark.catalog.listCatalogs()]
-    configured = [
-        found[1] for key in spark.conf.getAll if (found := _CATALOG_SETTING.fullmatch(key))
-    ]
-    return list(dict.fromkeys([*loaded, *configured]))

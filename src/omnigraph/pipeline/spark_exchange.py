@@ -8,17 +8,15 @@ import numpy as np
 import pyarrow as _arrow
 
 from omnigraph.pipeline.buckets import BUCKET, by_bucket, gathered
-from omnigraph.pipeline.spark_jobs import shielded
 from omnigraph.pipeline.spark_tasks import carrying
-from omnigraph.pipeline.spark_workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.pipeline.buckets import Exchange
-    from omnigraph.pipeline.workers import Item, Message, Workers
+    from omnigraph.pipeline.workers import Item, Message
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
@@ -28,20 +26,12 @@ _SENT = pa.schema([(BUCKET, pa.int32()), ("rows", pa.binary())])
 _SENT_COLUMNS = f"{BUCKET} int, rows binary"
 
 
-def spark_exchange(exchange: Exchange[Item], workers: Workers) -> list[Message]:
-    """As `exchange.run_exchange`, for workers of Spark."""
-    assert isinstance(workers, SparkWorkers), "asked for on Spark only"
-    spark = workers.spark
-
-    def frame() -> DataFrame:
-        numbers = spark.range(0, len(exchange.items), 1, len(exchange.items))
-        rows = numbers.mapInArrow(_reader(exchange), _SENT_COLUMNS)
-        # By the number itself: hashed numbers would leave some partitions without rows and give others several buckets.
-        return rows.repartitionById(exchange.buckets, BUCKET)
-
-    sent = shielded(spark, frame)
-    answers = workers.run_batches(exchange.stage, _handler(exchange), sent)
-    return sorted(answers, key=lambda answer: int(answer[BUCKET]))
+def sent_rows(spark: SparkSession, exchange: Exchange[Item]) -> DataFrame:
+    """The rows of all items, each partition with those of one bucket."""
+    numbers = spark.range(0, len(exchange.items), 1, len(exchange.items))
+    rows = numbers.mapInArrow(_reader(exchange), _SENT_COLUMNS)
+    # By the number itself: hashed numbers would leave some partitions without rows and give others several buckets.
+    return rows.repartitionById(exchange.buckets, BUCKET)
 
 
 def _reader(exchange: Exchange[Item]) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -69,7 +59,8 @@ def _binary(data: Any) -> Any:
     return pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
 
 
-def _handler(exchange: Exchange[Item]) -> Callable[[int, Iterable[Any]], Iterable[Message]]:
+def bucket_task(exchange: Exchange[Item]) -> Callable[[int, Iterable[Any]], Iterable[Message]]:
+    """The task that handles the rows of one partition."""
     handle, schema = exchange.handle, exchange.schema
 
     def task(partition: int, batches: Iterable[Any]) -> Iterable[Message]:

@@ -19,8 +19,10 @@ from omnigraph.engine.spark.kinds import is_connect, is_on_this_machine, paralle
 from omnigraph.errors import SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.ids import new_ulid
+from omnigraph.pipeline.buckets import BUCKET
 from omnigraph.pipeline.row_tallies import RowTally, slowly
 from omnigraph.pipeline.sealing import seal
+from omnigraph.pipeline.spark_exchange import bucket_task, sent_rows
 from omnigraph.pipeline.spark_failures import spark_errors
 from omnigraph.pipeline.spark_jobs import SparkJobs, released, shielded, showing
 from omnigraph.pipeline.spark_tasks import Kept, attempt_number, guarded, partition_number
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from omnigraph.pipeline.buckets import Exchange
     from omnigraph.pipeline.progress import Progress
     from omnigraph.pipeline.sealing import Sealed
     from omnigraph.pipeline.spark_jobs import Figures
@@ -58,6 +61,11 @@ class SparkWorkers:
     def parallelism(self) -> int:
         """How many tasks run at once; executors of a cluster arrive after the session."""
         return max(2, shielded(self.spark, lambda: parallelism_of(self.spark)))
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """As `Workers.is_on_this_machine`."""
+        return shielded(self.spark, lambda: is_on_this_machine(self.spark))
 
     @property
     def tries(self) -> int:
@@ -122,6 +130,12 @@ class SparkWorkers:
         for message in messages:
             raise_failure(message)
         return messages
+
+    def exchange(self, exchange: Exchange[Item]) -> list[Message]:
+        """As `run_exchange`, by a shuffle: the rows lie where Spark keeps its shuffles."""
+        sent = shielded(self.spark, lambda: sent_rows(self.spark, exchange))
+        answers = self.run_batches(exchange.stage, bucket_task(exchange), sent)
+        return sorted(answers, key=lambda answer: int(answer[BUCKET]))
 
     def collect(self, stage: str, make: Callable[[], DataFrame]) -> list[Any]:
         """The rows of a small result. `make` builds the frame, in the thread of the job.
@@ -195,7 +209,7 @@ class SparkWorkers:
     @contextmanager
     def _tally(self) -> Iterator[RowTally | None]:
         """Where running tasks count their rows; None where they run elsewhere."""
-        if not shielded(self.spark, lambda: is_on_this_machine(self.spark)):
+        if not self.is_on_this_machine:
             yield None
             return
         with _rows_folder() as folder:

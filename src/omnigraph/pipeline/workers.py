@@ -8,6 +8,7 @@ run counts.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from omnigraph.budget import check_work, work_steps
@@ -24,7 +25,6 @@ from omnigraph.errors import (
 )
 from omnigraph.errors import StorageFailure as _Failure
 from omnigraph.pipeline.progress import listening
-from omnigraph.pipeline.sealing import Sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,8 +40,21 @@ Message = dict[str, Any]
 _BATCH_ROWS = 131_072
 
 
+class TaskSecret(Protocol):
+    """A secret as it travels with the items of a stage."""
+
+    def open(self) -> str:
+        """The secret; inside of a task of the stage it was sealed for."""
+        ...
+
+
 class Workers(Protocol):
     """Runs tasks."""
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether tasks see the files that this process writes to its disk."""
+        ...
 
     @property
     def parallelism(self) -> int:
@@ -77,7 +90,7 @@ class Workers(Protocol):
         """The answers of a task to all partitions of a frame; it gets the number of the partition."""
         ...
 
-    def sealing(self, secret: str) -> AbstractContextManager[Sealed]:
+    def sealing(self, secret: str) -> AbstractContextManager[TaskSecret]:
         """A secret that tasks of the block can open, in a form that may travel and be written."""
         ...
 
@@ -86,6 +99,7 @@ class LocalWorkers:
     """Runs everything in this process, one task after the other."""
 
     parallelism = 1
+    is_on_this_machine = True
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -133,9 +147,19 @@ class LocalWorkers:
         return answers
 
     @contextmanager
-    def sealing(self, secret: str) -> Iterator[Sealed]:
+    def sealing(self, secret: str) -> Iterator[TaskSecret]:
         """As `Workers.sealing`; here it goes nowhere."""
-        yield Sealed(secret.encode())
+        yield _PlainSecret(secret)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainSecret:
+    """A secret that stays in its process."""
+
+    _secret: str = field(repr=False)
+
+    def open(self) -> str:
+        return self._secret
 
 
 class _Tally:

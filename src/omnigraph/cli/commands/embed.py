@@ -15,7 +15,7 @@ from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
-    from omnigraph.graph.results import EmbeddedProperty, EmbedResult
+    from omnigraph.graph.embedding import EmbeddedProperty, EmbedResult
     from omnigraph.pipeline.embedding.files import EmbedFilesResult
     from omnigraph.pipeline.embedding.specs import EmbedFiles, EmbedMode
     from omnigraph.search.embedding.client import EmbeddingClient

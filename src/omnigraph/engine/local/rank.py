@@ -122,7 +122,7 @@ def _rank_first(
             stream = run_pipeline(
                 context, rest, [rows], needed_variables(query), profile=profile, first=1
             )
-            rows = gathered(context, stream)
+            rows = gathered(context.budget, stream)
         arm = _surviving(candidates, rows, rank.field.variable)
         enough = wanted is not None and len(arm.entities) >= wanted
         enough |= wanted_rows is not None and rows.total >= wanted_rows
@@ -162,7 +162,7 @@ def _rank_after(
     stream = run_pipeline(
         context, query.pipeline, [START], needed_variables(query), profile=profile
     )
-    rows = gathered(context, stream)
+    rows = gathered(context.budget, stream)
     if not rows.count:
         return _Arm(np.zeros(0, np.int64), np.zeros(0), Rows(count=0))
     candidates = score_entities(context, rank, np.unique(rows.variables[variable]))

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.budget import Budget
-    from omnigraph.engine.local.context import Context
     from omnigraph.engine.local.rows import Rows
 
 
@@ -28,9 +27,9 @@ def read_batches(
         yield batch
 
 
-def gathered(context: Context, batches: Iterable[Rows]) -> Rows:
+def gathered(budget: Budget, batches: Iterable[Rows]) -> Rows:
     """All rows in one bag, which is accounted until the query ends."""
-    budget, parts, size = context.budget, [], 0
+    parts, size = [], 0
     for rows in batches:
         size += budget.hold(rows.nbytes)
         parts.append(rows)

@@ -61,7 +61,7 @@ class ScanOperator:
             yield from self.nodes()
             return
         if self._nodes is None:
-            self._nodes = gathered(self._context, self.nodes())
+            self._nodes = gathered(self._context.budget, self.nodes())
         yield from _cross(self._context, rows.only(self._live), self._nodes)
 
     def nodes(self) -> Iterator[Rows]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.rows import GraphCommit, TablePin
     from omnigraph.manifest.snapshot import History
     from omnigraph.pipeline.deltas import Delta
-    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.storage.tables import Table, TableStore
 
 EMBED_KIND = "embed"
@@ -87,7 +87,7 @@ class OutdatedRows:
     """Finds outdated rows of one column."""
 
     def __init__(
-        self, history: History, store: TableStore, engine: ElasticEngine, column: VectorColumn
+        self, history: History, store: TableStore, engine: WorkerChoice, column: VectorColumn
     ) -> None:
         self._history = history
         self._store = store

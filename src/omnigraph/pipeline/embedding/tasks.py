@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.sealing import Sealed
-    from omnigraph.pipeline.workers import Message, Workers
+    from omnigraph.pipeline.workers import Message, TaskSecret, Workers
     from omnigraph.search.embedding.client import EmbeddingClient
     from omnigraph.search.embedding.settings import EmbeddingSettings
     from omnigraph.storage.partitions import TableAddress
@@ -79,7 +78,7 @@ class EmbedItem:
     parts: tuple[str, ...]
     #: Without a key: it travels sealed.
     settings: EmbeddingSettings
-    key: Sealed | None
+    key: TaskSecret | None
     limits: EmbedLimits
     run: str
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from omnigraph.ids import TableKey
     from omnigraph.manifest.rows import TablePin
     from omnigraph.manifest.snapshot import History, Snapshot
-    from omnigraph.pipeline.elastic import ElasticEngine
+    from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.schema.identity import Identities
     from omnigraph.storage.filters import Filter
@@ -138,7 +138,7 @@ class WorkFinder:
         snapshot: Snapshot,
         history: History,
         store: TableStore,
-        engine: ElasticEngine,
+        engine: WorkerChoice,
         identities_of: Callable[[str], Identities],
     ) -> None:
         self._identities_of = identities_of

@@ -1,0 +1,47 @@
+"""Who does bulk work: workers with their joins and matcher, and the choice of such a set by the number of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from omnigraph.pipeline.progress import InnerProgress
+
+if TYPE_CHECKING:
+    from omnigraph.pipeline.joins import Joins
+    from omnigraph.pipeline.merging import Matcher
+    from omnigraph.pipeline.progress import Progress
+    from omnigraph.pipeline.workers import Workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadEngine:
+    """Who does the work of a load."""
+
+    workers: Workers
+    joins: Joins
+    matcher: Matcher
+    progress: Progress
+    #: Shows the jobs of `joins` and `matcher` in the stage that they belong to.
+    inner: InnerProgress = field(default_factory=InnerProgress)
+    #: The `FrameAccess` of loads, for frames and tables that are not in this process; None where there are none.
+    frames: Any = None
+
+
+class WorkerChoice(Protocol):
+    """Chooses who works on a number of rows."""
+
+    #: Rows that this process compares or copies by itself, in memory.
+    small_rows: int
+
+    def is_large(self, rows: int) -> bool:
+        """Whether so many rows are kept in files, and never in memory together."""
+        ...
+
+    def for_rows(self, rows: int) -> LoadEngine:
+        """Who works on so many rows.
+
+        Raises:
+            SparkError: Spark does not start, or its executors lack this package.
+        """
+        ...
