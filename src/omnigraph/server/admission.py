@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import collections
 import threading
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -32,8 +32,8 @@ class Admission:
         self._inflight_max = inflight_max
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
-        self._inflight: Counter[str | None] = Counter()
-        self._bytes: Counter[str | None] = Counter()
+        self._inflight: collections.Counter[str | None] = collections.Counter()
+        self._bytes: collections.Counter[str | None] = collections.Counter()
 
     @contextmanager
     def admitted(self, actor: str | None, size: int) -> Iterator[Grant]:
