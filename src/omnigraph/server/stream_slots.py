@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+import collections
 
 
 class StreamSlots:
@@ -12,7 +12,7 @@ class StreamSlots:
     def __init__(self, count: int, *, per_caller: int) -> None:
         self.count = count
         self.per_caller = per_caller
-        self._taken: Counter[str] = Counter()
+        self._taken: collections.Counter[str] = collections.Counter()
         self._lock = threading.Lock()
 
     def take(self, caller: str) -> bool:
