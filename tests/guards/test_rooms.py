@@ -55,7 +55,7 @@ def test_a_module_has_a_docstring_and_is_one_idea(name: str) -> None:
 
 
 def test_no_scan_lets_lance_read_blobs_by_itself() -> None:
-    """It would open external addresses and hold whole batches of blobs: `storage.blob_cells` does neither."""
+    """It would open external addresses and hold whole batches of blobs."""
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
     assert [str(path) for path, text in texts.items() if "all_binary" in text] == []
 

@@ -1,6 +1,6 @@
 """What differs between two states of a table, row by row: which ids are new, changed or gone.
 
-Candidates come from `storage.row_changes`. They are compared by id through digests, so equal rows that were only
+Candidates come from `storage.row_changes`, and are compared by id through digests: equal rows that were only
 written again do not count. A delta holds ids, digests and row ids, never the values: these are read when needed.
 """
 

@@ -68,12 +68,12 @@ def fragment_text(table: Table, fragment: FragmentMetadata, *, is_new: bool = Tr
 def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch as the dataset stores it: blob columns get Lance's blob encoding."""
     columns: list[Any] = []
-    for field in schema:
-        column: Any = batch.column(field.name)
-        if isinstance(field.type, lance.blob.BlobType):
+    for item in schema:
+        column: Any = batch.column(item.name)
+        if isinstance(item.type, lance.blob.BlobType):
             column = encoded_cells(column)
-        elif column.type != field.type:
-            column = column.cast(field.type)
+        elif column.type != item.type:
+            column = column.cast(item.type)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
