@@ -14,6 +14,7 @@ from omnigraph.errors import (
     BlobIntegrityError,
     BlobRangeError,
     BranchNotFoundError,
+    HistoricalVersionReclaimedError,
     NotFoundError,
     OmniError,
     ResourceLimitError,
@@ -183,6 +184,17 @@ def test_an_open_cell_does_not_see_later_writes(graph: Graph) -> None:
     blob = graph.open_blob("node:Paper", "a", "scan")
     add_paper(graph, "a", text_of(b"after"))
     assert b"".join(blob.chunks()) == b"before"
+
+
+def test_an_open_cell_whose_version_was_cleaned_up_says_so(graph: Graph) -> None:
+    add_paper(graph, "a", text_of(content(BLOB_RANGE_BYTES)))
+    blob = graph.open_blob("node:Paper", "a", "scan")
+    for text in (b"b", b"c", b"d"):
+        add_paper(graph, "a", text_of(text))
+    graph.optimize()
+    graph.cleanup(keep=1, confirm=True)
+    with pytest.raises(HistoricalVersionReclaimedError, match="node:Paper was cleaned up"):
+        blob.read()
 
 
 # ---- tags

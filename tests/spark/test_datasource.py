@@ -242,6 +242,36 @@ def test_a_frame_stays_at_its_snapshot_while_the_head_moves(read: Read, tmp_path
     assert dois(read(graph)) == ["b"]
 
 
+@pytest.mark.parametrize("where", [None, "year > 0"])
+def test_a_frame_whose_version_was_cleaned_up_says_so(
+    read: Read, tmp_path: Path, where: str | None
+) -> None:
+    graph = Graph.init(tmp_path / "g.omni", SCHEMA)
+    add(graph, a=1)
+    frame = read(graph) if where is None else read(graph, where=where)
+    for number in range(3):
+        add(graph, **{f"b{number}": number})
+    graph.cleanup(keep=2, confirm=True)
+    with pytest.raises(PySparkException) as caught:
+        frame.collect()
+    said = str(caught.value)
+    assert "HistoricalVersionReclaimedError: version" in said
+    assert "of node:Paper was cleaned up" in said
+
+
+def test_a_frame_whose_files_are_lost_is_damaged(read: Read, tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path / "g.omni", SCHEMA)
+    add(graph, a=1)
+    frame = read(graph)
+    for file in (tmp_path / "g.omni").rglob("*.manifest"):
+        if "nodes" in file.parts:
+            file.unlink()
+    with pytest.raises(PySparkException) as caught:
+        frame.collect()
+    assert "HistoricalVersionReclaimedError" not in str(caught.value)
+    assert "DamageError" in str(caught.value)
+
+
 def test_a_source_with_a_schema_stays_at_its_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
     add(graph, a=1)

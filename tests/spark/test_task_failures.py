@@ -15,6 +15,7 @@ from omnigraph.pipeline.keys import key_scans, text_key
 from omnigraph.pipeline.progress import Silent
 from omnigraph.pipeline.spark_joins import SparkJoins
 from omnigraph.pipeline.spark_workers import SparkWorkers
+from omnigraph.storage.location import RECLAIMED_MARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +58,11 @@ def test_keys_of_a_version_that_was_cleaned_up_are_told_as_such(
         scans = key_scans(table, None, text_key("id"))
         shutil.rmtree(str(table._dataset.uri))
         joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=0)
+        with pytest.raises(StorageError), reading_pins(store, [pin]):
+            joins.duplicated(scans)
+        mark = Path(str(table._dataset.uri)) / RECLAIMED_MARK
+        mark.parent.mkdir()
+        mark.touch()
         with (
             pytest.raises(HistoricalVersionReclaimedError) as caught,
             reading_pins(store, [pin]),

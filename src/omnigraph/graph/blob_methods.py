@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.graph.opened import OpenGraph
+from omnigraph.manifest.pins import reading_pins
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.targets import Target, resolve_target
 
@@ -116,4 +118,6 @@ class BlobMethods(OpenGraph):
         key = definition.table_key
         cell = BlobCell(type_key=key, entity_id=entity_id, property=property_name)
         place = CellPlace(cell=cell, target=target, snapshot_id=snapshot.commit_id)
-        return open_cell(self._open(snapshot.pins[key]), place)
+        pin = snapshot.pins[key]
+        reading = partial(reading_pins, self._environment.tables, [pin])
+        return open_cell(self._open(pin), place, reading)

@@ -18,12 +18,16 @@ from omnigraph.wire.blobs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
     from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.storage.blobs import StoredBlob
     from omnigraph.storage.tables import Table
     from omnigraph.wire.blobs import CellPlace
+
+    Reading: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 _BLOB = ScalarType(Scalar.BLOB)
 
@@ -31,10 +35,11 @@ _BLOB = ScalarType(Scalar.BLOB)
 class BlobReader:
     """One cell of one snapshot. Nothing that is written later changes what it reads."""
 
-    def __init__(self, table: Table, blob: StoredBlob, place: CellPlace) -> None:
+    def __init__(self, table: Table, blob: StoredBlob, place: CellPlace, reading: Reading) -> None:
         self._table = table
         self._blob = blob
         self._place = place
+        self._reading = reading
 
     @property
     def size(self) -> int:
@@ -50,11 +55,13 @@ class BlobReader:
         """What the cell is. Costs one range at most, for the tag of a small value."""
         blob = self._blob
         is_managed = blob.uri is None
+        with self._reading():
+            etag = etag_of(self._table, blob) if is_managed else None
         return BlobInfo(
             cell=self._place.cell,
             kind=BlobKind.MANAGED if is_managed else BlobKind.EXTERNAL,
             size=blob.size if is_managed else None,
-            etag=etag_of(self._table, blob) if is_managed else None,
+            etag=etag,
             uri=blob.uri,
             target=self._place.target,
             snapshot_id=self._place.snapshot_id,
@@ -92,7 +99,9 @@ class BlobReader:
 
         while begin < end:
             length = min(BLOB_RANGE_BYTES, end - begin)
-            yield read_blob_range(self._table, self._blob, begin, length)
+            with self._reading():
+                piece = read_blob_range(self._table, self._blob, begin, length)
+            yield piece
             begin += length
 
 
@@ -129,8 +138,8 @@ def find_property(definition: NodeDef | EdgeDef, name: str) -> None:
         raise BadRequestError(f"{definition.table_key}.{name} is no Blob: read it with a query")
 
 
-def open_cell(table: Table, place: CellPlace) -> BlobReader:
-    """The reader of a cell.
+def open_cell(table: Table, place: CellPlace, reading: Reading) -> BlobReader:
+    """The reader of a cell; `reading` tells a version that was cleaned up from one that is damaged.
 
     Raises:
         NotFoundError: there is no such entity, or the cell is null.
@@ -138,14 +147,16 @@ def open_cell(table: Table, place: CellPlace) -> BlobReader:
     from omnigraph.storage.blobs import find_blob, has_row
 
     cell = place.cell
-    blob = find_blob(table, cell.property, cell.entity_id)
+    with reading():
+        blob = find_blob(table, cell.property, cell.entity_id)
+        is_there = blob is not None or has_row(table, cell.entity_id)
     if blob is None:
-        if not has_row(table, cell.entity_id):
+        if not is_there:
             raise NotFoundError(f"there is no {cell.type_key} {cell.entity_id!r}")
         raise NotFoundError(
             f"{cell.type_key} {cell.entity_id!r} has no {cell.property}: it is null"
         )
-    return BlobReader(table, blob, place)
+    return BlobReader(table, blob, place, reading)
 
 
 def etag_of(table: Table, blob: StoredBlob) -> str:

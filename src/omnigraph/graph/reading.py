@@ -145,8 +145,9 @@ class GraphReader:
         if not analyze:
             return f"{text}{plan.render()}"
         profile = Profile()
-        for _ in execute(context, compiled.ir, profile).batches:
-            pass
+        with reading_pins(self._environment.tables, self._removable(context)):
+            for _ in execute(context, compiled.ir, profile).batches:
+                pass
         return f"{text}{plan.render(profile)}"
 
     def prepare_indexes(self, branch: str) -> None:

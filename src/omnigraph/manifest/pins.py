@@ -5,7 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageFailure
+from omnigraph.errors import (
+    BlobIntegrityError,
+    HistoricalVersionReclaimedError,
+    StorageError,
+    StorageFailure,
+)
 from omnigraph.storage.tables import dataset_exists, is_reclaimed, newest_version
 
 if TYPE_CHECKING:
@@ -58,14 +63,14 @@ def reading_pins(store: TableStore, pins: Iterable[TablePin | None]) -> Iterator
     """Read tables that were opened before: one that was cleaned up since then is told as such.
 
     Raises:
-        HistoricalVersionReclaimedError: reading failed, and one of the versions is gone.
+        HistoricalVersionReclaimedError: reading failed, and one of the versions was cleaned up.
     """
     try:
         yield
-    except StorageError as error:
+    except (StorageError, BlobIntegrityError) as error:
         for pin in pins:
-            if pin is None:
+            if pin is None or dataset_exists(store.location, pin.location, pin.branch, pin.version):
                 continue
-            if not dataset_exists(store.location, pin.location, pin.branch, pin.version):
+            if _was_cleaned_up(store, pin):
                 raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
         raise

@@ -43,6 +43,8 @@ def spark_frame(
 ) -> DataFrame:
     """One node or edge type of a graph as a DataFrame. The snapshot is pinned now; tasks read it at every use.
 
+    If a `cleanup` removes the snapshot later, Spark fails with the text of `HistoricalVersionReclaimedError`.
+
     Exactly the named columns are read: name those that the query uses. `columns=[]` gives rows without columns;
     counting them reads no data. The optimizer knows the size of the frame, so a small one is broadcast in joins.
 

@@ -9,7 +9,7 @@ from omnigraph.engine.spark.columns import to_spark
 from omnigraph.engine.spark.worker_memory import spare_collections
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
 from omnigraph.ids import TableKey, edge_table_key, node_table_key
-from omnigraph.manifest.pins import open_pin
+from omnigraph.manifest.pins import open_pin, reading_pins
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.targets import Target, resolve_target
 from omnigraph.recovery.environment import open_environment
@@ -23,11 +23,15 @@ from omnigraph.storage.table_parts import (
     scan_part,
     table_extent,
 )
+from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+
+    from omnigraph.manifest.rows import TablePin
+    from omnigraph.storage.location import GraphLocation
 
 _OPTIONS = ("path", "type", "branch", "snapshot", "version", "columns", "where")
 
@@ -84,13 +88,22 @@ class PinnedScan:
 
     address: TableAddress
     where: str | None
+    #: The graph and the version of the table in it: tasks run later, and a cleanup may have come first.
+    location: GraphLocation
+    pin: TablePin
 
     def read(self, part: Part, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of one part, in the types of `wanted`."""
+        """The rows of one part, in the types of `wanted`.
+
+        Raises:
+            HistoricalVersionReclaimedError: the version was cleaned up since the read was pinned.
+            StorageError: it cannot be read.
+        """
         spare_collections()
-        for batch in scan_part(self.address, part, wanted.names, self.where):
-            if batch.num_rows:
-                yield to_spark(batch, wanted)
+        with reading_pins(TableStore(self.location), [self.pin]):
+            for batch in scan_part(self.address, part, wanted.names, self.where):
+                if batch.num_rows:
+                    yield to_spark(batch, wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +148,12 @@ def pin_read(request: ReadRequest) -> PinnedRead:
         check_condition(table, request.where)
     extent = table_extent(table)
     return PinnedRead(
-        scan=PinnedScan(address=table_address(table), where=request.where),
+        scan=PinnedScan(
+            address=table_address(table),
+            where=request.where,
+            location=environment.location,
+            pin=pin,
+        ),
         extent=extent,
         schema=scan_schema(table, request.columns),
         column_bytes=column_bytes(scan_schema(table), extent),
