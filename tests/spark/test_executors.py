@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,6 +44,23 @@ def test_a_package_that_executors_lack_is_named(
     problem = find_mismatch(local_versions_with("absent"), [answer])
     assert problem is not None
     assert "cannot import absent: No module named 'absent_package'" in problem
+    assert problem.endswith(f"(its Python is {sys.executable})")
+
+
+def test_a_python_without_arrow_is_named_with_its_path(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(packages: dict[str, str]) -> Any:
+        def probe(batches: Any) -> Any:
+            raise ModuleNotFoundError("No module named 'pyarrow'")
+
+        return probe
+
+    monkeypatch.setattr(executors, "_probe_function", failing)
+    with pytest.raises(SparkError) as caught:
+        probe_executors(spark, 1)
+    assert f"No module named 'pyarrow' in {sys.executable} on " in caught.value.message
+    assert "PYSPARK_PYTHON or spark.pyspark.python" in caught.value.message
 
 
 def local_versions_with(name: str) -> dict[str, str]:
@@ -50,8 +68,6 @@ def local_versions_with(name: str) -> dict[str, str]:
 
 
 def local_versions_of_python() -> str:
-    import sys
-
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -60,6 +76,18 @@ def test_nothing_runs_on_a_local_master(
 ) -> None:
     monkeypatch.setattr(executors, "probe_executors", lambda *_: pytest.fail("a job ran"))
     check_executors(spark)
+
+
+def test_a_server_of_spark_connect_is_looked_at_also_on_a_local_master(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = local_versions() | {"host": "far", "path": "/usr/bin/python3", "python": "3.8"}
+    monkeypatch.setattr(executors, "is_connect", lambda _: True)
+    monkeypatch.setattr(executors, "probe_executors", lambda *_: [answer])
+    with pytest.raises(SparkError) as caught:
+        check_executors(spark)
+    assert "(its Python is /usr/bin/python3)" in caught.value.message
+    assert "set PYSPARK_PYTHON where the server of Spark Connect is started" in caught.value.message
 
 
 @pytest.mark.parametrize(

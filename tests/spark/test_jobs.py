@@ -258,6 +258,8 @@ def test_a_cast_that_fails_names_the_value_and_the_column(spark: SparkSession) -
             "executor 7 was lost",
         ),
         ("ModuleNotFoundError: No module named 'lance'", "guide on Spark clusters"),
+        ("ModuleNotFoundError: No module named 'pyarrow'", "no module pyarrow"),
+        ("ModuleNotFoundError: No module named 'pyarrow.compute'", "spark.pyspark.python"),
         ("ModuleNotFoundError: No module named 'shapely'", "no module shapely"),
         ("java.io.IOException: No space left on device", "a disk is full"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "memory"),

@@ -30,9 +30,10 @@ _CAUSES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), text)
     for pattern, text in (
         (
-            r"No module named '(?:omnigraph|lance|pyarrow)[^']*'",
-            "the executors lack the package `omnigraph` or `pylance`: install it into their Python environment, or "
-            "ship one with the job (see the guide on Spark clusters)",
+            r"No module named '((?:omnigraph|lance|pyarrow|pyspark)[^']*)'",
+            "the Python of the executors has no module {0}: install `omnigraph` there, or name a Python that has it "
+            "with PYSPARK_PYTHON or spark.pyspark.python (for Spark Connect PYSPARK_PYTHON of the server; its workers "
+            "use the python3 of the PATH otherwise), or ship one with the job (see the guide on Spark clusters)",
         ),
         (
             r"No module named '([^']+)'",

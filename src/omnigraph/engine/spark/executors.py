@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from omnigraph.engine.spark.jvm import telling_line
-from omnigraph.engine.spark.kinds import is_local_master, master_of, parallelism_of
+from omnigraph.engine.spark.kinds import is_connect, is_local_master, master_of, parallelism_of
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 #: Enough to meet every executor of a usual cluster; a missing package fails its task anyway.
 _MAX_TASKS = 32
-_HELP = "install the same release there, or ship an environment with the job (spark.archives)"
+_HELP = (
+    "install the same release there, name a Python that has it with PYSPARK_PYTHON or spark.pyspark.python, or ship an "
+    "environment with the job (spark.archives)"
+)
+#: The server decides about its workers alone: settings of a session do not change their Python.
+_CONNECT_HELP = (
+    "install the same release there, or set PYSPARK_PYTHON where the server of Spark Connect is started; without it "
+    "workers use the python3 of the PATH"
+)
+_LACKING = re.compile(r"No module named '([^']+)'")
 #: How the JVM tells that a Python worker ended in the middle of a task.
 _DIED = re.compile(r"Connection reset|EOFException|Python worker exited unexpectedly")
 #: Distributions that tasks need, and the module by which each is imported.
@@ -28,16 +37,24 @@ PACKAGES = {"omnigraph": "omnigraph", "pylance": "lance"}
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Make sure that tasks can run on the executors of a session. One tiny job; nothing on a local master.
+    """Make sure that tasks can run on the executors of a session. One tiny job.
+
+    Nothing runs for a local master of this process, whose workers are the same Python. A server of Spark Connect has
+    a Python of its own also with a local master.
 
     Raises:
         SparkError: an executor lacks a package, or has another version of it or of Python.
     """
-    if is_local_master(master_of(spark)):
+    if is_local_master(master_of(spark)) and not is_connect(spark):
         return
     tasks = min(max(1, parallelism_of(spark)), _MAX_TASKS)
     if problem := find_mismatch(local_versions(), probe_executors(spark, tasks)):
-        raise SparkError(f"{problem}; {_HELP}")
+        raise SparkError(f"{problem}; {help_with_python(spark)}")
+
+
+def help_with_python(spark: SparkSession) -> str:
+    """What to do about a Python of executors that cannot run our tasks."""
+    return _CONNECT_HELP if is_connect(spark) else _HELP
 
 
 def local_versions() -> dict[str, str]:
@@ -51,11 +68,14 @@ def find_mismatch(expected: dict[str, str], found: Iterable[dict[str, str | None
     for executor in found:
         for name, wanted in expected.items():
             actual = executor.get(name)
-            host = executor.get("host")
+            host, path = executor.get("host"), executor.get("path")
+            its_python = f" (its Python is {path})" if path else ""
             if actual is None:
-                return f"the executor on {host} cannot import {name}: {executor.get('reason')}"
+                reason = executor.get("reason")
+                return f"the executor on {host} cannot import {name}: {reason}{its_python}"
             if actual != wanted:
-                return f"the executor on {host} has {name} {actual}, the driver has {wanted}"
+                found_there = f"the executor on {host} has {name} {actual}"
+                return f"{found_there}, the driver has {wanted}{its_python}"
     return None
 
 
@@ -78,8 +98,32 @@ def probe_executors(spark: SparkSession, tasks: int) -> list[dict[str, str | Non
                 f"a Python worker died while the executors were looked at ({said}): try again; if it happens again, "
                 "the log of the executor tells why"
             ) from error
-        raise SparkError(f"the executors cannot run Python tasks: {said}; {_HELP}") from error
+        if lacking := _LACKING.search(str(error)):
+            said = f"No module named '{lacking[1]}'"
+            if path := _python_of(spark):
+                said += f" in {path}"
+        advice = help_with_python(spark)
+        raise SparkError(f"the executors cannot run Python tasks: {said}; {advice}") from error
     return [json.loads(row["answer"]) for row in rows]
+
+
+def _python_of(spark: SparkSession) -> str | None:
+    """The Python of an executor that may lack Arrow, which only this kind of function does without; None if unknown."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql.functions import udf
+
+    def path(_: int) -> str:
+        import socket
+        import sys
+
+        return f"{sys.executable} on {socket.gethostname()}"
+
+    try:
+        rows = spark.range(1).select(udf(path, "string", useArrow=False)("id")).collect()
+    except (PySparkException, Py4JError):
+        return None  # it cannot run anything
+    return str(rows[0][0])
 
 
 def _probe_function(
@@ -98,6 +142,7 @@ def _probe_function(
             answer: dict[str, str | None] = {
                 "python": f"{sys.version_info.major}.{sys.version_info.minor}",
                 "host": socket.gethostname(),
+                "path": sys.executable,
             }
             for name, module in packages.items():
                 try:
