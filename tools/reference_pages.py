@@ -64,6 +64,8 @@ def cli_page() -> str:
         "| 2 | the command line is wrong |",
         "| 4 | `mutate --if-commit`: the head of the branch is another commit; nothing happened |",
         "| 75 | somebody else was faster; nothing happened, and it may be tried again |",
+        "| 130 | Ctrl-C stopped the command; what it wrote before its commit is removed |",
+        "| 143 | SIGTERM stopped it, in the same way |",
         "",
     ]
     lines += _commands(root, "omnigraph")

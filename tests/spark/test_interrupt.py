@@ -1,4 +1,4 @@
-"""Ctrl-C during a load, seen from outside: the process ends, and nothing is left."""
+"""Ctrl-C and SIGTERM during a load, seen from outside: the process ends, and nothing is left."""
 
 from __future__ import annotations
 
@@ -27,6 +27,26 @@ ROWS = 400_000
 def test_an_interrupted_load_ends_with_130_and_leaves_nothing(
     tmp_path: Path, as_json: bool, times: int
 ) -> None:
+    process, rest, out = interrupted_load(tmp_path, signal.SIGINT, as_json=as_json, times=times)
+    assert process.returncode == 130, rest
+    if as_json:
+        assert json.loads(out)["kind"] == "interrupted"
+        assert json.loads(out)["error"] == "interrupted; nothing was written"
+    else:
+        assert "interrupted; nothing was written" in rest.splitlines()
+
+
+@pytest.mark.slow  # a JVM of its own
+def test_a_terminated_load_ends_with_143_and_leaves_nothing(tmp_path: Path) -> None:
+    process, rest, _ = interrupted_load(tmp_path, signal.SIGTERM)
+    assert process.returncode == 143, rest
+    assert "ended by SIGTERM; nothing was written" in rest.splitlines()
+
+
+def interrupted_load(
+    tmp_path: Path, sent: signal.Signals, *, as_json: bool = False, times: int = 1
+) -> tuple[subprocess.Popen[str], str, str]:
+    """A load that a signal ends while Spark works; what it printed to stderr after that, and to stdout."""
     root = tmp_path / "papers.omni"
     Graph.init(root, SCHEMA).close()
     before = files(root)
@@ -43,7 +63,7 @@ def test_an_interrupted_load_ends_with_130_and_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # As a shell does: the signal goes to the whole group, so to the JVM and its workers as well.
+        # As a shell does with Ctrl-C: it goes to the whole group, so to the JVM and its workers as well.
         start_new_session=True,
     )
     assert process.stderr is not None
@@ -53,22 +73,22 @@ def test_an_interrupted_load_ends_with_130_and_leaves_nothing(
         if line.startswith("start Spark:"):
             break
     for _ in range(times):
-        os.killpg(process.pid, signal.SIGINT)
+        if sent is signal.SIGINT:
+            os.killpg(process.pid, sent)
+        else:
+            process.send_signal(sent)
         # Signals that come together count once; the job takes longer to end than this.
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=0.3)
     out, rest = process.communicate(timeout=120)
-    assert process.returncode == 130, "".join([*said, rest])
-    if as_json:
-        assert json.loads(out)["kind"] == "interrupted"
-    else:
-        assert "interrupted; nothing was written" in rest.splitlines()
+    rest = "".join([*said, rest])
     assert "Traceback" not in rest
     assert files(root) == before
     assert (
         Graph.open(root).query("query q() { match { $p: Paper } return { $p.doi } }").row_count == 0
     )
     assert list(tmp_path.glob("omnigraph-spark-*")) == []
+    return process, rest, out
 
 
 def files(root: Path) -> set[str]:

@@ -43,7 +43,7 @@ from omnigraph.cli.commands import (
     verify,
     version,
 )
-from omnigraph.cli.interrupts import INTERRUPTED, taking_interrupts
+from omnigraph.cli.interrupts import INTERRUPTED, Interrupts, taking_interrupts
 from omnigraph.cli.output import guarded_streams, print_error, print_json, print_warning
 from omnigraph.cli.words import arranged, wants_json
 from omnigraph.errors import OmniError, is_panic
@@ -120,14 +120,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     if arguments is not None:
         with guarded_streams():
-            _run(list(arguments))
+            _run(list(arguments), Interrupts())
         return
     # The process is that of the command.
-    with taking_interrupts(), guarded_streams():
-        _run(sys.argv[1:])
+    with taking_interrupts() as interrupts, guarded_streams():
+        _run(sys.argv[1:], interrupts)
 
 
-def _run(words: list[str]) -> None:
+def _run(words: list[str], interrupts: Interrupts) -> None:
     words = arranged(words, _GROUPS)
     as_json = wants_json(words)
     try:
@@ -135,9 +135,10 @@ def _run(words: list[str]) -> None:
         code = app(args=words, prog_name="omnigraph", standalone_mode=not as_json)
         sys.exit(code or 0)
     except SystemExit as end:
-        if end.code == INTERRUPTED:
-            _print_interrupt(end, as_json=as_json)
-        raise
+        if end.code != INTERRUPTED:
+            raise
+        _print_interrupt(end, interrupts, as_json=as_json)
+        sys.exit(interrupts.exit_code)
     except TyperException as error:
         message = error.format_message().removeprefix("Invalid value: ")
         print_json({"error": message, "kind": "usage", "code": "bad_request"})
@@ -147,7 +148,8 @@ def _run(words: list[str]) -> None:
         sys.exit(1)
     except OmniError as error:
         print_error(error, as_json=as_json)
-        sys.exit(error.exit_code)
+        # A signal to the whole group ends Spark too, and its failure may come first.
+        sys.exit(error.exit_code if interrupts.stopped_by is None else interrupts.exit_code)
     except BaseException as error:
         # The outermost edge: a person never sees a stack trace unasked.
         if not isinstance(error, Exception) and not is_panic(error):
@@ -159,14 +161,15 @@ def _run(words: list[str]) -> None:
         sys.exit(1)
 
 
-def _print_interrupt(end: BaseException, *, as_json: bool) -> None:
-    """One sentence about work that Ctrl-C stopped, with what it says about itself."""
+def _print_interrupt(end: BaseException, interrupts: Interrupts, *, as_json: bool) -> None:
+    """One sentence about work that Ctrl-C or another signal stopped, with what it says about itself."""
     cause: BaseException | None = end
-    notes: list[str] = []
+    # With --json Typer gives a code instead of what was raised.
+    notes = list(interrupts.notes)
     while cause is not None:
         notes += getattr(cause, "__notes__", [])
         cause = cause.__cause__ or cause.__context__
-    sentence = "; ".join(["interrupted", *dict.fromkeys(notes)])
+    sentence = "; ".join([interrupts.sentence, *dict.fromkeys(notes)])
     if as_json:
         print_json({"error": sentence, "kind": "interrupted", "code": "cancelled"})
     else:

@@ -121,23 +121,23 @@ def outlasting(call: Callable[[], None]) -> None:
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
     """Let no interrupt be raised in the block; what handles them hears of them all the same."""
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before):
-        yield
-        return
-    handler = before
+    # SIGTERM has one only where a command takes it for an interrupt.
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
 
     def keep(number: int, frame: FrameType | None) -> None:
         try:
-            handler(number, frame)
+            handlers[signal.Signals(number)](number, frame)
         except KeyboardInterrupt:
             _log.warning("already stopping: the tasks that run have to end first")
 
-    signal.signal(signal.SIGINT, keep)
     try:
+        for number in handlers:
+            signal.signal(number, keep)
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 class SparkJobs:
