@@ -53,6 +53,26 @@ def test_the_receipt_as_json_names_the_commit(store: str, load, og) -> None:
     assert head["commits"][0]["graph_commit_id"] == body["commit"]["graph_commit_id"]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_records_that_a_later_one_replaced_are_read_and_not_written(
+    store: str, tmp_path: Path, load, times: int
+) -> None:
+    data = tmp_path / "twice.jsonl"
+    ann = '{"type": "Person", "data": {"email": "ann@example.org", "name": "Ann"}}'
+    bob = '{"type": "Person", "data": {"email": "bob@example.org", "name": "Bob"}}'
+    data.write_text("\n".join([ann] * times + [ann, bob]), encoding="utf-8")
+    lines = load(store, "--data", str(data), "--mode", "merge", "--quiet").out.splitlines()
+    said = {
+        1: "1 record was replaced by a later one of the same id",
+        2: "2 records were replaced by later ones of the same id",
+    }
+    assert lines[:2] == [f"node Person: 2 ({2 + times} read)", said[times]]
+    assert lines[2].startswith("2 records in commit ")
+    again = load(store, "--data", str(data), "--mode", "merge", "--quiet", "--json")
+    body = json.loads(again.out)
+    assert (body["total_entities"], body["superseded"]) == (2 + times, times)
+
+
 def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
     store: str, tmp_path: Path, load, og
 ) -> None:

@@ -1322,7 +1322,7 @@ def test_the_receipt_as_json(peopled: Graph, folder: Path) -> None:
         "branch_created": True,
         "nodes": [
             {"name": "Note", "entities_loaded": 1},
-            {"name": "Person", "entities_loaded": 2},
+            {"name": "Person", "entities_loaded": 2, "superseded": 1},
         ],
         "edges": [{"name": "Knows", "entities_loaded": 1}],
         "total_entities": 4,

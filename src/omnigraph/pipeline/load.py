@@ -76,7 +76,8 @@ class PreparedLoad:
     writes: Mapping[TableKey, StagedWrite]
     #: Tables that were only looked at.
     read: frozenset[TableKey]
-    superseded: int
+    #: Records that were replaced by later ones of the same id, of tables that have any.
+    superseded: Mapping[TableKey, int]
     _merged: Mapping[TableKey, Merged] = field(default_factory=dict)
 
 
@@ -317,7 +318,7 @@ class LoadJob:
         return PreparedLoad(
             writes=writes,
             read=frozenset(read),
-            superseded=sum(item.superseded for item in merged.values()),
+            superseded={key: item.superseded for key, item in merged.items() if item.superseded},
             _merged=merged,
         )
 

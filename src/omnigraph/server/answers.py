@@ -140,7 +140,10 @@ class LoadedType(_Answer):
     """Records of one type."""
 
     name: str
-    entities_loaded: int
+    entities_loaded: Annotated[int, Field(description="records of the input")]
+    superseded: Annotated[
+        int | None, Field(description="of these, replaced by later ones of the same id")
+    ] = None
 
 
 class Load(_Answer):
@@ -152,7 +155,10 @@ class Load(_Answer):
     mode: str
     nodes: list[LoadedType]
     edges: list[LoadedType]
-    total_entities: int
+    total_entities: Annotated[int, Field(description="records of the input")]
+    superseded: Annotated[
+        int, Field(description="of these, replaced by later ones of the same id")
+    ] = 0
     actor_id: str | None = None
     commit: Commit | None = None
 

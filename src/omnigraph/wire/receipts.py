@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -81,22 +81,24 @@ class LoadResult:
     base: str | None
     branch_created: bool
     mode: str
-    #: Records of the input per table key of every type that is present.
+    #: Records of the input per table key of every type that is present, those that were superseded too.
     rows: Mapping[TableKey, int]
-    #: Records that a merge replaced by a later one of the same id.
+    #: Records that a merge replaced by a later one of the same id: read, not written.
     superseded: int
     actor: str | None
     commit: GraphCommit | None
     dry_run: bool = False
+    #: The same per table key, of types that have any.
+    superseded_rows: Mapping[TableKey, int] = field(default_factory=dict)
 
     @property
     def nodes_loaded(self) -> dict[str, int]:
-        """Records per node type, name-sorted."""
+        """Records of the input per node type, name-sorted."""
         return self._of_kind("node")
 
     @property
     def edges_loaded(self) -> dict[str, int]:
-        """Records per edge type, name-sorted."""
+        """Records of the input per edge type, name-sorted."""
         return self._of_kind("edge")
 
     def _of_kind(self, kind: str) -> dict[str, int]:
@@ -105,15 +107,14 @@ class LoadResult:
 
     def to_json(self) -> dict[str, object]:
         """The write envelope."""
-        nodes, edges = self.nodes_loaded, self.edges_loaded
         return {
             "uri": self.uri,
             "branch": self.branch,
             "mode": self.mode,
             "base_branch": self.base,
             "branch_created": self.branch_created,
-            "nodes": [{"name": name, "entities_loaded": n} for name, n in nodes.items()],
-            "edges": [{"name": name, "entities_loaded": n} for name, n in edges.items()],
+            "nodes": self._types_json("node", self.nodes_loaded),
+            "edges": self._types_json("edge", self.edges_loaded),
             "total_entities": sum(self.rows.values()),
             "superseded": self.superseded,
             "dry_run": self.dry_run,
@@ -121,22 +122,33 @@ class LoadResult:
             "commit": None if self.commit is None else commit_json(self.commit),
         }
 
+    def _types_json(self, kind: str, counts: Mapping[str, int]) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for name, count in counts.items():
+            gone = self.superseded_rows.get(TableKey(f"{kind}:{name}"))
+            found.append(
+                {"name": name, "entities_loaded": count} | ({"superseded": gone} if gone else {})
+            )
+        return found
+
     @staticmethod
     def from_json(body: Mapping[str, Any], *, uri: str) -> LoadResult:
         """The inverse of `to_json`; the address is the one that the caller used."""
-        rows = {
-            TableKey(f"{kind}:{item['name']}"): item["entities_loaded"]
+        types = {
+            TableKey(f"{kind}:{item['name']}"): item
             for kind in ("node", "edge")
             for item in body[f"{kind}s"]
         }
+        gone = {key: item["superseded"] for key, item in types.items() if item.get("superseded")}
         return LoadResult(
             uri=uri,
             branch=body["branch"],
             base=body.get("base_branch"),
             branch_created=body["branch_created"],
             mode=body["mode"],
-            rows=rows,
+            rows={key: item["entities_loaded"] for key, item in types.items()},
             superseded=body.get("superseded", 0),
+            superseded_rows=gone,
             actor=body.get("actor_id"),
             commit=optional_commit(body.get("commit")),
             dry_run=body.get("dry_run", False),

@@ -16,6 +16,7 @@ from omnigraph.cli.progress import print_stages, terminal_progress
 from omnigraph.cli.scope import Address
 from omnigraph.cli.scoped import scoped
 from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
+from omnigraph.ids import TableKey
 
 if TYPE_CHECKING:
     from omnigraph.errors import LoadReport
@@ -188,20 +189,26 @@ def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: 
 
 def load_text(result: LoadResult) -> str:
     """The receipt as a person reads it."""
-    lines = [f"node {name}: {count:,}" for name, count in result.nodes_loaded.items()]
-    lines += [f"edge {name}: {count:,}" for name, count in result.edges_loaded.items()]
-    if result.superseded:
+    lines = []
+    for kind, counts in (("node", result.nodes_loaded), ("edge", result.edges_loaded)):
+        for name, count in counts.items():
+            gone = result.superseded_rows.get(TableKey(f"{kind}:{name}"), 0)
+            read = f" ({count:,} read)" if gone else ""
+            lines.append(f"{kind} {name}: {count - gone:,}{read}")
+    if result.superseded == 1:
+        lines.append("1 record was replaced by a later one of the same id")
+    elif result.superseded:
         lines.append(f"{result.superseded:,} records were replaced by later ones of the same id")
-    total = sum(result.rows.values())
-    count = f"{total:,} record{'' if total == 1 else 's'}"
+    total = sum(result.rows.values()) - result.superseded
+    records = f"{total:,} record{'' if total == 1 else 's'}"
     if result.commit is None:
         lines.append(
-            f"{count} would be loaded into {result.branch} ({result.mode}); nothing was written"
+            f"{records} would be loaded into {result.branch} ({result.mode}); nothing was written"
         )
     else:
         created = f", a new branch from {result.base}" if result.branch_created else ""
         lines.append(
-            f"{count} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
+            f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
         )
     return "\n".join(lines)
 
