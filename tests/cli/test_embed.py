@@ -108,6 +108,13 @@ def test_a_graph_is_embedded_once(store: str, og) -> None:
     assert again.err == ""
 
 
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf"])
+def test_a_rate_lies_above_zero(store: str, og, rate: str) -> None:
+    refused = og("embed", "--graph", store, "--rate", rate)
+    assert refused.code == 2
+    assert "--rate takes texts per second above zero" in " ".join(refused.err.split())
+
+
 def test_the_receipt_as_json_names_the_commit(store: str, og) -> None:
     words = ["--json", "--quiet", "--reembed-all", "--rate", "1000000", "--as", "ann"]
     body = json.loads(og("embed", "--graph", store, *words).out)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.urls import is_server_url, looks_like_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Spelling of `--graph` where that word is a switch of the command, and of a `--graph` before any command.
 GRAPH_ID = "--graph-id"
@@ -117,11 +121,15 @@ OptionalSchemaFile = Annotated[
 ]
 
 
-def _above_zero(seconds: float | None) -> float | None:
-    """Refuse a time in which nothing can be done, not-a-number included."""
-    if seconds is not None and not seconds > 0:
-        raise typer.BadParameter("--timeout takes seconds above zero")
-    return seconds
+def above_zero(flag: str, unit: str) -> Callable[[float | None], float | None]:
+    """The callback of a flag whose number has to mean something: neither zero nor endless, nor not-a-number."""
+
+    def check(number: float | None) -> float | None:
+        if number is not None and not 0 < number < math.inf:
+            raise typer.BadParameter(f"{flag} takes {unit} above zero")
+        return number
+
+    return check
 
 
 Timeout = Annotated[
@@ -129,7 +137,7 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        callback=_above_zero,
+        callback=above_zero("--timeout", "seconds"),
         help="stop it after so long; a server has a default of its own",
         show_default=False,
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import AsJson, ElasticEngine, Quiet, Timeout, Types
+from omnigraph.cli.options import AsJson, ElasticEngine, Quiet, Timeout, Types, above_zero
 from omnigraph.cli.output import print_json, print_text
 from omnigraph.cli.progress import terminal_progress
 from omnigraph.cli.scope import Address
@@ -54,7 +54,13 @@ GraphBranch = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", metavar="N", help="texts per second at most", show_default=False),
+    typer.Option(
+        "--rate",
+        metavar="N",
+        callback=above_zero("--rate", "texts per second"),
+        help="texts per second at most",
+        show_default=False,
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="count what would be embedded")]
 
