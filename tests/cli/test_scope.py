@@ -363,3 +363,35 @@ def test_a_graph_a_file_or_a_text_in_the_place_of_a_query_is_told_its_flag(
     done = og(command, text)
     assert done.code == 2
     assert advice in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["diff", "main", "review", "g.omni"],
+            "extra argument g.omni: if it is the graph, give it",
+        ),
+        (["branch", "list", "g.omni"], "give it with --store"),
+        (["branch", "list", "http://127.0.0.1:1"], "give it with --server"),
+        (["blob", "stat", "node", "Paper", "a", "scan", "g.omni"], "unexpected extra argument"),
+    ],
+)
+def test_a_graph_where_no_argument_is_left_is_told_its_flag(
+    og, words: list[str], said: str
+) -> None:
+    refused = og(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert said in " ".join(refused.err.split())
+    as_json = og(*words, "--json")
+    assert said in as_json.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "words", [["snapshot", "one.omni", "two.omni"], ["branch", "list", "x", "--store", "g.omni"]]
+)
+def test_an_extra_argument_beside_an_address_gets_no_advice(og, words: list[str]) -> None:
+    refused = og(*words)
+    assert refused.code == 2
+    assert "unexpected extra argument" in refused.err
+    assert "if it is the graph" not in refused.err

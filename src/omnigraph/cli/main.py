@@ -45,6 +45,7 @@ from omnigraph.cli.commands import (
 )
 from omnigraph.cli.interrupts import INTERRUPTED, Interrupts, taking_interrupts
 from omnigraph.cli.output import guarded_streams, print_error, print_json, print_warning
+from omnigraph.cli.scoped import use_scoped_commands
 from omnigraph.cli.words import arranged, wants_json
 from omnigraph.errors import OmniError, is_panic
 
@@ -93,6 +94,8 @@ app.add_typer(queries.app, name="queries")
 app.add_typer(policy.app, name="policy")
 app.add_typer(graphs.app, name="graphs")
 app.add_typer(profile.app, name="profile")
+
+use_scoped_commands(app)
 
 #: Commands that have commands below them.
 _GROUPS = frozenset(group.name for group in app.registered_groups if isinstance(group.name, str))

@@ -7,11 +7,13 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from omnigraph.cli.capabilities import RULES, Capability, ScopeFlag
 from omnigraph.cli.options import GRAPH_ID
 from omnigraph.cli.resolution import ScopeFlags, check_flags
 from omnigraph.cli.scope import Address
+from omnigraph.cli.urls import is_server_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Before the name of each parameter that fills the field of that name in `ScopeFlags`.
 _PREFIX = "scope_"
+#: Fields of it that name a graph.
+_ADDRESSES = ("positional", "uri", "store", "server", "profile")
 
 
 def scoped(
@@ -68,6 +72,43 @@ def scoped(
         return run
 
     return decorate
+
+
+class ScopedCommand(TyperCommand):
+    """A command that says where the graph belongs when it stands where no argument is left."""
+
+    def parse_args(
+        self, ctx: Any, args: list[str]
+    ) -> list[str]:  # typer does not publish the type of a context
+        """Parse the words behind the command; those that are too many are refused.
+
+        Raises:
+            UsageError: there are any.
+        """
+        strict, ctx.allow_extra_args = ctx.allow_extra_args, True
+        extra: list[str] = super().parse_args(ctx, args)
+        ctx.allow_extra_args = strict
+        if extra and not strict:
+            ctx.fail(f"unexpected extra argument {' '.join(extra)}{self._advice(ctx, extra)}")
+        return extra
+
+    def _advice(self, ctx: Any, extra: list[str]) -> str:
+        shown = (item for item in self.params if not getattr(item, "hidden", False))
+        known = {word for item in shown for word in item.opts}
+        flag = "--server" if is_server_url(extra[-1]) else "--store"
+        is_addressed = any(ctx.params.get(_PREFIX + name) for name in _ADDRESSES)
+        if is_addressed or flag not in known:
+            return ""
+        return f": if it is the graph, give it with {flag}"
+
+
+def use_scoped_commands(app: typer.Typer) -> None:
+    """Make every command of an application, and of those below it, a `ScopedCommand`."""
+    for command in app.registered_commands:
+        command.cls = ScopedCommand
+    for group in app.registered_groups:
+        if isinstance(group.typer_instance, typer.Typer):
+            use_scoped_commands(group.typer_instance)
 
 
 def _words(parameter: inspect.Parameter) -> Iterator[str]:
