@@ -20,6 +20,7 @@ from omnigraph.graph import leftover_checks
 from omnigraph.graph.diagnosis import Finding, Health
 from omnigraph.graph.graph import Graph
 from omnigraph.ids import new_ulid
+from omnigraph.sizes import size_text
 from omnigraph.storage.staged import stage_append
 from retention.worlds import PERSON, add, files, set_age
 
@@ -47,6 +48,22 @@ def test_a_healthy_graph_needs_nothing(graph: Graph):
     assert files(graph.uri) == before, "it only looks"
     assert report.size_bytes >= sum(before.values()) > sum(item.size_bytes for item in report.disk)
     assert report.disk[0].type_key == PERSON
+
+
+def test_the_table_of_disk_use_adds_up(graph: Graph):
+    kept = Path(graph.uri) / "__derived" / "text"
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / "index").write_bytes(bytes(3_000_000))
+    report = graph.doctor()
+    assert report.derived_bytes >= 3_000_000
+    types = sum(item.size_bytes for item in report.disk)
+    assert report.size_bytes == types + report.derived_bytes + report.other_bytes
+    assert report.to_json()["derived_bytes"] == report.derived_bytes
+    lines = list(report_lines(report))
+    (derived,) = [line for line in lines if line.startswith("kept indexes and vectors")]
+    assert size_text(report.derived_bytes) in derived
+    (other,) = [line for line in lines if line.startswith("catalog and control files")]
+    assert size_text(report.other_bytes) in other
 
 
 def test_a_graph_that_is_open_for_reading_can_be_examined(graph: Graph):

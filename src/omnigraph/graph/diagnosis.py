@@ -71,6 +71,15 @@ class DoctorReport:
     disk: tuple[DiskUse, ...] = ()
     #: The whole graph, with catalog and control files.
     size_bytes: int = 0
+    #: What can be made again at any time: traversal and text indexes, and vectors of texts that were embedded.
+    derived_bytes: int = 0
+
+    @property
+    def other_bytes(self) -> int:
+        """What belongs to no type and cannot be made again: the catalog, the schema and control files."""
+        types = sum(item.size_bytes for item in self.disk)
+        # A writer may remove files between the looks at them.
+        return max(0, self.size_bytes - types - self.derived_bytes)
 
     @property
     def is_healthy(self) -> bool:
@@ -106,6 +115,7 @@ class DoctorReport:
             "findings": [item.to_json() for item in self.findings],
             "actions": list(self.actions),
             "disk": [item.to_json() for item in self.disk],
+            "derived_bytes": self.derived_bytes,
             "total_bytes": self.size_bytes,
         }
 

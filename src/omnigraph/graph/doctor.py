@@ -34,6 +34,7 @@ from omnigraph.recovery.retention import plan_cleanup, published_heads
 from omnigraph.recovery.sidecar import list_sidecars, read_sidecar
 from omnigraph.schema.catalog import unbuilt_indexes
 from omnigraph.sizes import size_text
+from omnigraph.storage.derived import DERIVED_FOLDER
 from omnigraph.storage.failures import without_advice
 from omnigraph.storage.layout import choose_rewrites, fragment_facts
 from omnigraph.storage.listing import list_files
@@ -92,6 +93,7 @@ def examine(
         findings=worst_first(findings),
         disk=tuple(look.disk),
         size_bytes=look.size_bytes,
+        derived_bytes=look.derived_bytes,
     )
 
 
@@ -387,7 +389,10 @@ def _check_disk(look: Inspection) -> Iterator[Finding]:
             )
         )
     look.disk.sort(key=lambda item: (-item.size_bytes, item.type_key))
-    look.size_bytes = sum(file.size_bytes for file in list_files(location, ""))
+    for file in list_files(location, ""):
+        look.size_bytes += file.size_bytes
+        if file.name.startswith(f"{DERIVED_FOLDER}/"):
+            look.derived_bytes += file.size_bytes
     yield _fine("disk", f"{size_text(look.size_bytes)} in {_count(len(look.disk), 'type')}")
 
 

@@ -32,6 +32,7 @@ class Inspection:
     def __post_init__(self) -> None:
         self.disk: list[DiskUse] = []
         self.size_bytes = 0
+        self.derived_bytes = 0
 
     @cached_property
     def state(self) -> ManifestState:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from omnigraph.graph.diagnosis import DoctorReport, Finding
 
 _LARGEST_TYPES = 10
+#: Rows of the table that are no types; with them it adds up.
+_DERIVED = "kept indexes and vectors (__derived)"
+_OTHER = "catalog and control files"
 _MESSAGE_WIDTH = 160
 
 
@@ -55,9 +58,13 @@ def report_lines(report: DoctorReport) -> Iterator[str]:
             [item.type_key, size_text(item.size_bytes), f"{item.versions:,}", f"{item.forks:,}"]
             for item in report.disk[:_LARGEST_TYPES]
         ]
+        if smaller := report.disk[_LARGEST_TYPES:]:
+            size = size_text(sum(item.size_bytes for item in smaller))
+            sizes.append([f"{len(smaller):,} smaller types", size, "", ""])
+        if report.derived_bytes:
+            sizes.append([_DERIVED, size_text(report.derived_bytes), "", ""])
+        sizes.append([_OTHER, size_text(report.other_bytes), "", ""])
         yield from text_table(["type", "size", "versions", "forks"], sizes)
-        if len(report.disk) > _LARGEST_TYPES:
-            yield f"and {len(report.disk) - _LARGEST_TYPES:,} smaller types"
         yield f"{size_text(report.size_bytes)} in all"
     yield ""
     if report.is_healthy:
