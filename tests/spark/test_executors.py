@@ -17,6 +17,8 @@ from omnigraph.engine.spark.executors import (
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 
@@ -88,6 +90,18 @@ def test_a_server_of_spark_connect_is_looked_at_also_on_a_local_master(
         check_executors(spark)
     assert "(its Python is /usr/bin/python3)" in caught.value.message
     assert "set PYSPARK_PYTHON where the server of Spark Connect is started" in caught.value.message
+
+
+def test_a_local_session_with_another_python_is_looked_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "python3"
+    other.symlink_to(sys.executable)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(other))
+    looked: list[int] = []
+    monkeypatch.setattr(executors, "probe_executors", lambda _, tasks: looked.append(tasks) or [])
+    check_executors(spark)
+    assert looked == [2]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -39,17 +41,26 @@ PACKAGES = {"omnigraph": "omnigraph", "pylance": "lance"}
 def check_executors(spark: SparkSession) -> None:
     """Make sure that tasks can run on the executors of a session. One tiny job.
 
-    Nothing runs for a local master of this process, whose workers are the same Python. A server of Spark Connect has
-    a Python of its own also with a local master.
+    Nothing runs for a local master of this process whose workers are the same Python, as in sessions that we make.
+    Other local sessions use the python3 of the PATH unless they are told.
 
     Raises:
         SparkError: an executor lacks a package, or has another version of it or of Python.
     """
-    if is_local_master(master_of(spark)) and not is_connect(spark):
+    if is_local_master(master_of(spark)) and _has_our_python(spark):
         return
     tasks = min(max(1, parallelism_of(spark)), _MAX_TASKS)
     if problem := find_mismatch(local_versions(), probe_executors(spark, tasks)):
         raise SparkError(f"{problem}; {help_with_python(spark)}")
+
+
+def _has_our_python(spark: SparkSession) -> bool:
+    """Whether the workers of a local session run the Python of this process, as far as that is known."""
+    if is_connect(spark):
+        return False
+    # Without following links: the Python of an environment is one to another Python, and knows other packages.
+    found = shutil.which(spark.sparkContext.pythonExec)
+    return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
 
 
 def help_with_python(spark: SparkSession) -> str:
