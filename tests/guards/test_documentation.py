@@ -99,6 +99,14 @@ def test_every_page_is_in_the_navigation() -> None:
     assert missing == []
 
 
+def test_every_guide_is_linked_from_the_first_page_and_loading_comes_first() -> None:
+    page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\]\((guide/[^)#]+)\)", page)
+    guides = {f"guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md")}
+    assert guides - set(linked) == set()
+    assert linked[0] == "guide/load-and-export.md"
+
+
 def _coverage_rows() -> list[str]:
     text = (ROOT / "docs/develop/coverage.md").read_text(encoding="utf-8")
     folders = "|".join(sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir()))
