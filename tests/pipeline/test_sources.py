@@ -289,6 +289,18 @@ def test_a_source_that_is_none(
         load(untouched, source)
 
 
+@pytest.mark.parametrize("given", [{}, {"mapping": {}}, {"mapping": {"nodes": {}}}])
+def test_frames_without_a_frame(untouched: Graph, given: dict[str, Any]) -> None:
+    with refused(untouched, BadRequestError, "there is nothing to load: give a frame per type"):
+        load(untouched, frames={}, **given)
+
+
+@pytest.mark.parametrize("given", [[], pa.table({"name": ["a"]})])
+def test_frames_without_their_types(untouched: Graph, given: Any) -> None:
+    with refused(untouched, BadRequestError, "give a frame per type, as in frames="):
+        load(untouched, frames=given)
+
+
 def test_exactly_one_input(untouched: Graph, folder: Path) -> None:
     path = write(folder / "x.jsonl", person("a"))
     frames = {"Person": pa.table({"name": ["a"]})}

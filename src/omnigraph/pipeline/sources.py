@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,15 @@ from omnigraph.pipeline.mapping import SourceFormat, TypeMapping, endings_of, re
 from omnigraph.pipeline.parts import GRAPH_ENDINGS, cut_graph_files, cut_mapped_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from omnigraph.pipeline.frames import FrameAccess
     from omnigraph.pipeline.mapping import MappedType
     from omnigraph.pipeline.parts import Part
     from omnigraph.schema.catalog import Catalog
+
+
+_FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +79,12 @@ def look_at_input(
     read = TypeMapping()
     if mapping is not None:
         read = read_mapping(mapping, catalog, with_frames=frames is not None)
+    if frames is not None and not isinstance(frames, Mapping):
+        raise BadRequestError(f"frames is a {type(frames).__name__}: {_FRAME_PER_TYPE}")
     found = tuple(read_frames(frames or {}, catalog, access, read))
     _refuse_unfed(read, found)
+    if not found and not read.types:
+        raise BadRequestError(f"there is nothing to load: {_FRAME_PER_TYPE}")
     sizes = [
         file.size
         for item in read.types
