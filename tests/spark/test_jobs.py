@@ -18,7 +18,7 @@ from pyspark.util import InheritableThread
 from omnigraph.budget import Budget, bounded
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError, SparkError
 from omnigraph.pipeline.job_names import detail, job_name, operation
-from omnigraph.pipeline.progress import InnerProgress, Silent, advance
+from omnigraph.pipeline.progress import STOPPING, InnerProgress, Silent, advance
 from omnigraph.pipeline.spark_failures import explain
 from omnigraph.pipeline.spark_jobs import SparkJobs, outlasting
 from omnigraph.pipeline.spark_workers import SparkWorkers
@@ -44,12 +44,14 @@ class Stage:
     def __init__(self, begun: Path, error: BaseException) -> None:
         self.begun = begun
         self.error = error
+        self.told: list[str] = []
 
     def update(self, tasks: int, rows: int, *, total: int | None = None) -> None:
         if self.begun.exists():
             raise self.error
 
-    def tell(self, detail: str) -> None: ...
+    def tell(self, detail: str) -> None:
+        self.told.append(detail)
 
     def note(self, fact: str) -> None: ...
 
@@ -75,6 +77,7 @@ def test_whatever_ends_the_waiting_ends_the_job(
     workers = SparkWorkers(spark, Watched(stage))
     with pytest.raises(type(error)):
         workers.run("wait", wait_for_reader, [str(pipe)])
+    assert stage.told == [STOPPING], "a person who waits for its end knows why"
     tracker = spark.sparkContext.statusTracker()
     assert tracker.getActiveJobsIds() == []
     assert tracker.getActiveStageIds() == []

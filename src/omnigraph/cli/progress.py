@@ -110,6 +110,23 @@ class _Counter:
         return f"{self.name}: {rows} in {self.seconds:.1f} s ({rate:,.0f} rows/s){facts}"
 
 
+class _Spoken(_Counter):
+    """A stage in a log."""
+
+    def tell(self, detail: str) -> None:
+        """As `StageProgress.tell`; that the stage is being stopped is a line of its own."""
+        _Counter.tell(self, detail)
+        if _is_stopping(detail):
+            print_warning(self.detail)
+
+
+def _is_stopping(detail: str) -> bool:
+    # Late: commands that do no bulk work need nothing of the pipeline.
+    from omnigraph.pipeline.progress import STOPPING
+
+    return detail.endswith(STOPPING)
+
+
 class _Shown:
     """Progress that remembers its stages."""
 
@@ -128,7 +145,7 @@ class _Lines(_Shown):
     @contextmanager
     def stage(self, name: str, tasks: int) -> Iterator[StageProgress]:
         """A stage; its line comes when it is done."""
-        counter = _Counter(one_line(name), tasks)
+        counter = _Spoken(one_line(name), tasks)
         over = Event()
 
         def watch() -> None:
@@ -188,6 +205,9 @@ class _Moving(_Counter):
         """As `StageProgress.tell`."""
         _Counter.tell(self, detail)
         self._show()
+        if _is_stopping(detail):
+            # The bar goes with the stage; this line stays.
+            self.bar.print(self.detail, markup=False)
 
     def _show(self) -> None:
         self.bar.update(self.task, completed=self.tasks, total=self.total or None, work=self.work())

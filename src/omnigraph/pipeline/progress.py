@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+#: What a stage tells when its work is not wanted any more, and tasks that run have to end first.
+STOPPING = "stopping… (running tasks end first)"
 #: What hears of the rows of the task that runs here.
 _LISTENER: ContextVar[Callable[[int], None] | None] = ContextVar("omnigraph_rows", default=None)
 

@@ -152,6 +152,7 @@ class SparkJobs:
         stage: str,
         action: Callable[[], _Result],
         watch: Callable[[Figures], None] = lambda _: None,
+        stopping: Callable[[], None] = lambda: None,
     ) -> _Result:
         """The result of an action, which makes its frames and collects them.
 
@@ -159,6 +160,7 @@ class SparkJobs:
             stage: what the job does; Spark's UI and history show it behind the name of the operation.
             action: runs in another thread.
             watch: called a few times a second while the job runs; what it raises stops the job and is raised here.
+            stopping: called once when the job is stopped, before its tasks are waited for.
 
         Raises:
             SparkError: the job failed, or the session was stopped.
@@ -177,7 +179,7 @@ class SparkJobs:
             except BaseException:
                 # Also an interrupt: a job that nothing waits for must not go on writing files.
                 with finishing():
-                    outlasting(lambda: self._stop(job))
+                    outlasting(lambda: self._stop(job, stopping))
                 raise
         result = job.result()
         if self._speculates:
@@ -195,11 +197,14 @@ class SparkJobs:
         while time.monotonic() < deadline and self._has_active_tasks(tag):
             Event().wait(POLL_S)
 
-    def _stop(self, job: _Job[Any]) -> None:
+    def _stop(self, job: _Job[Any], stopping: Callable[[], None]) -> None:
         """Interrupt a job and wait until it has ended. Repeated: its next part may only just begin."""
         deadline = time.monotonic() + _END_TIMEOUT_S
         if not job.abandon():
             return
+        # Progress of a caller may fail; the job has to end all the same.
+        with suppress(Exception):
+            stopping()
         while not job.wait(POLL_S):
             released(self._spark, lambda: self._interrupt(job.tag))
             if time.monotonic() > deadline:

@@ -20,6 +20,7 @@ from omnigraph.errors import SparkError
 from omnigraph.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.ids import new_ulid
 from omnigraph.pipeline.buckets import BUCKET
+from omnigraph.pipeline.progress import STOPPING
 from omnigraph.pipeline.row_tallies import RowTally, slowly
 from omnigraph.pipeline.sealing import seal
 from omnigraph.pipeline.spark_exchange import bucket_task, sent_rows
@@ -100,7 +101,7 @@ class SparkWorkers:
             def watch(figures: Figures) -> None:
                 progress.update(counter.done(figures), rows())
 
-            answers = self.jobs.run(stage, action, watch)
+            answers = self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
             found = {int(row["number"]): json.loads(row["message"]) for row in answers}
             progress.update(len(found), sum(int(one.get("rows", 0)) for one in found.values()))
         if not keep_failures:
@@ -124,7 +125,8 @@ class SparkWorkers:
             def action() -> list[Any]:
                 return partitions.mapInArrow(function, _MESSAGES).collect()
 
-            answers = self.jobs.run(stage, action, showing(progress, counter.rows_with(tally)))
+            watch = showing(progress, counter.rows_with(tally))
+            answers = self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
             messages = [json.loads(row["message"]) for row in answers]
             progress.update(len(messages), sum(int(one.get("rows", 0)) for one in messages))
         for message in messages:
@@ -144,7 +146,12 @@ class SparkWorkers:
             SparkError: the job failed.
         """
         with self._progress.stage(stage, 0) as progress:
-            return self.jobs.run(stage, lambda: make().collect(), showing(progress, lambda: 0))
+            return self.jobs.run(
+                stage,
+                lambda: make().collect(),
+                showing(progress, lambda: 0),
+                partial(progress.tell, STOPPING),
+            )
 
     def act(self, stage: str, action: Callable[[], _Result]) -> _Result:
         """The result of any other action.
@@ -153,7 +160,9 @@ class SparkWorkers:
             SparkError: the job failed.
         """
         with self._progress.stage(stage, 0) as progress:
-            return self.jobs.run(stage, action, showing(progress, lambda: 0))
+            return self.jobs.run(
+                stage, action, showing(progress, lambda: 0), partial(progress.tell, STOPPING)
+            )
 
     @contextmanager
     def shared(self, values: list[Any]) -> Iterator[Any]:
