@@ -74,6 +74,10 @@ def raw_records(
             else {member: values(source) for member, source in end.items()}
             for end in chosen.ends
         )
+    plain = {name: source.only_column for name, source in chosen.properties.items()}
+    for side, end in zip(("from", "to"), chosen.ends or (), strict=False):
+        if not isinstance(end, ValueSource):
+            plain |= {f"{side}.{member}": source.only_column for member, source in end.items()}
     return RawRecords(
         shape=shape,
         columns={name: values(source) for name, source in chosen.properties.items()},
@@ -82,6 +86,7 @@ def raw_records(
         lines=numbers,
         is_text=is_text,
         timestamps=chosen.timestamps,
+        plain={name: found for name, found in plain.items() if found is not None},
     )
 
 

@@ -6,6 +6,7 @@ A record with any problem is left out and counted; the others go on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,14 +27,14 @@ from omnigraph.pipeline.ids import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.problems import Problems, shown
 from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.types.arrow import arrow_type
-from omnigraph.types.kinds import PropertyType, Scalar, ScalarType
+from omnigraph.types.kinds import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.types.values import parse_spelling
 from omnigraph.writes.columns import stored_values, table_schema
 from omnigraph.writes.external import check_cells
 from omnigraph.writes.value_rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from omnigraph.ids import TableKey
     from omnigraph.pipeline.plan import EndType, EntityShape, LoadPlan
@@ -64,6 +65,8 @@ class RawRecords:
     is_text: bool = False
     #: What a mapping says about moments that are finer than `DateTime`; graph records have none.
     timestamps: Timestamps | None = None
+    #: Property, or end and member as in `from.code` → the one column of a mapping that feeds it.
+    plain: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -190,7 +193,8 @@ def _property_column(name: str, judge: _Judge) -> Any:
             _blobs(given, judge) if type_.base == _BLOB else _stored(type_, given, judge)
         )
         rule = f"invalid value for {owner}"
-        _complain_about(given, type_, complaints, judge, rule=rule, name=name)
+        hint = _text_hint(type_, name, raw.plain.get(name))
+        _complain_about(given, type_, complaints, judge, rule=rule, name=name, hint=hint)
     if not type_.nullable and stored.null_count:
         for position in positions(stored.is_null()):
             if position not in complaints:
@@ -207,8 +211,9 @@ def _complain_about(
     *,
     rule: str,
     name: str,
+    hint: str = "",
 ) -> None:
-    """Report values that do not fit, as the source has them."""
+    """Report values that do not fit, as the source has them; the hint is about those that `concat` takes."""
     values = None
     for position, text in complaints.items():
         if isinstance(given, MappedColumn):
@@ -216,7 +221,15 @@ def _complain_about(
         else:
             values = values if values is not None else python_values(type_, given)
             value = values[position]
-        judge.complain(position, rule, name, value, f"{rule}: {text}")
+        more = hint if isinstance(value, int | date) and not isinstance(value, datetime) else ""
+        judge.complain(position, rule, name, value, f"{rule}: {text}{more}")
+
+
+def _text_hint(type_: PropertyType, name: str, column: str | None) -> str:
+    """How a mapping makes texts of a column of numbers, where texts are needed."""
+    if column is None or not (type_.base == _STRING.base or isinstance(type_.base, EnumType)):
+        return ""
+    return f"; `{name}: {{concat: [{shown(column)}]}}` in a mapping makes a text of it"
 
 
 def _stored(type_: PropertyType, given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
@@ -291,7 +304,8 @@ def _composed(given: dict[str, Any], end: EndType, judge: _Judge, name: str) -> 
         type_ = PropertyType(base=base, nullable=True)
         stored, complaints = _stored(type_, given[member], judge)
         texts = {place: f"{member}: {text}" for place, text in complaints.items()}
-        _complain_about(given[member], type_, texts, judge, rule=rule, name=name)
+        hint = _text_hint(type_, member, judge.raw.plain.get(f"{name}.{member}"))
+        _complain_about(given[member], type_, texts, judge, rule=rule, name=name, hint=hint)
         spellings.append(spelled(base, stored))
     return derived_ids(spellings)
 

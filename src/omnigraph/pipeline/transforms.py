@@ -73,9 +73,9 @@ class MappedColumn:
 
     @property
     def only_column(self) -> Any:
-        """The column, where there is one and nothing is joined to it."""
-        parts = self.source.parts
-        return self.columns[parts[0]] if len(parts) == 1 and isinstance(parts[0], str) else None
+        """The values of the column, where there is one and no text is made of it."""
+        name = self.source.only_column
+        return None if name is None else self.columns[name]
 
     def value(self, position: int) -> object:
         """One value as a report shows it: as the source has it, what is joined as one text."""

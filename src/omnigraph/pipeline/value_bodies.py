@@ -129,7 +129,12 @@ def value_source(given: object, where: str, *, needs_parts: bool = True) -> Valu
             raise BadRequestError(f"{where}: a `constant` is written as it is stored")
         return ValueSource(parts=(FixedText(_constant(body.constant, where)),))
     parts = _parts(body, where)
-    return ValueSource(parts=parts, separator=body.separator or "", transforms=transforms)
+    return ValueSource(
+        parts=parts,
+        separator=body.separator or "",
+        transforms=transforms,
+        is_joined=body.concat is not None,
+    )
 
 
 def end_source(given: object, members: frozenset[str], where: str) -> EndSource:

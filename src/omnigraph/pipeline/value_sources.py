@@ -83,6 +83,8 @@ class ValueSource:
     parts: tuple[str | FixedText, ...]
     separator: str = ""
     transforms: Transforms = Transforms()
+    #: Whether a text is made of the parts, also of a single one.
+    is_joined: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -92,9 +94,13 @@ class ValueSource:
     @property
     def plain_column(self) -> str | None:
         """The column whose values are taken as they are, if that is all."""
-        first = self.parts[0]
-        is_plain = len(self.parts) == 1 and self.transforms == Transforms()
-        return first if is_plain and isinstance(first, str) else None
+        return self.only_column if self.transforms == Transforms() else None
+
+    @property
+    def only_column(self) -> str | None:
+        """The column, where there is one and no text is made of it."""
+        is_single = len(self.parts) == 1 and not self.is_joined
+        return self.parts[0] if is_single and isinstance(self.parts[0], str) else None
 
 
 def column_source(name: str) -> ValueSource:

@@ -1,0 +1,113 @@
+"""What people meet in their first loads of tables: messages that say what to do, and values that need no help."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from graph.worlds import ends_of, ids_of
+from omnigraph.errors import LoadRejectedError
+from omnigraph.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omnigraph.errors import LoadReport
+
+SCHEMA = """
+node Customer {
+    code: String @key
+    name: String?
+    active: Bool
+    joined: Date?
+    seen: DateTime?
+    email: String? @unique
+}
+edge Friend: Customer -> Customer
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return Graph.init(tmp_path / "g.omni", SCHEMA)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "files"
+    path.mkdir()
+    return path
+
+
+def load(graph: Graph, mode: str = "append", **given: Any) -> Any:
+    return graph.load(mode=mode, engine="local", **given)
+
+
+def customers(source: Path, **entry: Any) -> dict[str, Any]:
+    return {"nodes": {"Customer": {"source": str(source), **entry}}}
+
+
+def report_of(graph: Graph, **given: Any) -> LoadReport:
+    with pytest.raises(LoadRejectedError) as caught:
+        load(graph, **given)
+    return caught.value.report
+
+
+def messages_of(graph: Graph, **given: Any) -> list[str]:
+    return [item.message for item in report_of(graph, **given).examples]
+
+
+# ---- numbers that feed texts
+
+NUMBERED = {"properties": {"code": {"concat": ["nr"]}, "active": {"constant": True}}}
+
+
+def test_a_text_is_made_of_one_column_of_a_frame(graph: Graph) -> None:
+    frame = pd.DataFrame({"nr": [17, 18]})
+    load(graph, frames={"Customer": frame}, mapping={"nodes": {"Customer": NUMBERED}})
+    assert ids_of(graph, "node:Customer") == {"17", "18"}
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet", "csv"])
+def test_a_text_is_made_of_one_column_of_a_file(graph: Graph, folder: Path, kind: str) -> None:
+    path = folder / f"x.{kind}"
+    if kind == "json":
+        path.write_text(json.dumps([{"nr": 17}, {"nr": "a"}]), encoding="utf-8")
+    elif kind == "parquet":
+        pq.write_table(pa.table({"nr": [17]}), path)
+    else:
+        path.write_text("nr\n17\n", encoding="utf-8")
+    load(graph, mapping=customers(path, **NUMBERED))
+    assert "17" in ids_of(graph, "node:Customer")
+    edges = pa.table({"a": [17], "b": [17]})
+    ends = {side: {"code": {"concat": [name]}} for side, name in (("from", "a"), ("to", "b"))}
+    load(graph, frames={"Friend": edges}, mapping={"edges": {"Friend": ends}})
+    assert ends_of(graph, "edge:Friend") == [("17", "17")]
+
+
+def test_a_number_for_a_text_is_refused_with_the_way_out(graph: Graph, folder: Path) -> None:
+    frame = pa.table({"code": [17], "active": [True]})
+    (text,) = messages_of(graph, frames={"Customer": frame})
+    assert "17 is not a String; `code: {concat: [code]}` in a mapping makes a text of it" in text
+    path = folder / "x.json"
+    path.write_text('{"nr": 17, "active": true}', encoding="utf-8")
+    (text,) = messages_of(
+        graph, mapping=customers(path, columns={"nr": "code", "active": "active"})
+    )
+    assert "`code: {concat: [nr]}`" in text
+    ends = {"from": {"code": "a"}, "to": {"code": "a"}}
+    found = messages_of(
+        graph, frames={"Friend": pa.table({"a": [17]})}, mapping={"edges": {"Friend": ends}}
+    )
+    assert all("`code: {concat: [a]}`" in text for text in found)
+    # What `concat` does not take, and graph records, which have no mapping.
+    (text,) = messages_of(graph, frames={"Customer": pa.table({"code": [1.5], "active": [True]})})
+    assert "concat" not in text
+    path.write_text('{"type": "Customer", "data": {"code": 17, "active": true}}', encoding="utf-8")
+    (text,) = messages_of(graph, source=path)
+    assert "concat" not in text
