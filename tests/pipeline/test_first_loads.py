@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from graph.worlds import ends_of, ids_of
-from omnigraph.errors import LoadRejectedError
+from omnigraph.errors import LoadKeyConflictError, LoadRejectedError
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -111,3 +111,30 @@ def test_a_number_for_a_text_is_refused_with_the_way_out(graph: Graph, folder: P
     path.write_text('{"type": "Customer", "data": {"code": 17, "active": true}}', encoding="utf-8")
     (text,) = messages_of(graph, source=path)
     assert "concat" not in text
+
+
+# ---- rows of one id
+
+
+def test_an_id_that_exists_is_not_told_as_a_violation_of_unique_too(graph: Graph) -> None:
+    def frame(*rows: tuple[str, str | None]) -> dict[str, pa.Table]:
+        codes, emails = zip(*rows, strict=True)
+        columns = {"code": codes, "active": [True] * len(rows), "email": emails}
+        return {"Customer": pa.table(columns)}
+
+    load(graph, frames=frame(("k", "k@x"), ("l", None)))
+    with pytest.raises(LoadKeyConflictError) as caught:
+        load(graph, frames=frame(("k", "k@x")))
+    assert caught.value.report.totals == {"key_conflict of Customer": 1}
+    report = report_of(graph, frames=frame(("m", "m@x"), ("m", "m@x")))
+    assert report.totals == {"duplicate id of Customer": 1}
+    # Others are still told, and only they count.
+    report = report_of(
+        graph, frames=frame(("m", "m@x"), ("m", "m@x"), ("n", "m@x"), ("o", "k@x"), ("o", "k@x"))
+    )
+    name = "@unique violation on Customer.email"
+    assert report.totals == {"duplicate id of Customer": 2, name: 3}
+    assert [item.message for item in report.examples if item.rule == name] == [
+        f"{name}: 'm@x' belongs to 'm' and to 'n'",
+        f"{name}: 'k@x' belongs to 'o' and to 'k'",
+    ]

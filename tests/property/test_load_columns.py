@@ -825,6 +825,37 @@ def test_spark_answers_questions_about_keys_as_this_process_does(
     _same(few_ids.missing(*scans), local.missing(*scans))
 
 
+@pytest.mark.parametrize("is_small", [True, False])
+def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
+    graph: Graph, spark: SparkSession, is_small: bool
+) -> None:
+    from omnigraph.pipeline.spark_joins import SparkJoins
+    from omnigraph.pipeline.spark_workers import SparkWorkers
+
+    rows = [("a", "x"), ("a", "x"), ("b", "x"), ("c", "y"), ("c", "y"), ("d", "z"), ("d", "w")]
+    #: y belongs to the same owner, x to one that the new rows have too, w to nobody of them.
+    old = [("c", "y"), ("b", "x"), ("e", "w")]
+    scans = []
+    for pool in (rows, old):
+        fragments = _fragments(graph, [item for item, _ in pool], [text for _, text in pool])
+        private = open_private(stage_fragments(_notes(graph), fragments))
+        scans.append(key_scans(private.table, private.new_fragments, text_key("text")))
+    local = LocalJoins()
+    sizes = {} if is_small else {"small_rows": 0, "broadcast_keys": 0}
+    there = SparkJoins(SparkWorkers(spark, Silent()), **sizes)
+    found = there.duplicated(scans[0], "id")
+    assert [(item.key, len(item.addresses), item.count) for item in found.examples] == [("x", 2, 2)]
+    assert found.total == 1
+    _same(found, local.duplicated(scans[0], "id"))
+    found = there.shared(*scans, "id")
+    assert found.total == 3
+    assert [item.key for item in found.examples] == ["w", "x"]
+    _same(found, local.shared(*scans, "id"))
+    # Nothing is left when every key belongs to its owner.
+    assert local.shared(scans[1], scans[1], "id").total == 0
+    assert there.shared(scans[1], scans[1], "id").total == 0
+
+
 def test_a_merge_is_decided_alike_wherever_that_happens(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -38,6 +38,8 @@ def frames_of(joins, scans):
         sides = [scans] if name.startswith("repeated") else [scans, scans]
         yield name, getattr(joins, name)(*sides)
     yield "keys_outside", joins.keys_outside(scans, scans, 1, 2, ["more"])
+    yield "repeated_keys with owners", joins.repeated_keys(scans, "id")
+    yield "keys_of_others", joins.keys_of_others(scans, scans, "id")
     yield "named_keys", joins.named_keys(scans, ["1", "2"])
 
 
@@ -53,7 +55,7 @@ def test_no_side_of_unknown_size_is_broadcast(spark, scans):
 def test_a_side_that_is_counted_and_small_is_broadcast(spark, scans):
     joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=0, small_ids=0)
     plans = {name: plan_of(frame) for name, frame in frames_of(joins, scans)}
-    for name in ("common_hashes", "common_keys", "absent_keys", "named_keys"):
+    for name in ("common_hashes", "common_keys", "keys_of_others", "absent_keys", "named_keys"):
         assert plans[name].count("BroadcastExchange") == 1, name
 
 

@@ -6,7 +6,7 @@ for any size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as _arrow
@@ -47,12 +47,22 @@ class Found:
 class Joins(Protocol):
     """What a load has to know about keys. Scans of the first argument are what the load brings."""
 
-    def duplicated(self, rows: Sequence[KeyScan]) -> Found:
-        """Keys that several rows have: each row beyond the first of its key counts."""
+    def duplicated(self, rows: Sequence[KeyScan], owner: str | None = None) -> Found:
+        """Keys that several rows have: each row beyond the first of its key counts.
+
+        With the column of an owner: keys that several owners have. Each owner beyond the first counts, and the rows
+        are the first of each.
+        """
         ...
 
-    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
-        """Rows whose key some other row has; the addresses are of the row and of the other one."""
+    def shared(
+        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None
+    ) -> Found:
+        """Rows whose key some other row has; the addresses are of the row and of the other one.
+
+        With the column of an owner: rows whose key an other row of another owner has. All of them count, the first of
+        each owner are examples.
+        """
         ...
 
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
@@ -78,28 +88,17 @@ class Joins(Protocol):
 class LocalJoins:
     """Answers in memory."""
 
-    def duplicated(self, rows: Sequence[KeyScan]) -> Found:
+    def duplicated(self, rows: Sequence[KeyScan], owner: str | None = None) -> Found:
         """As `Joins.duplicated`."""
-        table = _keys(rows)
-        grouped = table.group_by("key").aggregate([("address", "count")])
-        several = grouped.filter(pc.greater(grouped["address_count"], 1))
-        total = pc.sum(pc.subtract(several["address_count"], 1)).as_py() or 0
-        keys = _first_keys(several["key"])
-        shown = table.filter(pc.is_in(table["key"], pa.array(keys, pa.utf8()))).sort_by("address")
-        rows_of: dict[str, list[int]] = {key: [] for key in keys}
-        for key, address in zip(
-            shown["key"].to_pylist(), shown["address"].to_pylist(), strict=True
-        ):
-            rows_of[key].append(address)
-        return Found(
-            total,
-            [
-                Example(key, tuple(found[:MAX_EXAMPLES]), len(found))
-                for key, found in rows_of.items()
-            ],
-        )
+        found = _repeated(_keys(rows))
+        if owner is None or not found.total:
+            return found
+        # Owners are read only when there is something to tell.
+        return _repeated(_first_of_owners(_keys(owned(rows, owner), owner), owner))
 
-    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
+    def shared(
+        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None
+    ) -> Found:
         """As `Joins.shared`."""
         mine = _keys(rows)
         wanted = mine["key"].combine_chunks()
@@ -110,6 +109,9 @@ class LocalJoins:
         theirs = pa.concat_tables(pieces)
         other_of = dict(zip(theirs["key"].to_pylist(), theirs["address"].to_pylist(), strict=True))
         bad = mine.filter(pc.is_in(mine["key"], pa.array(list(other_of), pa.utf8())))
+        if owner is not None and bad.num_rows:
+            found = list(find_keys(owned(others, owner), wanted, firsts))
+            return _of_others(_keys(owned(rows, owner), owner), pa.concat_tables(found), owner)
         bad = bad.sort_by([("key", "ascending"), ("address", "ascending")])
         examples = [
             Example(key, (address, other_of[key]))
@@ -179,6 +181,53 @@ def row_examples(
     return [Example(key, (address, other_of[key])) for address, key in rows[:MAX_EXAMPLES]]
 
 
+def owned(scans: Sequence[KeyScan], owner: str) -> list[KeyScan]:
+    """The same rows with the column of their owner."""
+    return [replace(scan, extra=(owner,)) for scan in scans]
+
+
+def _repeated(table: Any) -> Found:
+    """Keys that several rows have; each row beyond the first counts."""
+    grouped = table.group_by("key").aggregate([("address", "count")])
+    several = grouped.filter(pc.greater(grouped["address_count"], 1))
+    total = pc.sum(pc.subtract(several["address_count"], 1)).as_py() or 0
+    keys = _first_keys(several["key"])
+    shown = table.filter(pc.is_in(table["key"], pa.array(keys, pa.utf8()))).sort_by("address")
+    rows_of: dict[str, list[int]] = {key: [] for key in keys}
+    for key, address in zip(shown["key"].to_pylist(), shown["address"].to_pylist(), strict=True):
+        rows_of[key].append(address)
+    return Found(
+        total,
+        [Example(key, tuple(found[:MAX_EXAMPLES]), len(found)) for key, found in rows_of.items()],
+    )
+
+
+def _first_of_owners(rows: Any, owner: str) -> Any:
+    """The first row of each owner of a key."""
+    found = rows.group_by(["key", owner]).aggregate([("address", "min")])
+    return pa.table(
+        {"key": found["key"], "address": found["address_min"], owner: found[owner]},
+    )
+
+
+def _of_others(mine: Any, theirs: Any, owner: str) -> Found:
+    """Rows whose key belongs to another owner among the other rows."""
+    first = _first_of_owners(theirs, owner)
+    names = ["key", "other", "other_owner"]
+    joined = mine.join(first.rename_columns(names), "key", join_type="inner")
+    bad = joined.filter(pc.not_equal(joined[owner], joined["other_owner"]))
+    total = pc.count_distinct(bad["address"]).as_py()
+    shown = bad.group_by(["key", owner]).aggregate([("address", "min"), ("other", "min")])
+    shown = shown.sort_by([("key", "ascending"), ("address_min", "ascending")])
+    return Found(
+        total,
+        [
+            Example(row["key"], (row["address_min"], row["other_min"]))
+            for row in shown.slice(0, MAX_EXAMPLES).to_pylist()
+        ],
+    )
+
+
 def _first_rows(rows: Any) -> Found:
     """All rows are violations; the first by address are shown."""
     shown = rows.sort_by("address").slice(0, MAX_EXAMPLES)
@@ -186,9 +235,10 @@ def _first_rows(rows: Any) -> Found:
     return Found(rows.num_rows, [Example(key, (address,)) for key, address in pairs])
 
 
-def _keys(scans: Sequence[KeyScan]) -> Any:
-    pieces = [t.select(["key", "address"]) for scan in scans for t in scan_keys(scan)]
-    return pa.concat_tables([_EMPTY, *pieces])
+def _keys(scans: Sequence[KeyScan], *extra: str) -> Any:
+    names = ["key", "address", *extra]
+    pieces = [t.select(names) for scan in scans for t in scan_keys(scan)]
+    return pa.concat_tables(pieces or [_EMPTY])
 
 
 def _first_keys(column: Any) -> list[str]:

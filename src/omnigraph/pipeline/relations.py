@@ -139,9 +139,11 @@ class RelationChecker:
             value = item.key if len(rule.members) == 1 else joined_text(item.key)
             return f"{name}: {value!r} belongs to {ids[0]!r} and to {ids[1]!r}"
 
-        self._report(self.joins.duplicated(new), key, field, name, message, place=-1)
+        # Rows of one id are one entity: what is wrong with them is told about the id.
+        owner = "id" if image.has_given_ids else None
+        self._report(self.joins.duplicated(new, owner), key, field, name, message, place=-1)
         if old:
-            self._report(self.joins.shared(new, old), key, field, name, message)
+            self._report(self.joins.shared(new, old, owner), key, field, name, message)
 
     # ---- edges
 

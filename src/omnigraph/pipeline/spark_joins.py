@@ -21,10 +21,12 @@ from pyspark.sql import functions as sql
 
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.ids import new_ulid
-from omnigraph.pipeline.joins import Example, Found, LocalJoins, row_examples
+from omnigraph.pipeline.joins import Example, Found, LocalJoins, owned, row_examples
 from omnigraph.pipeline.key_files import KeyFiles
 from omnigraph.pipeline.keys import SMALL_ROWS, cut_scans, is_few, scan_keys, total_rows
 from omnigraph.pipeline.spark_tasks import Kept, carrying
+from omnigraph.storage.fragments import read_addresses
+from omnigraph.storage.partitions import open_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,14 +69,19 @@ class SparkJoins:
         self._small_ids = small_ids
         self._broadcast_keys = broadcast_keys
 
-    def duplicated(self, rows: Sequence[KeyScan]) -> Found:
+    def duplicated(self, rows: Sequence[KeyScan], owner: str | None = None) -> Found:
         """As `Joins.duplicated`."""
         if total_rows(rows) <= self._small_rows:
-            return self._local.duplicated(rows)
+            return self._local.duplicated(rows, owner)
         if self._is_empty(lambda: self.repeated_hashes(rows)):
             return Found()
-        total, shown = self._first(lambda: self.repeated_keys(rows))
-        addresses = self._addresses(rows, [row["key"] for row in shown])
+        total, shown = self._first(lambda: self.repeated_keys(rows, owner))
+        keys = [row["key"] for row in shown]
+        if owner is not None:
+            owners = self._owners(rows, keys, owner)
+            addresses = {key: tuple(some.values()) for key, some in owners.items()}
+        else:
+            addresses = self._addresses(rows, keys)
         return Found(
             total, [Example(row["key"], addresses[row["key"]], row["count"]) for row in shown]
         )
@@ -83,22 +90,44 @@ class SparkJoins:
         """Hashes that several rows share: they are small, equal keys have equal ones, and usually no two are equal."""
         return self.keys(rows).groupBy(_hash().alias("hash")).count().where("count > 1")
 
-    def repeated_keys(self, rows: Sequence[KeyScan]) -> DataFrame:
-        """Keys that several rows have; each row beyond the first weighs."""
-        counted = self.keys(rows).groupBy("key").count().where("count > 1")
+    def repeated_keys(self, rows: Sequence[KeyScan], owner: str | None = None) -> DataFrame:
+        """Keys that several rows, or several owners, have; each beyond the first weighs."""
+        keys = self.keys(rows) if owner is None else self._owned_keys(rows, owner)
+        if owner is not None:
+            keys = keys.select("key", "owner").distinct()
+        counted = keys.groupBy("key").count().where("count > 1")
         return counted.select("key", "count", (sql.col("count") - 1).alias("weight"), _no_other())
 
-    def shared(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> Found:
+    def shared(
+        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str | None = None
+    ) -> Found:
         """As `Joins.shared`."""
         if self._is_small(rows, others):
-            return self._local.shared(rows, others)
+            return self._local.shared(rows, others, owner)
         # As above: rows without a common hash have no common key.
         if self._is_empty(lambda: self.common_hashes(rows, others)):
             return Found()
+        if owner is not None:
+            return self._shared_with_owners(rows, others, owner)
         total, shown = self._first(lambda: self.common_keys(rows, others))
         addresses = self._addresses(rows, [row["key"] for row in shown])
         other_of = {row["key"]: row["other"] for row in shown}
         return Found(total, row_examples(addresses, other_of))
+
+    def _shared_with_owners(
+        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str
+    ) -> Found:
+        total, shown = self._first(lambda: self.keys_of_others(rows, others, owner))
+        owners = self._owners(rows, [row["key"] for row in shown], owner)
+        table = open_address(others[0].address)
+        other_of = {row["key"]: row["other"] for row in shown}
+        texts = read_addresses(table, owner, list(other_of.values())) if shown else []
+        strangers = dict(zip(other_of, texts, strict=True))
+        rows_of = {
+            key: [address for name, address in some.items() if name != strangers[key]]
+            for key, some in owners.items()
+        }
+        return Found(total, row_examples(rows_of, other_of))
 
     def common_hashes(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> DataFrame:
         """Hashes that both sides have."""
@@ -117,6 +146,32 @@ class SparkJoins:
         first = theirs.groupBy("key").agg(sql.min("address").alias("other"))
         joined = mine.hint("merge").join(first.hint("merge"), "key")
         return joined.select("key", "count", sql.col("count").alias("weight"), "other")
+
+    def keys_of_others(
+        self, rows: Sequence[KeyScan], others: Sequence[KeyScan], owner: str
+    ) -> DataFrame:
+        """As `common_keys`, of keys that belong to another owner among the other rows."""
+        mine = (
+            self._owned_keys(rows, owner)
+            .groupBy("key", "owner")
+            .agg(sql.count("address").alias("count"))
+        )
+        theirs = self._owned_keys(others, owner)
+        if total_rows(rows) <= self._broadcast_keys:
+            named = self.keys(rows).select("key").distinct()
+            theirs = theirs.join(sql.broadcast(named), "key", "left_semi")
+        # Two owners tell whether there is another one, however many there are.
+        pair = sql.struct("owner", "address")
+        ends = theirs.groupBy("key").agg(sql.min(pair).alias("low"), sql.max(pair).alias("high"))
+        joined = mine.hint("merge").join(ends.hint("merge"), "key")
+        stranger = sql.when(sql.expr("low.owner != owner"), sql.col("low.address")).when(
+            sql.expr("high.owner != owner"), sql.col("high.address")
+        )
+        bad = joined.withColumn("other", stranger).where("other is not null")
+        found = bad.groupBy("key").agg(
+            sql.sum("count").alias("count"), sql.min("other").alias("other")
+        )
+        return found.select("key", "count", sql.col("count").alias("weight"), "other")
 
     def missing(self, references: Sequence[KeyScan], ids: Sequence[KeyScan]) -> Found:
         """As `Joins.missing`."""
@@ -215,6 +270,10 @@ class SparkJoins:
         numbers = spark.range(0, len(cut), 1, len(cut))
         return numbers.mapInArrow(_scan_function(cut), columns)
 
+    def _owned_keys(self, scans: Sequence[KeyScan], owner: str) -> DataFrame:
+        frame = self.keys(owned(scans, owner), f"{_KEYS}, `{owner}` string")
+        return frame.withColumnRenamed(owner, "owner")
+
     # ---- jobs
 
     def _is_small(self, rows: Sequence[KeyScan], others: Sequence[KeyScan]) -> bool:
@@ -248,6 +307,24 @@ class SparkJoins:
             for key, addresses in message["addresses"].items():
                 found[key] += addresses
         return {key: tuple(heapq.nsmallest(MAX_EXAMPLES, some)) for key, some in found.items()}
+
+    def _owners(
+        self, scans: Sequence[KeyScan], keys: list[str], owner: str
+    ) -> dict[str, dict[str, int]]:
+        """The owners of some keys, each with its first row; the first of them by key and in order."""
+        found: dict[str, dict[str, int]] = {key: {} for key in keys}
+        pieces = cut_scans(owned(scans, owner), self._workers.parallelism)
+        items = [(scan, tuple(keys)) for scan in pieces] if keys else []
+        for message in self._workers.run(_STAGE, _owner_task, items) if items else ():
+            for key, some in message["owners"].items():
+                for name, address in some:
+                    found[key][name] = min(address, found[key].get(name, address))
+        return {key: _first_owners(some) for key, some in found.items()}
+
+
+def _first_owners(found: dict[str, int]) -> dict[str, int]:
+    pairs = heapq.nsmallest(MAX_EXAMPLES, ((row, name) for name, row in found.items()))
+    return {name: row for row, name in pairs}
 
 
 def _hash() -> Any:
@@ -316,6 +393,23 @@ def _address_task(item: tuple[KeyScan, tuple[str, ...]]) -> Message:
             some = hits.filter(pc.equal(hits["key"], key))["address"].to_pylist()
             found[key] = heapq.nsmallest(MAX_EXAMPLES, [*found.get(key, ()), *some])
     return {"addresses": found, "rows": scan.rows}
+
+
+def _owner_task(item: tuple[KeyScan, tuple[str, ...]]) -> Message:
+    scan, keys = item
+    wanted = pa.array(keys, pa.utf8())
+    found: dict[str, dict[str, int]] = {}
+    for table in scan_keys(scan):
+        hits = table.filter(pc.is_in(table["key"], wanted))
+        for key, address, owner in zip(
+            *(column.to_pylist() for column in hits.columns), strict=True
+        ):
+            some = found.setdefault(key, {})
+            some[owner] = min(address, some.get(owner, address))
+        # A key may belong to all rows.
+        found = {key: _first_owners(some) for key, some in found.items()}
+    owners = {key: list(some.items()) for key, some in found.items()}
+    return {"owners": owners, "rows": scan.rows}
 
 
 def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...], str]) -> Message:
