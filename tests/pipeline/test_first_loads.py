@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from graph.worlds import ends_of, ids_of
-from omnigraph.errors import LoadKeyConflictError, LoadRejectedError
+from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -138,3 +138,59 @@ def test_an_id_that_exists_is_not_told_as_a_violation_of_unique_too(graph: Graph
         f"{name}: 'm@x' belongs to 'm' and to 'n'",
         f"{name}: 'k@x' belongs to 'o' and to 'k'",
     ]
+
+
+# ---- lines of CSV
+
+
+@pytest.mark.parametrize("multiline", [True, False])
+def test_csv_in_another_encoding_is_told_as_such(
+    graph: Graph, folder: Path, multiline: bool
+) -> None:
+    path = folder / "x.csv"
+    path.write_bytes(b"code,active,name\na,true,caf\xe9\nb,true,ok\nc,true,\xff\xfe\n")
+    mapping = customers(path, multiline=multiline)
+    first, second = report_of(graph, mapping=mapping).examples
+    what = "the value of `name`" if multiline else "the line"
+    byte = 4 if multiline else 11
+    assert first.message == (
+        f"invalid CSV: {what} is not UTF-8: unexpected end of data at byte {byte}; "
+        "convert it, for example with iconv"
+    )
+    assert second.line == (3 if multiline else 4)
+    path.write_bytes("code,active\na,true\n".encode("utf-16"))
+    with pytest.raises(InputFileError, match=r"its first line is not UTF-8: .* at byte 1; convert"):
+        load(graph, mapping=mapping)
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b'{"code": "a", "active": true}\n{"code": "caf\xe9"}\n', "the line is not UTF-8"),
+        (b'[{"code": "a", "active": true},\n{"code": "caf\xe9"}]', "the text is not UTF-8"),
+    ],
+)
+def test_json_in_another_encoding_is_told_alike(
+    graph: Graph, folder: Path, content: bytes, place: str
+) -> None:
+    path = folder / "x.json"
+    path.write_bytes(content)
+    (text,) = messages_of(graph, mapping=customers(path))
+    assert place in text
+    byte = content.index(b"\xe9") + 1 - (0 if b"[" in content else content.index(b"\n") + 1)
+    assert f" at byte {byte}; convert it, for example with iconv" in text
+
+
+def test_a_line_of_another_length_says_how_many_values_it_has(graph: Graph, folder: Path) -> None:
+    path = folder / "x.csv"
+    path.write_text('code,active\na\nb,true,1\nc,true,"x\nd,true\rf,true\n', encoding="utf-8")
+    found = messages_of(graph, mapping=customers(path))
+    assert [text.removeprefix("invalid CSV: ") for text in found] == [
+        "the line has 1 value instead of 2",
+        "the line has 3 values instead of 2",
+        "a quote is open at the end of the line; if values hold line breaks, say `multiline: true`",
+        "the line has a carriage return inside; if values hold line breaks, say `multiline: true`",
+    ]
+    path.write_text("code,active\na\nb,true,1\n", encoding="utf-8")
+    found = messages_of(graph, mapping=customers(path, multiline=True))
+    assert found[0] == "invalid CSV: the record has 1 value instead of 2"

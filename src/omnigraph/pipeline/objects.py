@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.pipeline.inputs import open_text
-from omnigraph.pipeline.records import MAX_LINE_BYTES, BadRecordError, Complaint
+from omnigraph.pipeline.records import MAX_LINE_BYTES, BadRecordError, Complaint, not_utf8
 
 if TYPE_CHECKING:
     import json
@@ -73,6 +73,7 @@ class _Text:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._is_complete = False
+        self._bytes_read = 0
 
     @property
     def is_at_end(self) -> bool:
@@ -103,10 +104,13 @@ class _Text:
             )
         block = self._stream.read(_BLOCK_BYTES)
         self._is_complete = not block
+        # The decoder keeps the bytes of a character that is not complete.
+        before = self._bytes_read - len(self._decoder.getstate()[0])
+        self._bytes_read += len(block)
         try:
             more = self._decoder.decode(block, final=self._is_complete)
         except UnicodeDecodeError as error:
-            raise _broken(str(error)) from error
+            raise _broken(f"the text {not_utf8(error, before)}") from error
         del block
         self._before += self.position
         self.known, self.position = self.known[self.position :] + more, 0

@@ -31,6 +31,7 @@ from omnigraph.pipeline.records import (
     BadRecordError,
     decoder,
     is_too_long,
+    not_utf8,
     read_record,
 )
 from omnigraph.pipeline.source_columns import arrow_columns, plain_columns
@@ -167,16 +168,32 @@ class PartReader:
                 lines, numbers = lines[1:], numbers[1:]
             for table, positions in self._csv_tables(lines, np.arange(len(lines)), names, mapped):
                 yield raw_records(shape, table, chosen, numbers[positions], is_text=True)
-            for done, position in enumerate(self._bad_lines):
+            for done, position in enumerate(sorted(self._bad_lines)):
                 if not self._problems.wants_example(_INVALID_CSV):
                     self._problems.count(_INVALID_CSV, len(self._bad_lines) - done)
                     break
                 self._complain(
                     int(numbers[position]),
                     _INVALID_CSV,
-                    f"the line does not have {len(names)} values (with `multiline` they may hold line breaks)",
+                    self._csv_complaint(lines[position], names, mapped),
                     shown(lines[position][:_SHOWN_BYTES].decode(errors="replace")),
                 )
+
+    def _csv_complaint(self, line: bytes, names: list[str], mapped: MappedType) -> str:
+        """What is wrong with a line that is none of CSV."""
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            return f"the line {not_utf8(error)}"
+        if line.count(b'"') % 2:
+            return "a quote is open at the end of the line; if values hold line breaks, say `multiline: true`"
+        if b"\r" in line.removesuffix(b"\r"):
+            return "the line has a carriage return inside; if values hold line breaks, say `multiline: true`"
+        refused: dict[int, int] = {}
+        self._parse_csv(line, names, mapped, refused)
+        if not refused:
+            return f"the line cannot be read as {_values(len(names))}"
+        return f"the line has {_values(refused[0])} instead of {len(names):,}"
 
     def _csv_tables(
         self, lines: list[bytes], positions: Any, names: list[str], mapped: MappedType
@@ -193,11 +210,11 @@ class PartReader:
             some, where = stack.pop()
             if not some:
                 continue
-            refused: list[int] = []
+            refused: dict[int, int] = {}
             table = self._parse_csv(b"\n".join(some), names, mapped, refused)
             if table is not None and table.num_rows + len(refused) == len(some):
-                self._bad_lines += where[refused].tolist()
-                yield table.combine_chunks(), np.delete(where, refused)
+                self._bad_lines += where[list(refused)].tolist()
+                yield table.combine_chunks(), np.delete(where, list(refused))
             elif len(some) == 1:
                 self._bad_lines.append(int(where[0]))
             else:
@@ -212,7 +229,9 @@ class PartReader:
         refused: set[int] = set()
 
         def refuse(row: Any) -> str:
-            text = f"a record has {row.actual_columns} values instead of {row.expected_columns}"
+            text = (
+                f"the record has {_values(row.actual_columns)} instead of {row.expected_columns:,}"
+            )
             # Arrow counts the line of names too.
             refused.add(int(row.number) - 1)
             self._complain(int(row.number) - 1, _INVALID_CSV, text, shown(row.text))
@@ -221,12 +240,39 @@ class PartReader:
         with open_text(self._part.file) as stream:
             counted = _CountedQuotes(stream)
             options = self._csv_options(names, mapped, skip_rows=1, on_bad=refuse)
-            for batch in csv.open_csv(counted, **options):
-                numbers = self._numbers_without(refused, batch.num_rows)
+            # As bytes: Arrow would not say where those are that are not a text.
+            options["convert_options"].column_types = dict.fromkeys(names, pa.binary())
+            for given in csv.open_csv(counted, **options):
+                batch, numbers = self._texts(given, self._numbers_without(refused, given.num_rows))
                 yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
         if counted.quotes % 2:
             # Arrow takes the rest of the file for a value.
             self._complain(self.lines, _INVALID_CSV, "a quote is never closed", None)
+
+    def _texts(self, batch: Any, numbers: Any) -> tuple[Any, Any]:
+        """Records of bytes as records of texts; those that are not UTF-8 are counted and left out."""
+        try:
+            return batch.cast(
+                pa.schema([(name, pa.utf8()) for name in batch.schema.names])
+            ), numbers
+        except pa.ArrowInvalid:
+            pass
+        is_bad = np.zeros(batch.num_rows, dtype=bool)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for position, value in enumerate(column.to_pylist()):
+                if is_bad[position] or value is None or value.isascii():
+                    continue
+                try:
+                    value.decode()
+                except UnicodeDecodeError as error:
+                    is_bad[position] = True
+                    text = f"the value of `{shown(name)}` {not_utf8(error)}"
+                    some = shown(value[:_SHOWN_BYTES].decode(errors="replace"))
+                    self._complain(int(numbers[position]), _INVALID_CSV, text, some)
+        good = batch.filter(pa.array(~is_bad))
+        return good.cast(pa.schema([(name, pa.utf8()) for name in good.schema.names])), numbers[
+            ~is_bad
+        ]
 
     def _numbers_without(self, refused: set[int], count: int) -> Any:
         """The numbers of the next good records; refused ones have theirs in between."""
@@ -238,6 +284,7 @@ class PartReader:
         return np.array(numbers, dtype=np.int64)
 
     def _csv_header(self) -> list[str]:
+        """The names of the columns."""
         with open_text(self._part.file) as stream:
             first = b""
             while b"\n" not in first and (more := stream.read(64 * 1024)):
@@ -248,6 +295,12 @@ class PartReader:
                         f"its first line, which names the columns, has more than {size_text(_MAX_HEADER_BYTES)}",
                     )
         line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            raise InputFileError(
+                self._part.file.path, f"its first line {not_utf8(error)}"
+            ) from error
         parsed = csv.read_csv(
             pa.BufferReader(line + b"\n"),
             read_options=csv.ReadOptions(use_threads=False),
@@ -277,12 +330,12 @@ class PartReader:
         }
 
     def _parse_csv(
-        self, blob: bytes, names: list[str], mapped: MappedType, refused: list[int]
+        self, blob: bytes, names: list[str], mapped: MappedType, refused: dict[int, int]
     ) -> Any:
-        """Lines as a table without those that have another number of values; their positions go into `refused`."""
+        """Lines as a table without those that have another number of values: `refused` has it by their position."""
 
         def refuse(row: Any) -> str:
-            refused.append(int(row.number) - 1)
+            refused[int(row.number) - 1] = int(row.actual_columns)
             return "skip"
 
         try:
@@ -337,6 +390,9 @@ class PartReader:
                     continue
                 try:
                     row = strict.decode(line.decode())
+                except UnicodeDecodeError as error:
+                    self._complain(number, "invalid JSON", f"the line {not_utf8(error)}", None)
+                    continue
                 except (ValueError, RecursionError) as error:
                     self._complain(number, "invalid JSON", str(error), None)
                     continue
@@ -434,6 +490,10 @@ class PartReader:
                 message=f"{rule}: {text}",
             )
         )
+
+
+def _values(count: int) -> str:
+    return f"{count:,} value{'' if count == 1 else 's'}"
 
 
 class _CountedQuotes:

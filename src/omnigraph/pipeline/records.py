@@ -89,7 +89,7 @@ def decode_line(line: bytes, plan: LoadPlan) -> Record:
     try:
         body = decoder(plan).decode(line.decode())
     except UnicodeDecodeError as error:
-        _refuse("invalid JSON", f"the line is not UTF-8: {error.reason} at byte {error.start + 1}")
+        _refuse("invalid JSON", f"the line {not_utf8(error)}")
     except json.JSONDecodeError as error:
         _refuse("invalid JSON", f"{error.msg} at column {error.colno}")
     except RecursionError:
@@ -99,6 +99,12 @@ def decode_line(line: bytes, plan: LoadPlan) -> Record:
         rule = "duplicate member" if "twice" in str(error) else "invalid JSON"
         _refuse(rule, str(error))
     return read_record(body, plan)
+
+
+def not_utf8(error: UnicodeDecodeError, before: int = 0) -> str:
+    """What is wrong with bytes that are not a text, and what to do; so many bytes came before those that were read."""
+    place = before + error.start + 1
+    return f"is not UTF-8: {error.reason} at byte {place:,}; convert it, for example with iconv"
 
 
 def is_too_long(line: bytes) -> bool:
