@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -194,3 +195,18 @@ def test_a_line_of_another_length_says_how_many_values_it_has(graph: Graph, fold
     path.write_text("code,active\na\nb,true,1\n", encoding="utf-8")
     found = messages_of(graph, mapping=customers(path, multiline=True))
     assert found[0] == "invalid CSV: the record has 1 value instead of 2"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xef\xbb\xbf\r\n", b" \n\n"])
+@pytest.mark.parametrize("multiline", [True, False])
+def test_an_empty_file_among_others_has_no_records(
+    graph: Graph, folder: Path, content: bytes, multiline: bool
+) -> None:
+    (folder / "a.csv").write_text("code,active\na,true\n", encoding="utf-8")
+    (folder / "b.csv").write_bytes(content)
+    (folder / "c.csv.gz").write_bytes(gzip.compress(content))
+    result = load(graph, mapping=customers(folder, multiline=multiline))
+    assert result.nodes_loaded == {"Customer": 1}
+    (folder / "b.csv").write_text("\ncode,active\nb,true\n", encoding="utf-8")
+    with pytest.raises(InputFileError, match=r"b\.csv: its first line is empty"):
+        load(graph, mapping=customers(folder, multiline=multiline))

@@ -151,6 +151,8 @@ class PartReader:
     def _csv(self) -> Iterator[RawRecords]:
         mapped, shape = self._mapped
         names = self._csv_header()
+        if not names:
+            return
         chosen = self._columns_for(plain_columns(names))
         if mapped.csv.multiline:
             yield from self._csv_stream(mapped, names, chosen)
@@ -284,7 +286,7 @@ class PartReader:
         return np.array(numbers, dtype=np.int64)
 
     def _csv_header(self) -> list[str]:
-        """The names of the columns."""
+        """The names of the columns; none for a file that holds nothing."""
         with open_text(self._part.file) as stream:
             first = b""
             while b"\n" not in first and (more := stream.read(64 * 1024)):
@@ -294,7 +296,15 @@ class PartReader:
                         self._part.file.path,
                         f"its first line, which names the columns, has more than {size_text(_MAX_HEADER_BYTES)}",
                     )
+            rest = first.removeprefix(_BYTE_ORDER_MARK)
+            while not rest.strip():
+                if not (rest := stream.read(64 * 1024)):
+                    return []
         line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
+        if not line.strip():
+            raise InputFileError(
+                self._part.file.path, "its first line is empty; it has to name the columns"
+            )
         try:
             line.decode()
         except UnicodeDecodeError as error:
