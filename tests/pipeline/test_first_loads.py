@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from graph.worlds import ends_of, ids_of
+from graph.worlds import ends_of, ids_of, rows_of
 from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
 from omnigraph.graph.graph import Graph
 
@@ -210,3 +211,35 @@ def test_an_empty_file_among_others_has_no_records(
     (folder / "b.csv").write_text("\ncode,active\nb,true\n", encoding="utf-8")
     with pytest.raises(InputFileError, match=r"b\.csv: its first line is empty"):
         load(graph, mapping=customers(folder, multiline=multiline))
+
+
+# ---- days that come as moments
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_moments_at_midnight_are_days(
+    graph: Graph, folder: Path, unit: str, zone: str | None
+) -> None:
+    days = [datetime(2024, 2, 29, tzinfo=UTC), None, datetime(1969, 12, 31, tzinfo=UTC)]
+    joined = pa.array(days, pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, zone))
+    table = pa.table({"code": ["a", "b", "c"], "active": [True] * 3, "joined": joined})
+    load(graph, frames={"Customer": table})
+    assert [row["joined"] for row in rows_of(graph, "node:Customer")] == [
+        date(2024, 2, 29),
+        None,
+        date(1969, 12, 31),
+    ]
+    noon = pa.array([datetime(2024, 2, 29, 12, tzinfo=UTC), *days[1:]], pa.timestamp(unit, zone))
+    pq.write_table(table.set_column(2, "joined", noon), folder / "x.parquet")
+    (text,) = messages_of(graph, mapping=customers(folder / "x.parquet"))
+    assert "has a time of day (UTC), and a Date has none; give days, as `.dt.date`" in text
+    assert "or make the property a DateTime" in text
+
+
+def test_days_of_pandas_are_days(graph: Graph) -> None:
+    frame = pd.DataFrame(
+        {"code": ["a"], "active": [True], "joined": pd.to_datetime(["2024-02-29"])}
+    )
+    load(graph, frames={"Customer": frame})
+    assert rows_of(graph, "node:Customer")[0]["joined"] == date(2024, 2, 29)

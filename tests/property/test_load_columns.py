@@ -220,7 +220,8 @@ def _fits(scalar: Scalar, kind: Any) -> bool:
         case Scalar.BOOL:
             return bool(types.is_boolean(kind))
         case Scalar.DATE:
-            return bool(text or types.is_date(kind) or types.is_integer(kind))
+            is_time = types.is_date(kind) or types.is_timestamp(kind)
+            return bool(text or is_time or types.is_integer(kind))
         case Scalar.DATETIME:
             return bool(text or types.is_timestamp(kind) or types.is_integer(kind))
         case Scalar.BLOB:

@@ -40,6 +40,13 @@ _INTEGER_TEXT = r"^-?[0-9]{1,19}$"
 _FLOAT_TEXT = r"^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$"
 #: How many steps of a finer unit a millisecond has.
 _STEPS = {"us": 1_000, "ns": 1_000_000}
+#: How many steps of a unit a day has.
+_STEPS_PER_DAY = {
+    "s": 86_400,
+    "ms": 86_400_000,
+    "us": 86_400_000_000,
+    "ns": 86_400_000_000_000,
+}
 _COARSE = (None, Timestamps.REFUSE)
 _INTEGERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
 
@@ -106,6 +113,9 @@ def python_values(type_: PropertyType, column: Column) -> list[Any]:
         return column
     if type_.base == ScalarType(Scalar.DATETIME) and pa.types.is_timestamp(column.type):
         return [_moment(value, column.type.unit) for value in column.cast(pa.int64()).to_pylist()]
+    if type_.base == ScalarType(Scalar.DATE) and pa.types.is_timestamp(column.type):
+        numbers = column.cast(pa.int64()).to_pylist()
+        return [_day(item, number) for item, number in zip(column, numbers, strict=True)]
     if isinstance(type_.base, ListType) and is_list_type(column.type):
         return _python_lists(type_.base.item, column)
     try:
@@ -136,6 +146,14 @@ def _moment(value: int | None, unit: str) -> int | str | None:
     if value % steps == 0:
         return value // steps
     return f"{np.array(value, dtype=f'datetime64[{unit}]')}Z"
+
+
+def _day(item: Any, number: int | None) -> Any:
+    """The day that begins at a moment, also beyond the calendar of Python; any other moment as it is."""
+    if number is None:
+        return None
+    day, rest = divmod(number, _STEPS_PER_DAY[item.type.unit])
+    return _python_value(item) if rest else day
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +255,24 @@ def _fast_date(column: Column, *, is_text: bool) -> Column | None:
         return column
     if pa.types.is_integer(column.type):
         return column.cast(pa.int32()).cast(pa.date32())
+    if pa.types.is_timestamp(column.type):
+        return _days_of_timestamps(column)
     if pa.types.is_string(column.type):
         if _matches(column, _DATE_TEXT) and not _any(pc.starts_with(column, "0000")):
             return column.cast(pa.date32())
         if is_text and _matches(column, _INTEGER_TEXT):
             return column.cast(pa.int32()).cast(pa.date32())
     return None
+
+
+def _days_of_timestamps(column: Column) -> Column | None:
+    """The days of moments at midnight UTC; Arrow would cut others, and count in the zone of the column."""
+    numbers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    days, rest = np.divmod(numbers, _STEPS_PER_DAY[column.type.unit])
+    if rest.any():
+        return None
+    mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(days, pa.int64(), mask=mask).cast(pa.int32()).cast(pa.date32())
 
 
 def _fast_moment(column: Column, *, is_text: bool, timestamps: Timestamps | None) -> Column | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 
@@ -103,7 +103,7 @@ def _scalar(scalar: Scalar, value: object, timestamps: Timestamps | None) -> Sto
         case Scalar.DATE, int(days):
             return _bounded(days, _DAYS, "days since 1970 of a Date")
         case Scalar.DATE, datetime():
-            raise ValueError("a moment is not a Date")
+            return _day(value)
         case Scalar.DATE, date():
             return value.toordinal() - _EPOCH_DAY
         case Scalar.DATETIME, bool() | float():
@@ -121,6 +121,21 @@ def _bounded(number: int, bounds: tuple[int, int], what: str) -> int:
     if not bounds[0] <= number <= bounds[1]:
         raise ValueError(f"{number} is out of range for the {what}")
     return number
+
+
+def _day(moment: datetime) -> int:
+    """The day of a moment at midnight, in UTC unless it has a zone of its own."""
+    finer = getattr(moment, "nanosecond", 0)
+    try:
+        there = moment if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as problem:
+        raise ValueError(f"{moment} is not a day of the calendar") from problem
+    if finer or there.time() != time.min:
+        raise ValueError(
+            f"{there} has a time of day (UTC), and a Date has none; give days, as `.dt.date` of pandas and `to_date` "
+            "of Spark make them, or make the property a DateTime"
+        )
+    return there.toordinal() - _EPOCH_DAY
 
 
 def _moment(moment: datetime, timestamps: Timestamps | None) -> int:
