@@ -13,7 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from graph.worlds import ends_of, ids_of, rows_of
-from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError
+from omnigraph.errors import (
+    BadRequestError,
+    InputFileError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+)
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -243,3 +248,24 @@ def test_days_of_pandas_are_days(graph: Graph) -> None:
     )
     load(graph, frames={"Customer": frame})
     assert rows_of(graph, "node:Customer")[0]["joined"] == date(2024, 2, 29)
+
+
+# ---- columns with other names, and missing ones
+
+
+def test_a_column_that_is_almost_a_property_is_told_which(graph: Graph, folder: Path) -> None:
+    path = folder / "x.csv"
+    path.write_text("code,activ\na,true\n", encoding="utf-8")
+    with pytest.raises(BadRequestError) as caught:
+        load(graph, mapping=customers(path))
+    assert caught.value.message == (
+        f"{path}: Customer has no property `activ`: did you mean `active`? "
+        "Otherwise name the columns to read in `columns:`"
+    )
+    path.write_text("code,active,zzz,Emial\na,true,1,2\n", encoding="utf-8")
+    with pytest.raises(BadRequestError, match="`zzz`, `Emial`: did you mean `email`"):
+        load(graph, mapping=customers(path))
+    # What has a column already was not meant.
+    path.write_text("code,active,activ\na,true,1\n", encoding="utf-8")
+    with pytest.raises(BadRequestError, match="`activ`; name the columns to read"):
+        load(graph, mapping=customers(path))

@@ -10,7 +10,7 @@ from omnigraph.pipeline.problems import shown
 from omnigraph.pipeline.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.value_sources import ValueSource, column_source
 from omnigraph.pipeline.values import Timestamps
-from omnigraph.syntax.suggest import did_you_mean
+from omnigraph.syntax.suggest import did_you_mean, nearest
 from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
@@ -160,14 +160,16 @@ def _refuse_extra(
     if nested is not None:
         text = source.complaint_about(extra[0], nested)
         raise BadRequestError(f"{where}: {shape.name} has no property `{extra[0]}`; {text}")
+    # A property that a column feeds already is not what was meant by another one.
+    free = [name for name in shape.definition.properties if name not in source.names]
+    near = next((found for name in extra if (found := nearest(name, free)) is not None), None)
+    way_out = "; name" if near is None else f": did you mean `{near}`? Otherwise name"
+    way_out += " the columns to read in `columns:`"
     if extra[0] in source.constants:
         raise BadRequestError(
-            f"{where}: {shape.name} has no property `{shown(extra[0])}`, which a folder of the file stands for; name "
-            "the columns to read in `columns:`"
+            f"{where}: {shape.name} has no property `{shown(extra[0])}`, which a folder of the file stands for{way_out}"
         )
-    raise BadRequestError(
-        f"{where}: {shape.name} has no property {_listed(extra)}; name the columns to read in `columns:`"
-    )
+    raise BadRequestError(f"{where}: {shape.name} has no property {_listed(extra)}{way_out}")
 
 
 def _steps(found: ColumnMap, source: SourceColumns, where: str) -> dict[str, tuple[str, ...]]:

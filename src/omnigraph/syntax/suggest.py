@@ -22,21 +22,40 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("Papr", ["Paper", "Venue"])
     'did you mean `Paper`?'
     """
+    names = _comparable(name, known)
+    near = _nearest(name, names)
+    if near is not None:
+        return f"did you mean `{near}`?"
+    if names and len(names) <= _LISTED:
+        return f"known here: {', '.join(f'`{item}`' for item in names)}"
+    return None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The nearest known word, where one is near.
+
+    >>> nearest("Papr", ["Paper", "Venue"])
+    'Paper'
+    """
+    return _nearest(name, _comparable(name, known))
+
+
+def _comparable(name: str, known: Iterable[str]) -> list[str]:
+    """The known words in order; none where comparing would cost too much."""
     distinct = set(islice(known, _COMPARED + 1))
     if (
         len(distinct) > _COMPARED
         or len(name) > _LONGEST
         or max(map(len, distinct), default=0) > _LONGEST
     ):
-        return None
-    names = sorted(distinct)
+        return []
+    return sorted(distinct)
+
+
+def _nearest(name: str, names: list[str]) -> str | None:
     folded = {known_name.casefold(): known_name for known_name in reversed(names)}
     near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{folded[near[0]]}`?"
-    if names and len(names) <= _LISTED:
-        return f"known here: {', '.join(f'`{item}`' for item in names)}"
-    return None
+    return folded[near[0]] if near else None
 
 
 def one_of(phrases: Iterable[str]) -> str:
