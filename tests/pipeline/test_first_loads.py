@@ -269,3 +269,53 @@ def test_a_column_that_is_almost_a_property_is_told_which(graph: Graph, folder: 
     path.write_text("code,active,activ\na,true,1\n", encoding="utf-8")
     with pytest.raises(BadRequestError, match="`activ`; name the columns to read"):
         load(graph, mapping=customers(path))
+
+
+def test_a_required_column_that_is_missing_is_told_once(graph: Graph, folder: Path) -> None:
+    table = pa.table({"name": ["a", "b"], "active": [True, False]})
+    pq.write_table(table, folder / "x.parquet")
+    (folder / "x.csv").write_text("name,active\na,true\n", encoding="utf-8")
+    text = "the source has no column `code`, which Customer requires"
+    for given in (
+        {"frames": {"Customer": table}},
+        {"mapping": customers(folder / "x.parquet")},
+        {"mapping": customers(folder / "x.csv")},
+        {"mapping": customers(folder / "x.csv", multiline=True)},
+    ):
+        with pytest.raises(BadRequestError) as caught:
+            load(graph, **given)
+        assert type(caught.value) is BadRequestError
+        assert caught.value.message.endswith(text)
+    with pytest.raises(BadRequestError, match="no columns `code`, `active`, which Customer"):
+        load(graph, frames={"Customer": table.select(["name"])})
+    columns = {"name": "code"}
+    with pytest.raises(BadRequestError, match="nothing feeds `active`, which Customer requires"):
+        load(graph, mapping=customers(folder / "x.parquet", columns=columns))
+    # What else may feed it.
+    properties = {"code": {"concat": ["name"]}, "active": {"constant": True}}
+    load(graph, mapping=customers(folder / "x.csv", columns={}, properties=properties))
+    (folder / "code=z").mkdir()
+    (folder / "code=z" / "y.csv").write_text("active\ntrue\n", encoding="utf-8")
+    load(graph, mapping=customers(folder / "*" / "y.csv"))
+    assert ids_of(graph, "node:Customer") == {"a", "z"}
+
+
+def test_objects_that_lack_a_member_are_bad_records(graph: Graph, folder: Path) -> None:
+    (folder / "x.json").write_text('{"active": true}\n{"active": true}\n', encoding="utf-8")
+    report = report_of(graph, mapping=customers(folder / "x.json"))
+    assert report.totals == {"missing value for Customer.code": 2}
+
+
+def test_the_index_of_a_pandas_frame_is_no_column(graph: Graph) -> None:
+    frame = pd.DataFrame({"code": ["a"], "active": [True]}).set_index("code")
+    with pytest.raises(BadRequestError) as caught:
+        load(graph, frames={"Customer": frame})
+    assert caught.value.message == (
+        "frame Customer: the source has no column `code`, which Customer requires; "
+        "`code` is the index of the frame: give `frame.reset_index()`"
+    )
+    edges = pd.DataFrame({"from": ["a"], "to": ["a"]}).set_index(["from", "to"])
+    with pytest.raises(BadRequestError, match=r"no column `from`; .* `frame.reset_index\(\)`"):
+        load(graph, frames={"Friend": edges})
+    load(graph, frames={"Customer": frame.reset_index()})
+    assert ids_of(graph, "node:Customer") == {"a"}

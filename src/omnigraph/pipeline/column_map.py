@@ -61,6 +61,7 @@ def map_columns(
     special = _columns_of([*chosen.values(), *_special(mapped.id, mapped.ends)])
     if mapped.columns is None and is_strict:
         _refuse_extra(mapped, shape, source, special, where)
+    _check_required(mapped, shape, source, chosen, where)
     explicit = mapped.id
     if mapped.columns is None and "id" in source.names and _takes_id(mapped, shape):
         explicit = column_source("id")
@@ -172,15 +173,40 @@ def _refuse_extra(
     raise BadRequestError(f"{where}: {shape.name} has no property {_listed(extra)}{way_out}")
 
 
+def _check_required(
+    mapped: MappedType,
+    shape: EntityShape,
+    source: SourceColumns,
+    chosen: Mapping[str, ValueSource],
+    where: str,
+) -> None:
+    """What nothing feeds is missing in all records: said once, before they are read."""
+    properties = shape.definition.properties
+    missing = [
+        name for name in properties if name not in chosen and not properties[name].type.nullable
+    ]
+    # Of objects only some are known here: others may have it.
+    if not missing or source.is_open:
+        return
+    if mapped.columns is not None:
+        raise BadRequestError(
+            f"{where}: nothing feeds {_listed(missing)}, which {shape.name} requires; name the columns of all required "
+            "properties in `columns:`, or say in `properties:` what feeds them"
+        )
+    names = f"column{'' if len(missing) == 1 else 's'} {_listed(missing)}"
+    raise BadRequestError(
+        f"{where}: the source has no {names}, which {shape.name} requires{source.index_hint(missing)}"
+    )
+
+
 def _steps(found: ColumnMap, source: SourceColumns, where: str) -> dict[str, tuple[str, ...]]:
     known = {}
     for path in found.columns:
         steps = source.find(path)
         if steps is None:
             hint = did_you_mean(path, source.paths)
-            raise BadRequestError(
-                f"{where}: there is no column `{shown(path)}`" + (f": {hint}" if hint else "")
-            )
+            more = source.index_hint([path]) or (f": {hint}" if hint else "")
+            raise BadRequestError(f"{where}: there is no column `{shown(path)}`{more}")
         known[path] = steps
     return known
 

@@ -115,9 +115,13 @@ def read_frames(
             entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
         data = _data(name, given)
         is_local = isinstance(data, pa.Table)
-        columns = arrow_columns(data.schema) if is_local else access().columns(data)
+        if is_local:
+            columns = replace(arrow_columns(data.schema), index=_index_names(given))
+        else:
+            columns = access().columns(data)
         if key.startswith("edge:") and entry.ends is None:
-            ends = ("from", "to") if "from" in columns.names else ("src", "dst")
+            known = {*columns.names, *columns.index}
+            ends = ("from", "to") if "from" in known else ("src", "dst")
             entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
         mapped = replace(entry, source=f"frame {name}")
         found[key] = Frame(type_key=key, data=data, columns=columns, mapped=mapped)
@@ -187,6 +191,12 @@ def _table_key(name: str, catalog: Catalog) -> TableKey:
         raise BadRequestError(f"`{name}` is a node and an edge type: write {' or '.join(matching)}")
     hint = did_you_mean(name, [key.partition(":")[2] for key in known])
     raise BadRequestError(f"there is no type `{name}`" + (f": {hint}" if hint else ""))
+
+
+def _index_names(given: Any) -> tuple[str, ...]:
+    if type(given).__module__.partition(".")[0] != "pandas":
+        return ()
+    return tuple(name for name in given.index.names if isinstance(name, str))
 
 
 def _data(name: str, given: Any) -> Any:

@@ -116,7 +116,7 @@ def json_columns(present: Sequence[str], wanted: Iterable[str]) -> SourceColumns
         for step in rest:
             inner = inner.setdefault(step, {})
     found = {name: _struct(members) for name, members in nested.items()}
-    return SourceColumns(names=tuple(names), nested=found)
+    return SourceColumns(names=tuple(names), nested=found, is_open=True)
 
 
 def _struct(members: dict[str, Any]) -> Nested:

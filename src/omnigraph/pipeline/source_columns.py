@@ -38,11 +38,22 @@ class SourceColumns:
     nested: Mapping[str, Nested] = field(default_factory=dict)
     #: Columns that have one text, or null, in all records: they are in the names of folders.
     constants: Mapping[str, str | None] = field(default_factory=dict)
+    #: The names of the index of a pandas frame, which is not read.
+    index: tuple[str, ...] = ()
+    #: Whether records may have further columns than these, as objects of JSON may.
+    is_open: bool = False
 
     def with_partitions(self, partitions: Sequence[tuple[str, str | None]]) -> SourceColumns:
         """These columns and those of folders; what is in the file itself goes first."""
         more = {name: value for name, value in partitions if name not in self.names}
         return replace(self, names=(*self.names, *more), constants=more) if more else self
+
+    def index_hint(self, names: Sequence[str]) -> str:
+        """What to do about missing columns that are the index of a pandas frame."""
+        found = next((name for name in names if name in self.index), None)
+        if found is None:
+            return ""
+        return f"; `{shown(found)}` is the index of the frame: give `frame.reset_index()`"
 
     @property
     def paths(self) -> list[str]:
