@@ -18,13 +18,12 @@ from omnigraph.errors import (
     InputFileError,
     LoadKeyConflictError,
     LoadRejectedError,
+    LoadReport,
 )
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from omnigraph.errors import LoadReport
 
 SCHEMA = """
 node Customer {
@@ -319,3 +318,26 @@ def test_the_index_of_a_pandas_frame_is_no_column(graph: Graph) -> None:
         load(graph, frames={"Friend": edges})
     load(graph, frames={"Customer": frame.reset_index()})
     assert ids_of(graph, "node:Customer") == {"a"}
+
+
+# ---- what a report is about
+
+
+def test_a_report_of_bad_values_says_what_was_not_checked(graph: Graph, folder: Path) -> None:
+    note = "\nrelations (ends of edges, @unique, counts) were not checked yet"
+    frames = {"Customer": pa.table({"code": [None], "active": [True]})}
+    with pytest.raises(LoadRejectedError) as caught:
+        load(graph, frames=frames)
+    assert caught.value.message.endswith(note)
+    report = caught.value.report
+    assert report.to_json()["relations_checked"] is False
+    assert LoadReport.from_json(report.to_json()) == report
+    # Frames have no order: of two rows of one id none can be chosen, and nothing else is looked at.
+    frames = {"Customer": pa.table({"code": ["a", "a"], "active": [True, True]})}
+    with pytest.raises(LoadRejectedError) as caught:
+        load(graph, "merge", frames=frames)
+    assert caught.value.message.endswith(note)
+    with pytest.raises(LoadRejectedError) as caught:
+        load(graph, frames={"Friend": pa.table({"from": ["a"], "to": ["b"]})})
+    assert note not in caught.value.message
+    assert caught.value.report.relations_checked

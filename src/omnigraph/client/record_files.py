@@ -14,7 +14,6 @@ from omnigraph.errors import (
     InputFileError,
     LoadKeyConflictError,
     LoadRejectedError,
-    LoadReport,
     OmniError,
 )
 from omnigraph.pipeline.inputs import find_files, open_bytes, open_text, readable
@@ -106,9 +105,7 @@ class RecordFiles:
             return error
         if not self._are_lines:
             self._before = _objects_before(self._files)
-        report = LoadReport(
-            totals=error.report.totals, examples=tuple(map(self._placed, error.report.examples))
-        )
+        report = replace(error.report, examples=tuple(map(self._placed, error.report.examples)))
         if isinstance(error, LoadRejectedError):
             return LoadRejectedError(report)
         return LoadKeyConflictError(

@@ -70,6 +70,8 @@ class LoadReport:
 
     totals: dict[str, int] = field(default_factory=dict)
     examples: tuple[BadRecord, ...] = ()
+    #: False when the load ended before records were compared with each other and with the graph.
+    relations_checked: bool = True
 
     @property
     def total(self) -> int:
@@ -85,6 +87,8 @@ class LoadReport:
             lines += [f"  {item.location}: {item.message}" for item in found]
             if (hidden := total - len(found)) > 0:
                 lines.append(f"  … and {hidden:,} more")
+        if not self.relations_checked:
+            lines.append("relations (ends of edges, @unique, counts) were not checked yet")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
@@ -99,6 +103,7 @@ class LoadReport:
                 }
                 for rule, total in self.totals.items()
             ],
+            "relations_checked": self.relations_checked,
         }
 
     @staticmethod
@@ -109,6 +114,8 @@ class LoadReport:
             examples=tuple(
                 BadRecord.from_json(record) for item in body["rules"] for record in item["examples"]
             ),
+            # Servers of earlier releases do not say.
+            relations_checked=body.get("relations_checked", True),
         )
 
 

@@ -209,7 +209,7 @@ class LoadJob:
         except ValueError as error:
             raise BadRequestError(f"the load was refused, nothing was written: {error}") from error
         if problems:
-            raise LoadRejectedError(problems.report())
+            raise LoadRejectedError(problems.report(relations_checked=False))
         check_cells(external)
 
     def _shift_lines(self, answers: Sequence[Message]) -> None:
@@ -370,7 +370,7 @@ class LoadJob:
             problems=problems,
             tell=self._engine.inner.tell,
         ).check_ids()
-        _raise_if_violated(problems)
+        _raise_if_violated(problems, relations_checked=False)
 
     def _plain_image(
         self, key: TableKey, table: Table, merged: Merged | None
@@ -457,10 +457,10 @@ def _merge_write(table: Table, merged: Merged) -> StagedWrite:
     return stage_fragments(table, merged.fragments)
 
 
-def _raise_if_violated(problems: Problems) -> None:
+def _raise_if_violated(problems: Problems, *, relations_checked: bool = True) -> None:
     if not problems:
         return
-    report = problems.report()
+    report = problems.report(relations_checked=relations_checked)
     conflicts = [item for item in report.examples if item.rule.startswith(KEY_CONFLICT)]
     if conflicts:
         first = conflicts[0]

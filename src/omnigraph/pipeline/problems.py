@@ -60,10 +60,12 @@ class Problems:
         for records in self.examples.values():
             records[:] = [move(record) for record in records]
 
-    def report(self) -> LoadReport:
+    def report(self, *, relations_checked: bool = True) -> LoadReport:
         """Everything that was found."""
         found = [record for records in self.examples.values() for record in records]
-        return LoadReport(totals=dict(self.totals), examples=tuple(found))
+        return LoadReport(
+            totals=dict(self.totals), examples=tuple(found), relations_checked=relations_checked
+        )
 
     def to_message(self) -> dict[str, Any]:
         """The problems as plain JSON values."""

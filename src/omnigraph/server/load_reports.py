@@ -8,7 +8,6 @@ from omnigraph.errors import (
     InputFileError,
     LoadKeyConflictError,
     LoadRejectedError,
-    LoadReport,
     OmniError,
 )
 
@@ -19,8 +18,8 @@ def named(
     """The same failure about a source of another name."""
     if isinstance(error, InputFileError):
         return InputFileError(name, error.reason.replace(path, name))
-    report = LoadReport(
-        totals=error.report.totals,
+    report = replace(
+        error.report,
         examples=tuple(
             replace(
                 item,
