@@ -81,7 +81,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 
 def at(path: Path, line: int | None, **rest: Any) -> dict[str, Any]:
-    return {"source": str(path), "line": line, **rest}
+    return {"source": str(path), "line": line, "unit": "line", **rest}
 
 
 # ---- one record alone
@@ -933,6 +933,7 @@ def test_an_overwrite_that_strands_edges_names_the_edges_of_the_graph(graph: Gra
             "type_key": "edge:Reviews",
             "field": "to",
             "value": "cid",
+            "unit": "line",
             "rule": "dst of Reviews not found in Thing",
         }
     ]
@@ -1101,6 +1102,7 @@ def test_the_compatible_grammar_still_refuses_values_and_counts_records(
             type_key="node:Thing",
             field="i32",
             value="2147483648",
+            unit="record",
             rule="invalid value for Thing.i32",
         )
     ]

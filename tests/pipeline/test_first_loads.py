@@ -14,6 +14,7 @@ import pytest
 
 from graph.worlds import ends_of, ids_of, rows_of
 from omnigraph.errors import (
+    BadRecord,
     BadRequestError,
     InputFileError,
     LoadKeyConflictError,
@@ -341,3 +342,42 @@ def test_a_report_of_bad_values_says_what_was_not_checked(graph: Graph, folder: 
         load(graph, frames={"Friend": pa.table({"from": ["a"], "to": ["b"]})})
     assert note not in caught.value.message
     assert caught.value.report.relations_checked
+
+
+@pytest.mark.parametrize("is_relation", [False, True])
+@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize("kind", ["lines", "multiline", "parquet", "list", "jsonl", "frame"])
+def test_a_number_that_is_not_a_line_is_called_what_it_is(
+    graph: Graph, folder: Path, kind: str, mode: str, is_relation: bool
+) -> None:
+    """Of bad values, and of rows that are found again when relations are checked."""
+    rows: list[dict[str, Any]] = [{"code": name, "email": name, "active": True} for name in "ab"]
+    rows.append({"code": "c", "active": True} | ({"email": "a"} if is_relation else {"email": "c"}))
+    rows[2] |= {} if is_relation else {"active": None}
+    path, given = folder / "x", {}
+    match kind:
+        case "lines" | "multiline":
+            texts = [f"{row['code']},{row['email']},{row['active'] or ''}".lower() for row in rows]
+            path.write_text("\n".join(["code,email,active", *texts]), encoding="utf-8")
+            given["mapping"] = customers(path, format="csv", multiline=kind == "multiline")
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+            given["mapping"] = customers(path, format="parquet")
+        case "list" | "jsonl":
+            text = json.dumps(rows) if kind == "list" else "\n".join(map(json.dumps, rows))
+            path.write_text(text, encoding="utf-8")
+            given["mapping"] = customers(path, format="json")
+        case _:
+            given["frames"] = {"Customer": pa.Table.from_pylist(rows)}
+    if kind == "frame" and mode == "merge" and is_relation:
+        # Rows of frames cannot be read again: the place is not known.
+        expected = "input"
+    else:
+        expected = {
+            "lines": f"{path}:4",
+            "jsonl": f"{path}:3",
+            "frame": "frame Customer, partition 0, row 3",
+        }.get(kind, f"{path}, record 3")
+    (found,) = report_of(graph, mode=mode, **given).examples
+    assert found.location == expected
+    assert BadRecord.from_json(found.to_json()) == found

@@ -18,13 +18,17 @@ MAX_EXAMPLES = 100
 _SHOWN = 10
 
 
+#: What the number of a bad record counts.
+LINE, RECORD, ROW = "line", "record", "row"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
     """One refused record: where it stands, what is wrong with it."""
 
     #: The file, or the name of a table or frame.
     source: str
-    #: Line of a text file, record of any other source, counted from 1; None when the source has no order.
+    #: Line, record or row, as `unit` says, counted from 1; None when it is not known.
     line: int | None
     type_key: str | None
     field: str | None
@@ -32,11 +36,17 @@ class BadRecord:
     value: str | None
     rule: str
     message: str
+    #: What is counted: `line` of a text file, `record` of a file whose records are not lines, `row` of a frame.
+    unit: str = LINE
 
     @property
     def location(self) -> str:
-        """`file:line`, as editors and terminals recognise it."""
-        return self.source if self.line is None else f"{self.source}:{self.line}"
+        """`file:line`, as editors and terminals recognise it; `file, record 3` where lines are not counted."""
+        if self.line is None:
+            return self.source
+        if self.unit == LINE:
+            return f"{self.source}:{self.line}"
+        return f"{self.source}, {self.unit} {self.line}"
 
     def to_json(self) -> dict[str, object]:
         """The record as a JSON object."""
@@ -48,6 +58,7 @@ class BadRecord:
             "value": self.value,
             "rule": self.rule,
             "message": self.message,
+            "unit": self.unit,
         }
 
     @staticmethod
@@ -61,6 +72,8 @@ class BadRecord:
             value=body["value"],
             rule=body["rule"],
             message=body["message"],
+            # Servers of earlier releases do not say.
+            unit=body.get("unit", LINE),
         )
 
 

@@ -115,10 +115,8 @@ def read_frames(
             entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
         data = _data(name, given)
         is_local = isinstance(data, pa.Table)
-        if is_local:
-            columns = replace(arrow_columns(data.schema), index=_index_names(given))
-        else:
-            columns = access().columns(data)
+        columns = arrow_columns(data.schema) if is_local else access().columns(data)
+        columns = replace(columns, index=_index_names(given))
         if key.startswith("edge:") and entry.ends is None:
             known = {*columns.names, *columns.index}
             ends = ("from", "to") if "from" in known else ("src", "dst")

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.merging import Merged
     from omnigraph.pipeline.parts import Part
     from omnigraph.pipeline.plan import LoadPlan
+    from omnigraph.pipeline.problems import Place
     from omnigraph.pipeline.sources import LoadInput, Work
     from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.pipeline.workers import Message
@@ -220,8 +221,9 @@ class LoadJob:
             for part in parts:
                 is_columnar = bool(part.groups)
                 first = part.first_record if is_columnar else before
-                self._provenance.set_first_line(part.number, first)
-                before += int(answers[part.number]["lines"])
+                answer = answers[part.number]
+                self._provenance.set_first_line(part.number, first, answer["unit"])
+                before += int(answer["lines"])
 
     def _take(
         self,
@@ -243,9 +245,9 @@ class LoadJob:
                 row += fragment_rows(fragment)
         if answer["problems"] is not None:
             some = Problems.from_message(answer["problems"])
-            if origin.part is not None:
-                before = self._provenance.first_line(origin.part.number)
-                some.relocate(lambda record: in_file(record, before))
+            part = origin.part
+            before = 0 if part is None else self._provenance.first_line(part.number)
+            some.relocate(lambda record: in_file(record, before, answer["unit"]))
             problems.merge(some)
         for key, pairs in answer["aliases"].items():
             aliases += [(TableKey(key), {old: canonical}) for old, canonical in pairs]
@@ -394,7 +396,7 @@ class LoadJob:
             old_sources=() if merged is None else merged.old_sources,
         )
 
-    def _locate(self, image: Image, key: TableKey, address: int) -> tuple[str, int | None]:
+    def _locate(self, image: Image, key: TableKey, address: int) -> Place:
         """The record that a new row came from."""
         if self._mode is LoadMode.MERGE and self._work is not None:
             # Rows of fragments that were written again have another order: their id tells.
@@ -402,9 +404,7 @@ class LoadJob:
             return self._provenance.place_of_id(self._work.parts, key, entity_id)
         return self._record_at(image.new, key, address)
 
-    def _record_at(
-        self, fragments: Sequence[int], key: TableKey, address: int
-    ) -> tuple[str, int | None]:
+    def _record_at(self, fragments: Sequence[int], key: TableKey, address: int) -> Place:
         """The record behind a row of a fragment as it was first written."""
         origin = self._types[key].origins[fragments.index(address >> 32)]
         return self._provenance.place(origin, key, address & 0xFFFFFFFF)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
+from omnigraph.errors.loads import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,9 +102,19 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def in_file(record: BadRecord, lines_before: int) -> BadRecord:
-    """The same violation, its line counted from the beginning of the file instead of its part."""
-    return record if record.line is None else replace(record, line=record.line + lines_before)
+def in_file(record: BadRecord, lines_before: int, unit: str) -> BadRecord:
+    """The same violation, its line counted from the beginning of the file instead of its part, and what is counted."""
+    line = None if record.line is None else record.line + lines_before
+    return replace(record, line=line, unit=unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record came from: source, number, and what is counted."""
+
+    source: str
+    line: int | None = None
+    unit: str = LINE
 
 
 def _printable(record: BadRecord) -> BadRecord:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmniError
-from omnigraph.pipeline.problems import Problems
+from omnigraph.errors.loads import LINE, ROW
+from omnigraph.pipeline.problems import Place, Problems
 from omnigraph.pipeline.reading import PartReader
 from omnigraph.pipeline.shaping import shape_records
 
@@ -36,41 +37,43 @@ class Provenance:
     def __init__(self, plan: LoadPlan) -> None:
         self._plan = plan
         self._first_lines: dict[int, int] = {}
+        self._units: dict[int, str] = {}
         self._lines: dict[tuple[int, TableKey], list[int]] = {}
-        self._ids: dict[TableKey, dict[str, tuple[str, int | None]]] = {}
+        self._ids: dict[TableKey, dict[str, Place]] = {}
 
-    def set_first_line(self, part: int, lines_before: int) -> None:
-        """So many lines of the file come before a part."""
+    def set_first_line(self, part: int, lines_before: int, unit: str) -> None:
+        """So many lines of the file come before a part, or whatever is counted there."""
         self._first_lines[part] = lines_before
+        self._units[part] = unit
 
     def first_line(self, part: int) -> int:
         """How many lines of the file come before a part."""
         return self._first_lines.get(part, 0)
 
-    def place(self, origin: Origin, key: TableKey, offset: int) -> tuple[str, int | None]:
-        """Source and line of a row, counted from the first row of its fragment."""
+    def place(self, origin: Origin, key: TableKey, offset: int) -> Place:
+        """The place of a row, counted from the first row of its fragment."""
         if origin.part is None:
-            return origin.name, origin.row + offset + 1
+            return Place(origin.name, origin.row + offset + 1, ROW)
         lines = self._lines_of(origin.part, key)
         position = origin.row + offset
         if position >= len(lines):
-            return origin.part.file.path, None
-        before = self._first_lines.get(origin.part.number, 0)
-        return origin.part.file.path, before + lines[position]
+            return Place(origin.part.file.path)
+        return self._placed(origin.part, lines[position])
 
-    def place_of_id(
-        self, parts: Sequence[Part], key: TableKey, entity_id: str
-    ) -> tuple[str, int | None]:
-        """Source and line of the last record with an id."""
+    def _placed(self, part: Part, line: int) -> Place:
+        before = self._first_lines.get(part.number, 0)
+        return Place(part.file.path, before + line, self._units.get(part.number, LINE))
+
+    def place_of_id(self, parts: Sequence[Part], key: TableKey, entity_id: str) -> Place:
+        """The place of the last record with an id."""
         if key not in self._ids:
             self._ids[key] = self._read_ids(parts, key)
-        return self._ids[key].get(entity_id, ("input", None))
+        return self._ids[key].get(entity_id, Place("input"))
 
-    def _read_ids(self, parts: Sequence[Part], key: TableKey) -> dict[str, tuple[str, int | None]]:
-        found: dict[str, tuple[str, int | None]] = {}
+    def _read_ids(self, parts: Sequence[Part], key: TableKey) -> dict[str, Place]:
+        found: dict[str, Place] = {}
         try:
             for part in parts:
-                before = self._first_lines.get(part.number, 0)
                 row = 0
                 for raw in PartReader(part, self._plan, Problems()).records():
                     if raw.shape.key != key:
@@ -80,10 +83,9 @@ class Provenance:
                     )
                     row += raw.count
                     ids = shaped.rows["id"].to_pylist()
-                    lines = (shaped.lines + before).tolist()
                     found.update(
-                        (name, (part.file.path, line))
-                        for name, line in zip(ids, lines, strict=True)
+                        (name, self._placed(part, line))
+                        for name, line in zip(ids, shaped.lines.tolist(), strict=True)
                     )
                 if len(found) > _MAX_REMEMBERED_IDS:
                     return {}

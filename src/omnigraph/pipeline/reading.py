@@ -10,6 +10,7 @@ import pyarrow as _arrow
 import pyarrow.csv as _csv
 
 from omnigraph.errors import BadRecord, InputFileError
+from omnigraph.errors.loads import LINE, RECORD
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.column_map import map_columns
 from omnigraph.pipeline.columnar import open_table
@@ -69,6 +70,17 @@ class PartReader:
         self._part = part
         self._plan = plan
         self._problems = problems
+        self._is_list = False
+
+    @property
+    def unit(self) -> str:
+        """What `lines` counts; of JSON it is known when it was read."""
+        match self._part.kind:
+            case PartKind.PARQUET | PartKind.ORC | PartKind.GRAPH_OBJECTS:
+                return RECORD
+            case PartKind.CSV if self._mapped[0].csv.multiline:
+                return RECORD
+        return RECORD if self._is_list else LINE
 
     def records(self) -> Iterator[RawRecords]:
         """All records of the part.
@@ -390,6 +402,7 @@ class PartReader:
             first = stream.read(64).removeprefix(_BYTE_ORDER_MARK)
             is_list = self._part.begin == 0 and first.lstrip()[:1] == b"["
         if is_list:
+            self._is_list = True
             yield from self._listed_rows(strict)
             return
         for lines, numbers in self._line_blocks():

@@ -13,7 +13,7 @@ from omnigraph.errors import BadRecord
 from omnigraph.pipeline.job_names import detail
 from omnigraph.pipeline.keys import joined_text, key_scans, text_key
 from omnigraph.pipeline.merging import LoadMode
-from omnigraph.pipeline.problems import Problems, shown
+from omnigraph.pipeline.problems import Place, Problems, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,8 +62,8 @@ class RelationChecker:
     joins: Joins
     #: The image of a table that the load does not touch.
     untouched: Callable[[TableKey], Image]
-    #: Where a new row came from: source and line.
-    locate: Callable[[TableKey, int], tuple[str, int | None]]
+    #: Where a new row came from.
+    locate: Callable[[TableKey, int], Place]
     problems: Problems
     #: Hears what is checked next.
     tell: Callable[[str], None]
@@ -201,10 +201,11 @@ class RelationChecker:
             return
         records = []
         for item in found.examples:
-            source, line = self._place(key, item.addresses, place)
+            where = self._place(key, item.addresses, place)
             record = BadRecord(
-                source=source,
-                line=line,
+                source=where.source,
+                line=where.line,
+                unit=where.unit,
                 type_key=key,
                 field=field,
                 value=shown(joined_text(item.key) if ", " in field else item.key),
@@ -215,13 +216,13 @@ class RelationChecker:
         records.sort(key=lambda record: (record.source, record.line or 0))
         self.problems.add_found(rule, found.total, records)
 
-    def _place(self, key: TableKey, addresses: Sequence[int], place: int) -> tuple[str, int | None]:
+    def _place(self, key: TableKey, addresses: Sequence[int], place: int) -> Place:
         """Where the row of an example came from; rows that the graph had before are in the graph."""
         image = self.images.get(key)
         new = set(image.new) if image is not None else set()
         mine = [address for address in addresses if address >> 32 in new]
         if not mine:
-            return "graph", None
+            return Place("graph")
         return self.locate(key, mine[place])
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.budget import work_steps
+from omnigraph.errors.loads import ROW
 from omnigraph.pipeline.external import COPIED_TOGETHER
 from omnigraph.pipeline.frames import frame_records, partition_name
 from omnigraph.pipeline.problems import Problems
@@ -65,7 +66,7 @@ def stage_part(item: StageItem) -> Message:
     with stage.removed_on_failure():
         for raw in work_steps(reader.records()):
             stage.put(raw)
-        return stage.finish(item.part.number, reader.lines)
+        return stage.finish(item.part.number, reader.lines, reader.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class FrameTask:
             for raw in frame_records(self.source, self.plan, batches):
                 lines += raw.count
                 stage.put(raw)
-            answer = stage.finish(partition, lines)
+            answer = stage.finish(partition, lines, ROW)
         yield answer
 
 
@@ -174,7 +175,7 @@ class _Stage:
             self._ledger.note(table, written)
         pending.waiting, pending.waiting_bytes, pending.waiting_rows = [], 0, 0
 
-    def finish(self, part: int, lines: int) -> Message:
+    def finish(self, part: int, lines: int, unit: str) -> Message:
         if self._unplaced:
             self._remove_fragments()
             return {"part": part, "unplaced": sorted(self._unplaced)}
@@ -183,6 +184,7 @@ class _Stage:
         return {
             "part": part,
             "lines": lines,
+            "unit": unit,
             "rows": sum(pending.rows for pending in self._types.values()),
             "external": self._external,
             "ledger": self._ledger.name,
