@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -22,6 +24,7 @@ from omnigraph.errors import (
     LoadReport,
 )
 from omnigraph.graph.graph import Graph
+from omnigraph.pipeline import reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,24 +153,45 @@ def test_an_id_that_exists_is_not_told_as_a_violation_of_unique_too(graph: Graph
 # ---- lines of CSV
 
 
+def test_csv_in_another_encoding_is_told_as_such(graph: Graph, folder: Path) -> None:
+    path = folder / "x.csv"
+    path.write_bytes(b"code,active,name\na,true,caf\xe9\nb,true,ok\nc,true,\xff\xfe\n")
+    first, second = report_of(graph, mapping=customers(path)).examples
+    assert first.message == (
+        "invalid CSV: the line is not UTF-8: unexpected end of data at byte 11; "
+        "convert it, for example with iconv"
+    )
+    assert second.line == 4
+
+
 @pytest.mark.parametrize("multiline", [True, False])
-def test_csv_in_another_encoding_is_told_as_such(
+def test_csv_with_names_in_another_encoding_is_told_as_such(
     graph: Graph, folder: Path, multiline: bool
 ) -> None:
     path = folder / "x.csv"
-    path.write_bytes(b"code,active,name\na,true,caf\xe9\nb,true,ok\nc,true,\xff\xfe\n")
-    mapping = customers(path, multiline=multiline)
-    first, second = report_of(graph, mapping=mapping).examples
-    what = "the value of `name`" if multiline else "the line"
-    byte = 4 if multiline else 11
-    assert first.message == (
-        f"invalid CSV: {what} is not UTF-8: unexpected end of data at byte {byte}; "
-        "convert it, for example with iconv"
-    )
-    assert second.line == (3 if multiline else 4)
     path.write_bytes("code,active\na,true\n".encode("utf-16"))
     with pytest.raises(InputFileError, match=r"its first line is not UTF-8: .* at byte 1; convert"):
-        load(graph, mapping=mapping)
+        load(graph, mapping=customers(path, multiline=multiline))
+
+
+@pytest.mark.parametrize("is_ragged", [True, False])
+def test_records_over_several_lines_in_another_encoding_are_told_as_such(
+    graph: Graph, folder: Path, is_ragged: bool
+) -> None:
+    """Also where the record has too many values: Arrow cannot even show it then."""
+    path = folder / "x.csv"
+    last = b",1" if is_ragged else b""
+    content = 'code,active,name\na,true,"é\n'.encode() + b'caf\xe9"' + last + b"\n"
+    path.write_bytes(content)
+    text = "line 3 is not UTF-8: invalid continuation byte at byte 4; convert it, for example with iconv"
+    with pytest.raises(InputFileError) as caught:
+        load(graph, mapping=customers(path, multiline=True))
+    assert caught.value.reason == text
+    for size in range(1, len(content)):
+        stream = reading._CountedQuotes(io.BytesIO(content), "x.csv")
+        with pytest.raises(InputFileError) as caught:
+            list(iter(partial(stream.read, size), b""))
+        assert caught.value.reason == text
 
 
 @pytest.mark.parametrize(

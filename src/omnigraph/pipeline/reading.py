@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as _arrow
@@ -252,41 +253,14 @@ class PartReader:
             return "skip"
 
         with open_text(self._part.file) as stream:
-            counted = _CountedQuotes(stream)
+            counted = _CountedQuotes(stream, self._part.file.path)
             options = self._csv_options(names, mapped, skip_rows=1, on_bad=refuse)
-            # As bytes: Arrow would not say where those are that are not a text.
-            options["convert_options"].column_types = dict.fromkeys(names, pa.binary())
-            for given in csv.open_csv(counted, **options):
-                batch, numbers = self._texts(given, self._numbers_without(refused, given.num_rows))
+            for batch in csv.open_csv(counted, **options):
+                numbers = self._numbers_without(refused, batch.num_rows)
                 yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
         if counted.quotes % 2:
             # Arrow takes the rest of the file for a value.
             self._complain(self.lines, _INVALID_CSV, "a quote is never closed", None)
-
-    def _texts(self, batch: Any, numbers: Any) -> tuple[Any, Any]:
-        """Records of bytes as records of texts; those that are not UTF-8 are counted and left out."""
-        try:
-            return batch.cast(
-                pa.schema([(name, pa.utf8()) for name in batch.schema.names])
-            ), numbers
-        except pa.ArrowInvalid:
-            pass
-        is_bad = np.zeros(batch.num_rows, dtype=bool)
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            for position, value in enumerate(column.to_pylist()):
-                if is_bad[position] or value is None or value.isascii():
-                    continue
-                try:
-                    value.decode()
-                except UnicodeDecodeError as error:
-                    is_bad[position] = True
-                    text = f"the value of `{shown(name)}` {not_utf8(error)}"
-                    some = shown(value[:_SHOWN_BYTES].decode(errors="replace"))
-                    self._complain(int(numbers[position]), _INVALID_CSV, text, some)
-        good = batch.filter(pa.array(~is_bad))
-        return good.cast(pa.schema([(name, pa.utf8()) for name in good.schema.names])), numbers[
-            ~is_bad
-        ]
 
     def _numbers_without(self, refused: set[int], count: int) -> Any:
         """The numbers of the next good records; refused ones have theirs in between."""
@@ -520,19 +494,42 @@ def _values(count: int) -> str:
 
 
 class _CountedQuotes:
-    """A stream that counts the quotes in it."""
+    """A stream that counts the quotes in it, and ends where it is not a text: Arrow would not say where that is."""
 
     closed = False
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, path: str) -> None:
         self.quotes = 0
         self._stream = stream
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        #: Lines that are complete, and the bytes of the one that is not.
+        self._lines = self._line_bytes = 0
 
     def read(self, count: int) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Up to so many bytes; none at the end.
+
+        Raises:
+            InputFileError: they are not UTF-8.
+        """
         block: bytes = self._stream.read(count)
+        kept = self._decoder.getstate()[0]
+        if kept or not block.isascii():
+            try:
+                self._decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                self._refuse(kept + block, error, len(kept))
         self.quotes += block.count(b'"')
+        self._lines += block.count(b"\n")
+        begin = block.rfind(b"\n") + 1
+        self._line_bytes = len(block) - begin + (0 if begin else self._line_bytes)
         return block
+
+    def _refuse(self, text: bytes, error: UnicodeDecodeError, kept: int) -> NoReturn:
+        line = self._lines + text.count(b"\n", 0, error.start) + 1
+        begin = text.rfind(b"\n", 0, error.start) + 1
+        before = -begin if begin else self._line_bytes - kept
+        raise InputFileError(self._path, f"line {line:,} {not_utf8(error, before)}") from error
 
     def close(self) -> None:
         """The part reader closes the file itself."""
