@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from lark import Lark
 
-from omnigraph.query.compiler import QueryCompiler, compile_file
-from omnigraph.schema.compiler import compile_schema_file
+from omnigraph.lang.query.compiler import QueryCompiler, compile_file
+from omnigraph.lang.schema.compiler import compile_schema_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def main() -> None:
     options = parser.parse_args()
 
     catalog = compile_schema_file(HERE.parent / "examples" / "bibliography" / "schema.pg").catalog
-    grammar = files("omnigraph.query").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = files("omnigraph.lang.query").joinpath("grammar.lark").read_text(encoding="utf-8")
     bare = Lark(grammar, parser="lalr", start="file")
     one = QUERY.format(n=0)
     many = "".join(QUERY.format(n=n) for n in range(options.queries))

@@ -51,7 +51,7 @@ class Session:
     """The folder of one run, its Spark session, and what was measured."""
 
     def __init__(self, folder: Path, rows: int) -> None:
-        from omnigraph.engine.spark.session import spark_session
+        from omnigraph.spark.session import spark_session
 
         self.folder = folder
         self.rows = rows

@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def session_start(run: Run) -> None:
-    from omnigraph.engine.spark.session import spark_session
+    from omnigraph.spark.session import spark_session
 
     def start() -> None:
         spark_session().range(4).count()
@@ -103,7 +103,7 @@ def session_start(run: Run) -> None:
 
 def compare_loads(run: Run, files: Files, options: argparse.Namespace) -> None:
     from omnigraph import Graph
-    from omnigraph.engine.spark.session import spark_session
+    from omnigraph.spark.session import spark_session
 
     spark = spark_session()
     label = f"{files.edges:,} edges"
@@ -206,7 +206,7 @@ def one_percent(run: Run, graph: object) -> Path:
 def read_tables(run: Run, files: Files, store: Path, label: str) -> None:
     """Reading through the data source against Spark reading the same rows from Parquet."""
     from omnigraph import OmniGraphDataSource
-    from omnigraph.engine.spark.session import spark_session
+    from omnigraph.spark.session import spark_session
 
     spark = spark_session()
     spark.dataSource.register(OmniGraphDataSource)

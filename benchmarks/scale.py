@@ -25,28 +25,33 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.pipeline.keys import key_scans, text_key
-from omnigraph.storage.compaction import plan_compaction, run_compaction_task, stage_compaction
-from omnigraph.storage.file_names import manifest_name
-from omnigraph.storage.fragments import (
+from omnigraph.storage.datasets.compaction import (
+    plan_compaction,
+    run_compaction_task,
+    stage_compaction,
+)
+from omnigraph.storage.datasets.fragments import (
     delete_offsets,
     fragment_sizes,
     stage_replacement,
     write_replacing,
     write_rows,
 )
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ObstoreObjects
-from omnigraph.storage.private import close_private, open_private
-from omnigraph.storage.row_ids import KeptIds
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.row_ids import KeptIds
+from omnigraph.storage.datasets.staged import (
     check_written,
+    close_private,
     commit_staged,
     create_table,
+    open_private,
     stage_append,
     stage_fragments,
     with_checksums,
 )
-from omnigraph.storage.tables import Table, TableStore
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.listing import manifest_name
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -104,7 +104,7 @@ def main() -> None:
 def prepare(scratch: Path, options: argparse.Namespace) -> Readers:
     """A graph, and the rows of its edges as Parquet."""
     from omnigraph import Graph, OmniGraphDataSource, spark_frame
-    from omnigraph.engine.spark.session import spark_session
+    from omnigraph.spark.session import spark_session
 
     files = ensure(options.data, options.persons, options.edges, lines=False)
     store, parquet = scratch / "graph.omni", scratch / "knows"

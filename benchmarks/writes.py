@@ -25,11 +25,11 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes, Manifest
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.core.ids import new_ulid
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import new_ulid
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes, Manifest
-from omnigraph.manifest.rows import GraphCommit
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 
-from omnigraph.schema.compiler import compile_schema_file
+from omnigraph.lang.schema.compiler import compile_schema_file
 
 if TYPE_CHECKING:
-    from omnigraph.schema.catalog import Catalog
+    from omnigraph.lang.schema.catalog import Catalog
 
 #: Settings of the person or machine that runs the tests: the product, its terminal, object stores, proxies, Spark.
 FOREIGN = (

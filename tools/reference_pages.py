@@ -11,9 +11,9 @@ from typer.main import get_command
 
 from omnigraph import errors
 from omnigraph.cli.main import app
-from omnigraph.query.codes import QUERY_CODES
-from omnigraph.schema.codes import SCHEMA_CODES
-from omnigraph.schema.lint import RULES
+from omnigraph.lang.query.compiler import QUERY_CODES
+from omnigraph.lang.schema.checks import SCHEMA_CODES
+from omnigraph.lang.schema.steps import RULES
 from omnigraph.server.app import describe_routes
 
 if TYPE_CHECKING:

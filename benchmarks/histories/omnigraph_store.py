@@ -9,7 +9,7 @@ from histories.contract import ANCHOR, MAIN
 from histories.data import Files, spread
 from loading.data import SCHEMA
 from omnigraph import Graph
-from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
+from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path

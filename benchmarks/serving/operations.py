@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omnigraph.client.remote import RemoteGraph
+    from omnigraph.client.remote_graph import RemoteGraph
     from serving.wire import Wire
 
 SCHEMA = "node Person { name: String @key  age: I32  city: String }\nedge Knows: Person -> Person"

@@ -11,17 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omnigraph.engine.spark.datasource import OmniGraphDataSource
-    from omnigraph.engine.spark.frames import spark_frame
-    from omnigraph.engine.spark.session import spark_session
+    from omnigraph.embedding.providers import mock_vector
     from omnigraph.graph.graph import Graph
-    from omnigraph.policy.gate import PolicyGate
-    from omnigraph.policy.policy import Policy
-    from omnigraph.policy.requests import PolicyRequest
-    from omnigraph.policy.rules import Action
-    from omnigraph.query.compiler import compile_query
-    from omnigraph.schema.compiler import compile_schema
-    from omnigraph.search.embedding.mock import mock_vector
+    from omnigraph.lang.query.compiler import compile_query
+    from omnigraph.lang.schema.compiler import compile_schema
+    from omnigraph.policy.policy import Policy, PolicyGate
+    from omnigraph.policy.rules import Action, PolicyRequest
+    from omnigraph.spark.data_source import OmniGraphDataSource, spark_frame
+    from omnigraph.spark.session import spark_session
 
 __version__ = "0.1.0"
 
@@ -48,19 +45,20 @@ __all__ = [
 _HOMES = {
     "Action": "policy.rules",
     "Graph": "graph.graph",
-    "OmniGraphDataSource": "engine.spark.datasource",
+    "OmniGraphDataSource": "spark.data_source",
     "Policy": "policy.policy",
-    "PolicyGate": "policy.gate",
-    "PolicyRequest": "policy.requests",
-    "compile_query": "query.compiler",
-    "compile_schema": "schema.compiler",
-    "mock_vector": "search.embedding.mock",
-    "spark_frame": "engine.spark.frames",
-    "spark_session": "engine.spark.session",
+    "PolicyGate": "policy.policy",
+    "PolicyRequest": "policy.rules",
+    "compile_query": "lang.query.compiler",
+    "compile_schema": "lang.schema.compiler",
+    "late_exports": "core.lazy_exports",
+    "mock_vector": "embedding.providers",
+    "spark_frame": "spark.data_source",
+    "spark_session": "spark.session",
 }
 
 
 def __getattr__(name: str) -> object:
-    from omnigraph.late import late_exports
+    from omnigraph.core.lazy_exports import late_exports
 
     return late_exports(__name__, _HOMES)(name)

@@ -13,6 +13,8 @@ import lance
 import pytest
 
 from blobs.worlds import SCHEMA, add_paper, citation, paper, text_of, write_lines
+from omnigraph.api.results import BlobKind
+from omnigraph.core.values import MARK, reference_cell
 from omnigraph.errors import (
     BadRequestError,
     ExternalBlobPolicyError,
@@ -20,12 +22,10 @@ from omnigraph.errors import (
     LoadRejectedError,
     ResourceLimitError,
 )
-from omnigraph.graph import writing as facade
+from omnigraph.graph import mutations as facade
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import staging
-from omnigraph.storage import external_sources
-from omnigraph.types.blob_cells import MARK, reference_cell
-from omnigraph.wire.blobs import BlobKind
+from omnigraph.pipeline.load import staging
+from omnigraph.storage import external
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -332,7 +332,7 @@ def test_an_operation_has_a_largest_number_of_external_blobs(
     graph: Graph, outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = (outside / "a.bin").as_uri()
-    monkeypatch.setattr(external_sources, "EXTERNAL_CELLS", 2)
+    monkeypatch.setattr(external, "EXTERNAL_CELLS", 2)
     monkeypatch.setattr(staging, "COPIED_TOGETHER", 1)
     with pytest.raises(ResourceLimitError, match="external blobs of one operation"):
         load(graph, tmp_path, [paper(name, scan=uri) for name in "abc"], "append")
@@ -348,7 +348,7 @@ def test_too_many_bytes_are_refused_before_they_are_read(
     uri = (outside / "a.bin").as_uri()
     monkeypatch.setenv("OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES", str(len(DATA)))
     load(graph, tmp_path, [paper("a", scan=uri)], "append")
-    monkeypatch.setattr(external_sources, "fetch", None)
+    monkeypatch.setattr(external, "fetch", None)
     with pytest.raises(ResourceLimitError, match="OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES"):
         load(graph, tmp_path, [paper("b", scan=uri), paper("c", scan=uri)], "append")
     load(graph, tmp_path, [paper("b", scan=uri), paper("c", scan=uri)], "overwrite")
@@ -360,7 +360,7 @@ def test_an_update_that_carries_too_many_bytes_is_refused_before_they_are_read(
     for name in "ab":
         add_paper(graph, name, text_of(bytes(60_000)))
     monkeypatch.setenv("OMNIGRAPH_MUTATION_MAX_BYTES", "100000")
-    monkeypatch.setattr("omnigraph.storage.blob_cells.with_cells", None)
+    monkeypatch.setattr("omnigraph.storage.datasets.blob_columns.with_cells", None)
     with (
         Graph.open(graph.uri) as small,
         pytest.raises(ResourceLimitError, match=r"117\.2 KiB, above the limit of 97\.7 KiB"),

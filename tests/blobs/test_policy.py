@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.commit.environment import GraphSettings
 from omnigraph.errors import (
     BadRequestError,
     ExternalBlobPolicyError,
     ResourceLimitError,
     without_credentials,
 )
-from omnigraph.graph.settings import GraphSettings
-from omnigraph.storage.external_policy import EXTERNAL_URI_BYTES, normal_form, policy_of
+from omnigraph.storage.external import EXTERNAL_URI_BYTES, normal_form, policy_of
 
 if TYPE_CHECKING:
     from pathlib import Path

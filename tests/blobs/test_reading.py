@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blobs.worlds import SIZES, add_paper, content, text_of
+from omnigraph.api.results import BLOB_RANGE_BYTES, BlobKind
 from omnigraph.errors import (
     BadRequestError,
     BlobIntegrityError,
@@ -19,8 +20,7 @@ from omnigraph.errors import (
     OmniError,
     ResourceLimitError,
 )
-from omnigraph.storage import blobs as stored_blobs
-from omnigraph.wire.blobs import BLOB_RANGE_BYTES, BlobKind
+from omnigraph.storage.datasets import blobs as stored_blobs
 
 if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph
@@ -130,7 +130,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         seen.append((offset, length))
         return inner(table, blob, offset, length)  # type: ignore[arg-type]  # handed through as they come
 
-    monkeypatch.setattr("omnigraph.storage.blobs.read_blob_range", watched)
+    monkeypatch.setattr("omnigraph.storage.datasets.blobs.read_blob_range", watched)
     return seen
 
 

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from blobs.worlds import SCHEMA, citation, content, paper, text_of, write_lines
+from omnigraph.api.results import BlobKind
+from omnigraph.core.values import MARK, managed_cell, reference_cell
 from omnigraph.errors import BadRequestError, LoadRejectedError
-from omnigraph.graph import exporting
+from omnigraph.graph import exports
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import export_lines
-from omnigraph.storage.blob_cells import plain_bytes
-from omnigraph.types.blob_cells import MARK, managed_cell, reference_cell
-from omnigraph.wire.blobs import BlobKind
+from omnigraph.pipeline.export import formats
+from omnigraph.storage.datasets.blob_columns import plain_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +112,7 @@ def test_a_frame_may_bring_bytes_and_addresses_side_by_side(tmp_path: Path, outs
 def test_a_line_that_no_load_would_read_is_refused_before_the_first_one(
     mixed: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    monkeypatch.setattr(exporting, "MAX_LINE_BYTES", 100_000)
+    monkeypatch.setattr(exports, "MAX_LINE_BYTES", 100_000)
     stream = io.StringIO()
     with pytest.raises(BadRequestError, match=r"node:Paper 'packed' makes a line of .* Parquet"):
         mixed.export(stream if target == "stream" else tmp_path / "out", engine="local")
@@ -123,7 +123,7 @@ def test_a_line_that_no_load_would_read_is_refused_before_the_first_one(
 def test_a_line_that_is_long_for_other_reasons_is_refused_too(
     mixed: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_lines, "MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(formats, "MAX_LINE_BYTES", 1_000)
     with pytest.raises(BadRequestError, match="makes a line"):
         mixed.export(tmp_path / "out", engine="local")
     assert not (tmp_path / "out").exists()

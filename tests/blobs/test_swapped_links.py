@@ -10,9 +10,8 @@ import pytest
 from blobs.worlds import SCHEMA, add_paper
 from omnigraph.errors import ExternalBlobPolicyError, ExternalBlobSourceError
 from omnigraph.graph.graph import Graph
-from omnigraph.storage import local_sources
-from omnigraph.storage.external_policy import normal_form, policy_of
-from omnigraph.storage.external_sources import fetch, probe
+from omnigraph.storage import external
+from omnigraph.storage.external import fetch, normal_form, policy_of, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,15 +58,15 @@ def test_a_link_between_the_look_and_the_opening_is_not_followed(
 ) -> None:
     policy = policy_of([(world / "open").as_uri()])
     allowed = policy.check((world / "open" / "folder" / "file").as_uri())
-    look = local_sources.real_parts
+    look = external.real_parts
 
     def look_then_swap(uri: object) -> tuple[str, ...]:
         parts = look(uri)
-        monkeypatch.setattr(local_sources, "real_parts", look)
+        monkeypatch.setattr(external, "real_parts", look)
         swap(world)
         return parts
 
-    monkeypatch.setattr(local_sources, "real_parts", look_then_swap)
+    monkeypatch.setattr(external, "real_parts", look_then_swap)
     with pytest.raises(ExternalBlobSourceError, match="changed while it was opened"):
         fetch(allowed, 100)
 
@@ -120,14 +119,14 @@ def test_a_mutation_takes_nothing_from_behind_the_link(
 ) -> None:
     base = (world / "open").as_uri()
     with Graph.init(world / "g.omni", SCHEMA, external_blobs=[base]) as graph:
-        opened = local_sources._open_parts
+        opened = external._open_parts
 
         def swap_then_open(*args: object) -> int:
-            monkeypatch.setattr(local_sources, "_open_parts", opened)
+            monkeypatch.setattr(external, "_open_parts", opened)
             swap(world)
             return opened(*args)
 
-        monkeypatch.setattr(local_sources, "_open_parts", swap_then_open)
+        monkeypatch.setattr(external, "_open_parts", swap_then_open)
         with pytest.raises(ExternalBlobSourceError):
             add_paper(graph, "10.1", (world / "open" / "folder" / "file").as_uri())
         assert (

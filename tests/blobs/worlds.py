@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.wire.blobs import BLOB_RANGE_BYTES
+from omnigraph.api.results import BLOB_RANGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,10 @@ import pytest
 from branches.worlds import MATRIX_BASE, PEOPLE, RULES, RULES_BASE
 from graph.worlds import new_graph, run
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import elastic, filed_deltas
-from omnigraph.pipeline.load_engine import make_engine
-from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline import deltas
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark import worker_choice
+from omnigraph.spark.worker_choice import make_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,10 +25,10 @@ _TEMPLATES = {"people": (PEOPLE, MATRIX_BASE), "rules": (RULES, RULES_BASE)}
 def room_for_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How a merge works: with everything in memory, or as if nothing fitted there, in several ranges of ids."""
     if request.param == "in files":
-        monkeypatch.setattr(elastic, "SMALL_ROWS", 0)
-        monkeypatch.setattr(filed_deltas, "_BUCKET_ROWS", 3)
+        monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 0)
+        monkeypatch.setattr(deltas, "_BUCKET_ROWS", 3)
         here = make_engine("local", None, Silent(), 0)
-        monkeypatch.setattr(elastic.ElasticEngine, "for_rows", lambda *_: here)
+        monkeypatch.setattr(worker_choice.ElasticEngine, "for_rows", lambda *_: here)
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ from branches.worlds import (
     set_age,
 )
 from graph.worlds import everything, run, table_of
+from omnigraph.core.ids import new_ulid
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import new_ulid
-from omnigraph.storage.forks import create_fork
+from omnigraph.storage.datasets.forks import create_fork
 
 # ---- names
 

@@ -19,9 +19,9 @@ from branches.worlds import (
     set_age,
 )
 from graph.worlds import everything, run
+from omnigraph.commit.leftovers import reclaim_forks
 from omnigraph.errors import ConflictKind, HistoricalVersionReclaimedError
-from omnigraph.recovery.forks import reclaim_forks
-from omnigraph.storage.forks import list_forks
+from omnigraph.storage.datasets.forks import list_forks
 
 if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph

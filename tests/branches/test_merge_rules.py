@@ -23,7 +23,7 @@ from branches.worlds import (
     set_age,
 )
 from graph.worlds import everything, rows_of, run, table_of
-from omnigraph.branches.merging import MergeJob
+from omnigraph.branches.merge import MergeJob
 from omnigraph.errors import (
     MAX_CONFLICTS,
     BadRequestError,
@@ -31,7 +31,7 @@ from omnigraph.errors import (
     ConflictKind,
     MergeConflictsError,
 )
-from omnigraph.graph import merging as facade
+from omnigraph.graph import branches as facade
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def test_a_merge_that_fails_after_staging_leaves_no_file(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("omnigraph.branches.merging.ResultChecker.check_all", fail)
+        patch.setattr("omnigraph.branches.merge.ResultChecker.check_all", fail)
         with pytest.raises(OSError, match="space"):
             graph.merge("feature")
     assert (all_branches(graph), files(graph)) == (before, listing)

@@ -19,7 +19,7 @@ from branches.worlds import (
 from graph.search.support import SCHEMA as DOCUMENTS
 from graph.search.support import ZERO, cites, doc, set_body, write
 from graph.worlds import everything, new_graph
-from omnigraph.branches.merging import MergeJob
+from omnigraph.branches.merge import MergeJob
 from omnigraph.errors import (
     BranchNotFoundError,
     RecoveryRequiredError,
@@ -337,8 +337,8 @@ def test_a_fork_that_an_unsettled_merge_moved_stays_until_it_is_settled(
     people.create_branch("dev")
     add_person(people, "main", "Eve")
     with monkeypatch.context() as full:
-        full.setattr("omnigraph.recovery.attempt.Attempt._confirm", no_room)
-        full.setattr("omnigraph.recovery.sweep.stage_restore", no_room)
+        full.setattr("omnigraph.commit.attempt.Attempt._confirm", no_room)
+        full.setattr("omnigraph.commit.sweep.stage_restore", no_room)
         with pytest.raises(RecoveryRequiredError):
             people.merge("main", "dev")
     add_person(people, "main", "Fay")

@@ -9,8 +9,8 @@ import pytest
 
 from branches.worlds import conflicts_of, named, put
 from graph.worlds import everything, new_graph
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import ConflictKind
-from omnigraph.ids import TableKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

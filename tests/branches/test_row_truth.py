@@ -15,9 +15,9 @@ from omnigraph.graph.graph import Graph
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from omnigraph.api.results import MergeResult
+    from omnigraph.core.ids import TableKey
     from omnigraph.errors import MergeConflict
-    from omnigraph.ids import TableKey
-    from omnigraph.wire.receipts import MergeResult
 
 DI, DU = ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE
 DV = ConflictKind.DELETE_VS_UPDATE

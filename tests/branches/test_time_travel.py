@@ -20,6 +20,7 @@ from branches.worlds import (
     set_age,
 )
 from graph.worlds import run
+from omnigraph.core.ids import new_ulid
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -27,10 +28,9 @@ from omnigraph.errors import (
     NotFoundError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import new_ulid
 
 if TYPE_CHECKING:
-    from omnigraph.manifest.rows import GraphCommit, TablePin
+    from omnigraph.commit.rows import GraphCommit, TablePin
 
 SCAN = "query q() { match { $p: Person } return { $p.name as n, $p.age as a } order { n } }"
 FILTER = "query q() { match { $p: Person  $p.age > 35 } return { $p.name as n } order { n } }"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from graph.worlds import everything, run
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes
+from omnigraph.commit.rows import GraphCommit, Head, TablePin
+from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import ConflictKind, MergeConflict, MergeConflictsError
-from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes
-from omnigraph.manifest.rows import GraphCommit, Head, TablePin
 from storage.tables import compact as compact_table
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 
-from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes
-from omnigraph.manifest.rows import GraphCommit
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.core.ids import TableKey, new_ulid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from omnigraph.branches.changes import Change
     from omnigraph.branches.diffs import NetChange
     from omnigraph.branches.feed import ChangeBlock, FeedPage
+    from omnigraph.commit.rows import Head
+    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.graph.graph import Graph
-    from omnigraph.manifest.rows import Head
-    from omnigraph.manifest.snapshot import Snapshot
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: String? @index }

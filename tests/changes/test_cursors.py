@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from changes.support import SCHEMA, compact, merge, person, poll, run, told
-from omnigraph.branches.tokens import decode_token, encode_token
+from omnigraph.branches.changes import decode_token, encode_token
 from omnigraph.errors import BadRequestError, ChangeCursorRejectedError
 from omnigraph.graph.graph import Graph
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from changes.support import compact, drop, knows, load, person, poll, run, set_age, told
-from omnigraph.branches.selection import Operation
+from omnigraph.branches.deltas import Operation
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import comparing, elastic, filed_deltas
-from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline import deltas
 from omnigraph.pipeline.scratch import SCRATCH, Scratch, ScratchPlace
-from omnigraph.pipeline.spark_workers import SparkWorkers
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark import worker_choice
+from omnigraph.spark.workers import SparkWorkers
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, scratch: Path) -> pytest.MonkeyPatch:
     """Nothing fits into memory, and few rows into a file."""
-    monkeypatch.setattr(elastic, "SMALL_ROWS", 0)
-    monkeypatch.setattr(filed_deltas, "_BUCKET_ROWS", 7)
+    monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 0)
+    monkeypatch.setattr(deltas, "_BUCKET_ROWS", 7)
     return monkeypatch
 
 
@@ -75,7 +76,7 @@ def test_they_are_those_of_memory(
 ) -> None:
     graph, before, after = states
     with small.context() as patch:
-        patch.setattr(elastic, "SMALL_ROWS", 1_000)
+        patch.setattr(worker_choice, "ELASTIC_ROWS", 1_000)
         held = graph.diff(before, after, engine="local")
         expected, table = held.to_json(), held.to_arrow()
     assert not held.is_in_files
@@ -133,7 +134,7 @@ def test_nothing_is_left_when_it_fails(
         assert files(scratch), "the work has begun"
         raise error
 
-    small.setattr(getattr(filed_deltas, place), "__call__", fail)
+    small.setattr(getattr(deltas, place), "__call__", fail)
     with pytest.raises(error):
         graph.diff(before, after, engine="local")
     gc.collect()
@@ -148,7 +149,7 @@ def test_few_differences_among_many_rows_are_in_memory(
     compact(graph)
     last = run(graph, set_age("p07", 700))
     # So few may be named that tasks look for them; then they turn out to be few.
-    small.setattr(elastic, "SMALL_ROWS", 3)
+    small.setattr(worker_choice, "ELASTIC_ROWS", 3)
     found = graph.diff(after, last, engine="local")
     assert told(found) == [("node:Person", "p07", "update")]
     assert not found.is_in_files
@@ -189,18 +190,18 @@ def test_pages_of_changes_compare_once(
 ) -> None:
     graph, before, _ = states
     with Graph.open(graph.uri, read_only=True) as calm:
-        small.setattr(elastic, "SMALL_ROWS", 1_000)
+        small.setattr(worker_choice, "ELASTIC_ROWS", 1_000)
         expected, _ = poll(calm, start="beginning", limit=1_000)
-    small.setattr(elastic, "SMALL_ROWS", 0)
-    small.setattr(elastic, "AUTO", "automatic")  # so that `auto` means this process
+    small.setattr(worker_choice, "ELASTIC_ROWS", 0)
+    small.setattr(worker_choice, "AUTO", "automatic")  # so that `auto` means this process
     calls: list[int] = []
-    real = comparing.filed_deltas
+    real = deltas.filed_deltas
 
     def counted(pairs: Any, *rest: Any) -> Any:
         calls.append(len(pairs))
         return real(pairs, *rest)
 
-    small.setattr(comparing, "filed_deltas", counted)
+    small.setattr(deltas, "filed_deltas", counted)
     with Graph.open(graph.uri, read_only=True) as other:
         page, changes = other.changes(before, limit=3), []
         changes += page.changes
@@ -225,11 +226,11 @@ def test_blocks_of_a_feed_are_those_of_memory(
     states: tuple[Graph, str, str], small: pytest.MonkeyPatch
 ) -> None:
     graph, _, _ = states
-    small.setattr(elastic, "SMALL_ROWS", 1_000)
+    small.setattr(worker_choice, "ELASTIC_ROWS", 1_000)
     with Graph.open(graph.uri, read_only=True) as other:
         expected, _ = poll(other, start="beginning", limit=1_000)
-    small.setattr(elastic, "SMALL_ROWS", 0)
-    small.setattr(elastic, "AUTO", "automatic")
+    small.setattr(worker_choice, "ELASTIC_ROWS", 0)
+    small.setattr(worker_choice, "AUTO", "automatic")
     with Graph.open(graph.uri, read_only=True) as other:
         found, _ = poll(other, start="beginning", limit=1_000)
     assert found == expected
@@ -239,7 +240,7 @@ def test_long_ids_keep_their_place(graph: Graph, small: pytest.MonkeyPatch) -> N
     """A page token holds a part of a long id, so the place behind it is looked for."""
     names = [f"{'long ' * 80}{n}" for n in range(6)]
     commit = run(graph, "".join(map(person, names)) + knows(names[0], names[1]))
-    small.setattr(elastic, "AUTO", "automatic")
+    small.setattr(worker_choice, "AUTO", "automatic")
     page = graph.changes(commit, limit=2, kinds=["node"])
     seen = [change.id for change in page.changes]
     while page.next_page_token is not None:

@@ -21,7 +21,7 @@ from changes.support import (
 )
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.tables import TableStore
+from omnigraph.storage.datasets.tables import TableStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.server.boot import open_service
+from omnigraph.server.config import read_config
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import read_config
 from server.servers import QUERIES, listening, make_graph
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ import typer
 
 from cli.test_lazy_imports import HEAVY, probe
 from omnigraph.cli.capabilities import RULES
-from omnigraph.cli.conflict_tables import MAX_SHOWN, conflict_lines
-from omnigraph.cli.resolution import ScopeFlags
-from omnigraph.cli.scope import Address
-from omnigraph.cli.values import VALUE_WIDTH, compared
+from omnigraph.cli.history_text import MAX_SHOWN, conflict_lines
+from omnigraph.cli.scope import Address, ScopeFlags
+from omnigraph.cli.tables import VALUE_WIDTH, compared
 from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph.graph import Graph
 
@@ -480,7 +479,7 @@ def test_a_small_merge_starts_no_jvm(store: str) -> None:
     change(store, "main", OLDER, age=31)
     report = probe("branch", "merge", "review", "--store", store)
     assert report["code"] == 0
-    assert "omnigraph.graph.merging" in report["modules"], "the probe sees what is loaded"
+    assert "omnigraph.graph.branches" in report["modules"], "the probe sees what is loaded"
     assert report["asked"] == []
     assert not {"pyspark", "py4j"} & set(report["modules"])
 

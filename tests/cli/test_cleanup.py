@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.cli.commands.cleanup import report_lines
+from omnigraph.cli.commands.maintenance import cleanup_lines
 from omnigraph.cli.main import main
+from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.cleanup_report import CleanupReport, DatasetCleanup
-from omnigraph.sizes import size_text
+from omnigraph.maintenance.cleanup import CleanupReport, DatasetCleanup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_dataset_with_a_problem_is_told():
     report = CleanupReport(
         confirmed=True, keep=3, older_than_s=None, datasets=(item,), commits_kept=1
     )
-    assert "node:Paper: not cleaned up, HEAD is elsewhere" in list(report_lines(report))
+    assert "node:Paper: not cleaned up, HEAD is elsewhere" in list(cleanup_lines(report))
 
 
 @pytest.mark.parametrize(

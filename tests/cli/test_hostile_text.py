@@ -12,9 +12,8 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.cli.main import main
-from omnigraph.cli.output import PrintableStream, print_lines
-from omnigraph.cli.progress import terminal_progress
-from omnigraph.printable import one_line, printable
+from omnigraph.cli.output import PrintableStream, print_lines, terminal_progress
+from omnigraph.errors.text import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

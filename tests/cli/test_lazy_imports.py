@@ -72,7 +72,7 @@ def test_a_read_starts_no_jvm(past: History, words: tuple[str, ...]) -> None:
 def test_an_export_to_stdout_starts_no_jvm(past: History) -> None:
     report = probe("export", past.uri)
     assert report["code"] == 0
-    assert "omnigraph.pipeline.export" in report["modules"]
+    assert "omnigraph.pipeline.export.job" in report["modules"]
     assert report["asked"] == []
     assert [name for name in report["pandas"] if not name.startswith("pyarrow")] == []
 
@@ -110,5 +110,5 @@ def test_help_and_wrong_command_lines_load_no_graph(words: tuple[str, ...]) -> N
     modules = set(probe(*words)["modules"])
     assert "omnigraph.cli.main" in modules
     assert modules & HEAVY == set()
-    rooms = {"omnigraph.graph", "omnigraph.engine", "omnigraph.storage", "omnigraph.manifest"}
+    rooms = {"omnigraph.graph", "omnigraph.engine", "omnigraph.storage", "omnigraph.commit"}
     assert modules & rooms == set()

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from omnigraph.cli.commands.alias import alias_params
-from omnigraph.cli.credentials import (
+from omnigraph.cli.commands.query import alias_params
+from omnigraph.cli.config import (
+    Alias,
+    OperatorConfig,
     credentials_path,
     find_token,
     read_credentials,
+    read_operator_config,
     store_token,
     token_variable,
 )
-from omnigraph.cli.operator_config import Alias, OperatorConfig, read_operator_config
 from omnigraph.cli.tables import CellLayout, RowFormat
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
 

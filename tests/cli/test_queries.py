@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from omnigraph.graph.graph import Graph
 from omnigraph.server.boot import open_service
+from omnigraph.server.config import single_graph
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import single_graph
 from server.servers import listening
 
 if TYPE_CHECKING:

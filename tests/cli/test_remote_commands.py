@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.served import ACTOR, READER_TOKEN, TOKEN, Twins, alike, twins
-from omnigraph.cli.credentials import store_token
+from omnigraph.cli.config import store_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

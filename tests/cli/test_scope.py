@@ -8,13 +8,10 @@ import pytest
 import typer
 
 from omnigraph.cli.capabilities import RULES, Capability, ScopeFlag, legend
-from omnigraph.cli.main import app
-from omnigraph.cli.operator_config import Defaults, OperatorConfig, Profile
-from omnigraph.cli.resolution import ScopeFlags, ServerScope, StoreScope, resolve_scope
-from omnigraph.cli.scope import token_of
-from omnigraph.cli.urls import graph_in_url, owner_of, server_url
-from omnigraph.cli.words import arranged, wants_json
-from omnigraph.client.addresses import parse_address
+from omnigraph.cli.config import Defaults, OperatorConfig, Profile
+from omnigraph.cli.main import app, arranged, wants_json
+from omnigraph.cli.scope import ScopeFlags, ServerScope, StoreScope, resolve_scope, token_of
+from omnigraph.client.addresses import graph_in_url, owner_of, parse_address, server_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.client.lines import LineCount
+from omnigraph.client.reads import LineCount
 from omnigraph.client.record_files import RecordFiles
-from omnigraph.client.remote import RemoteGraph, list_graphs
+from omnigraph.client.remote_graph import RemoteGraph, list_graphs
 from omnigraph.errors import (
     BadRequestError,
     DirectOnlyError,
@@ -31,7 +31,7 @@ from omnigraph.errors import (
     UnauthorizedError,
     UnexpectedAnswerError,
 )
-from omnigraph.errors.loads import BadRecord
+from omnigraph.errors.writes import BadRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import Any
 
 from omnigraph.graph.graph import Graph
-from omnigraph.query.compiler import compile_query
-from omnigraph.schema.compiler import compile_schema
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.schema.compiler import compile_schema
 
 #: Rooms that import much of themselves when it is first used: each child would do so after its fork.
 LATE = ("graph", "recovery", "storage", "writes")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash.support import Children, make_base, make_ready_to_fold
-from omnigraph import failpoints
+from omnigraph.core import failpoints
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import Any
 
 import child
 
-import omnigraph.graph.embedding  # noqa: F401  # imported once, before any fork
+import omnigraph.embedding.row_job  # noqa: F401  # imported once, before any fork
 from omnigraph.graph.graph import Graph
 
 work_as_before = child.work

@@ -7,7 +7,7 @@ from typing import Any
 
 import child
 
-import omnigraph.graph.loading  # noqa: F401  # imported once, before any fork
+import omnigraph.graph.loads  # noqa: F401  # imported once, before any fork
 from omnigraph.graph.graph import Graph
 
 work_as_before = child.work

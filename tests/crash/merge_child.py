@@ -7,8 +7,6 @@ from typing import Any
 
 import child
 
-import omnigraph.graph.branching
-import omnigraph.graph.merging  # noqa: F401  # both imported once, before any fork
 from omnigraph.graph.graph import Graph
 
 work_as_before = child.work

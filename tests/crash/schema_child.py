@@ -7,8 +7,8 @@ from typing import Any
 
 import child
 
-import omnigraph.graph.evolving
-import omnigraph.pipeline.elastic  # noqa: F401  # both imported once, before any fork
+import omnigraph.graph.schema_changes
+import omnigraph.spark.worker_choice  # noqa: F401  # both imported once, before any fork
 from omnigraph.graph.graph import Graph
 
 work_as_before = child.work

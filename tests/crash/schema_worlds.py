@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crash.support import ACTOR, check_sound, dataset_of, every_commit
+from omnigraph.commit.leftovers import reclaim_staged_files
+from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.reclaim import reclaim_staged_files
-from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 
-from omnigraph.failpoints import VARIABLE
-from omnigraph.failpoints import Failpoint as F
+from omnigraph.commit.publisher import FOLD_THRESHOLD
+from omnigraph.core.failpoints import VARIABLE
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.publisher import FOLD_THRESHOLD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.manifest.rows import GraphCommit, TablePin
+    from omnigraph.commit.rows import GraphCommit, TablePin
 
 CHILD = Path(__file__).with_name("child.py")
 

@@ -28,14 +28,14 @@ from crash.support import (
     mutation,
     sidecars,
 )
-from omnigraph import failpoints
+from omnigraph.commit.publisher import Manifest
+from omnigraph.commit.sweep import RECOVERY_ACTOR
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import Failpoint as F
+from omnigraph.core.failpoints import FailpointError
+from omnigraph.core.ids import new_ulid
 from omnigraph.errors import DriftError, RecoveryRequiredError, StorageError
-from omnigraph.failpoints import Failpoint as F
-from omnigraph.failpoints import FailpointError
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import new_ulid
-from omnigraph.manifest.publisher import Manifest
-from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,7 +186,7 @@ def test_a_write_that_can_neither_be_completed_nor_undone_says_so_and_is_settled
     with Graph.open(root) as graph:
         failing(F.AUDIT_WRITE)
         with monkeypatch.context() as patch:
-            patch.setattr("omnigraph.recovery.attempt.commit_staged", broken)
+            patch.setattr("omnigraph.commit.attempt.commit_staged", broken)
             with pytest.raises(RecoveryRequiredError, match="the disk is gone") as caught:
                 run(graph, INSERT)
         assert sidecars(root) == [f"{caught.value.operation_id}.json"]

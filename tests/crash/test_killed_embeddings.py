@@ -9,7 +9,7 @@ import pytest
 
 from crash.support import Children, sidecars
 from embedding.worlds import kept_files, note, notes_graph, of, put, vectors
-from omnigraph.failpoints import Failpoint as F
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from crash.support import (
     opening,
     sidecars,
 )
-from omnigraph import failpoints
-from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.failpoints import Failpoint as F
+from omnigraph.commit.sweep import RECOVERY_ACTOR
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.sweep import RECOVERY_ACTOR
-from omnigraph.storage.indexes import list_indexes
+from omnigraph.storage.datasets.indexes import list_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash.support import SCHEMA, Children, check_sound, every_commit
-from omnigraph import failpoints
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import Failpoint as F
+from omnigraph.core.failpoints import FailpointError
 from omnigraph.errors import AlreadyInitializedError, NotFoundError
-from omnigraph.failpoints import Failpoint as F
-from omnigraph.failpoints import FailpointError
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from crash.support import (
     every_commit,
     sidecars,
 )
-from omnigraph.failpoints import VARIABLE
-from omnigraph.failpoints import Failpoint as F
+from omnigraph.commit.leftovers import reclaim_staged_files
+from omnigraph.commit.sweep import RECOVERY_ACTOR
+from omnigraph.core.failpoints import VARIABLE
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.reclaim import reclaim_staged_files
-from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -415,7 +415,7 @@ def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaime
     after: dict,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    from omnigraph.pipeline import load as stages
+    from omnigraph.pipeline.load import job as stages
 
     root = copy(base, tmp_path / "graph")
     loaders.kill_at(F.LOAD_CHECKED, loading(root, MERGE, sources))
@@ -453,7 +453,7 @@ def test_an_undisturbed_child_acknowledges_the_commit_that_it_made(
 #: Loads on Spark, and says which JVM it uses before it dies.
 DRIVER = """
 import sys
-from omnigraph.engine.spark import spark_session
+from omnigraph.spark import spark_session
 from omnigraph.graph.graph import Graph
 spark = spark_session(input_bytes=0)
 print(spark._jvm.java.lang.ProcessHandle.current().pid(), flush=True)

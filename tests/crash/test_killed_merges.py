@@ -26,13 +26,12 @@ from crash.support import (
     opening,
     sidecars,
 )
+from omnigraph.commit.leftovers import reclaim_forks, reclaim_staged_files
+from omnigraph.commit.sweep import RECOVERY_ACTOR
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.errors import BadRequestError, BranchNotFoundError
-from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.forks import reclaim_forks
-from omnigraph.recovery.reclaim import reclaim_staged_files
-from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

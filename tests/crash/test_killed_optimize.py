@@ -19,9 +19,9 @@ from crash.support import (
     copy,
     opening,
 )
-from omnigraph.failpoints import Failpoint as F
-from omnigraph.graph.folding import FOLD_ACTOR
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
+from omnigraph.maintenance.fold import FOLD_ACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,9 @@ from crash.support import (
     mutation,
     opening,
 )
-from omnigraph.failpoints import Failpoint as F
+from omnigraph.commit.sweep import RECOVERY_ACTOR
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.sweep import RECOVERY_ACTOR
 
 if TYPE_CHECKING:
     from pathlib import Path

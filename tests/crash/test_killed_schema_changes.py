@@ -34,12 +34,11 @@ from crash.schema_worlds import (
     tables,
 )
 from crash.support import OF_SCHEMA_CHANGES, Children, check_sound, copy, opening, sidecars
-from omnigraph import failpoints
-from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.failpoints import Failpoint as F
+from omnigraph.commit.snapshot import branch_at, snapshot_of
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.branching import branch_at
-from omnigraph.manifest.snapshot import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

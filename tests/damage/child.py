@@ -19,7 +19,7 @@ from damage.inside import InThisProcess
 from damage.world import ask_one, questions
 from omnigraph import Graph
 from omnigraph.errors import OmniError
-from omnigraph.graph import verifying
+from omnigraph.maintenance import verify
 
 _ADDRESS_SPACE = 12 << 30
 
@@ -55,7 +55,7 @@ def run_case(source: Path, copy: Path, case: dict[str, Any]) -> dict[str, object
 
 def main(plan: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, resource.RLIM_INFINITY))
-    verifying.AsideReader = InThisProcess  # type: ignore[misc,assignment]
+    verify.AsideReader = InThisProcess  # type: ignore[misc,assignment]
     body = json.loads(Path(plan).read_text(encoding="utf-8"))
     for number in range(body["start"], len(body["cases"])):
         case = body["cases"][number] | {"names": body["names"]}

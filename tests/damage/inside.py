@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from omnigraph.errors import OmniError, StorageError
-from omnigraph.graph import reading_aside
-from omnigraph.storage.failures import without_advice
+from omnigraph.maintenance import reading_aside
+from omnigraph.storage._failures import without_advice
 from omnigraph.storage.location import parse_location
 
 

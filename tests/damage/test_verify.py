@@ -11,14 +11,14 @@ import pytest
 
 from damage.inside import InThisProcess
 from omnigraph import Graph
-from omnigraph.cli.commands.doctor import report_lines as doctor_lines
+from omnigraph.cli.commands.maintenance import doctor_lines
 from omnigraph.cli.main import main
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, StorageError, is_panic
-from omnigraph.graph.dangling import UncheckedEdges
-from omnigraph.graph.diagnosis import DoctorReport, Finding, Health
-from omnigraph.graph.verification import FileStatus
-from omnigraph.ids import TableKey
-from omnigraph.storage.failures import translated
+from omnigraph.maintenance.health_checks import DoctorReport, Finding, Health
+from omnigraph.maintenance.repair import UncheckedEdges
+from omnigraph.maintenance.verify import FileStatus
+from omnigraph.storage._failures import translated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ SCHEMA = "node A { k: String @key  t: DateTime?  n: I64? @index }"
 @pytest.fixture(autouse=True)
 def _in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.node.name.startswith(("test_a_process", "test_the_command")):
-        monkeypatch.setattr("omnigraph.graph.verifying.AsideReader", InThisProcess)
+        monkeypatch.setattr("omnigraph.maintenance.verify.AsideReader", InThisProcess)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_changed_bit_is_found_and_named(root: Path) -> None:
 def test_damage_comes_before_every_other_advice(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.graph.doctor._INDEXED_ROWS", 1)
+    monkeypatch.setattr("omnigraph.maintenance.doctor._INDEXED_ROWS", 1)
     with Graph.open(root) as graph:
         graph.mutate('query q() { insert A { k: "later" } }')
     assert Graph.examine(root).actions == (f"omnigraph optimize {root}",)
@@ -110,7 +110,7 @@ def test_damage_that_only_the_check_of_edges_meets_comes_first(
         branch="main", type_key=TableKey("edge:E"), error=DamageError("scanning edges/e", "odd")
     )
     monkeypatch.setattr(
-        "omnigraph.graph.meaning_checks.dangling_edges", lambda *_: ((), (unchecked,))
+        "omnigraph.maintenance.health_checks.dangling_edges", lambda *_: ((), (unchecked,))
     )
     report = Graph.examine(root)
     assert report.is_damaged
@@ -217,7 +217,7 @@ def test_a_process_that_damage_ends_is_a_finding(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The reader cannot even start: as when it is ended in the middle.
-    monkeypatch.setattr("omnigraph.graph.reading_aside.sys.executable", "/bin/false")
+    monkeypatch.setattr("omnigraph.maintenance.reading_aside.sys.executable", "/bin/false")
     report = Graph.verify_at(root)
     assert not report.is_sound
     assert "the reading process ended with 1" in str(report.problems[0])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from omnigraph import Graph
-from omnigraph.engine.local import adjacencies
-from omnigraph.graph import reading
+from omnigraph.engine import expand
+from omnigraph.graph import reads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,8 +76,8 @@ def make_graph(folder: Path) -> None:
     """Loads, mutations, deletions, blobs, indexes, a fork with data of its own, and a kept traversal index."""
     source = folder.parent / "people.jsonl"
     source.write_text(_lines(), encoding="utf-8")
-    kept = adjacencies.PERSIST_MIN_EDGES
-    adjacencies.PERSIST_MIN_EDGES = reading.PERSIST_MIN_EDGES = 10
+    kept = expand.PERSIST_MIN_EDGES
+    expand.PERSIST_MIN_EDGES = reads.PERSIST_MIN_EDGES = 10
     try:
         with Graph.init(str(folder), SCHEMA) as graph:
             graph.load(str(source), mode="append", engine="local")
@@ -91,7 +91,7 @@ def make_graph(folder: Path) -> None:
             graph.ensure_indices()
             ask(graph)
     finally:
-        adjacencies.PERSIST_MIN_EDGES = reading.PERSIST_MIN_EDGES = kept
+        expand.PERSIST_MIN_EDGES = reads.PERSIST_MIN_EDGES = kept
 
 
 QUERIES = {

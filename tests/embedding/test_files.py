@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.errors import BadRequestError, EmbeddingError, InputFileError, StorageFailure
-from omnigraph.pipeline.embedding import files
-from omnigraph.pipeline.embedding.files import embed_files
-from omnigraph.pipeline.embedding.specs import (
+from omnigraph.embedding import file_job
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName, create_embedder
+from omnigraph.embedding.file_job import (
     EmbedFiles,
     EmbedMode,
     EmbedSpec,
     TypeSpec,
     choose_mode,
+    embed_files,
     parse_selector,
     read_seed_manifest,
     read_spec,
+    text_of,
 )
-from omnigraph.pipeline.embedding.texts import text_of
-from omnigraph.search.embedding.factory import create_embedder
-from omnigraph.search.embedding.mock import mock_vector
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
+from omnigraph.embedding.providers import mock_vector
+from omnigraph.errors import BadRequestError, EmbeddingError, InputFileError, StorageFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,7 +190,7 @@ def test_texts_go_to_the_provider_in_batches_and_lines_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], calls: list[int]
 ) -> None:
     for name, value in limits.items():
-        monkeypatch.setattr(files, name, value)
+        monkeypatch.setattr(file_job, name, value)
     notes = [json.dumps({"type": "Note", "data": {"title": str(n)}}) for n in range(5)]
     recorder = Recorder()
     run(tmp_path, [*notes[:3], *[EDGE] * 7, *notes[3:]], recorder)
@@ -203,7 +202,7 @@ def test_texts_go_to_the_provider_in_batches_and_lines_keep_their_order(
 def test_a_failing_provider_leaves_the_old_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_BATCH_TEXTS", 1)
+    monkeypatch.setattr(file_job, "_BATCH_TEXTS", 1)
     (tmp_path / "out.jsonl").write_text("old\n")
     with pytest.raises(EmbeddingError, match="gone"):
         run(tmp_path, [NOTE_A, TAG], Recorder(fails_at=1))

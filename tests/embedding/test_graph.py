@@ -20,9 +20,9 @@ from embedding.worlds import (
     stored_rows,
     vectors,
 )
+from omnigraph.embedding import vector_writes
+from omnigraph.embedding.providers import mock_vector
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.embedding import edits
-from omnigraph.search.embedding.mock import mock_vector
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,8 +234,8 @@ def test_a_row_that_a_merge_took_is_judged_by_the_branch_it_came_from(
 def test_nothing_but_vectors_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, branch: str
 ) -> None:
-    monkeypatch.setattr(edits, "FEW_ROWS", few)
-    monkeypatch.setattr(edits, "SMALL_PART", 1000)
+    monkeypatch.setattr(vector_writes, "FEW_ROWS", few)
+    monkeypatch.setattr(vector_writes, "SMALL_PART", 1000)
     # Rows with blobs are never written again.
     graph = notes_graph(tmp_path, SCHEMA.replace("Blob?", "String?") if few else SCHEMA)
     for slug in "abc":
@@ -260,8 +260,8 @@ def test_nothing_but_vectors_changes(
 def test_a_small_part_of_a_fragment_is_written_again_and_a_large_one_gets_a_file_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edits, "FEW_ROWS", 0)
-    monkeypatch.setattr(edits, "SMALL_PART", 3)
+    monkeypatch.setattr(vector_writes, "FEW_ROWS", 0)
+    monkeypatch.setattr(vector_writes, "SMALL_PART", 3)
     graph = notes_graph(tmp_path, SCHEMA.replace("Blob?", "String?"))
     put(graph, tmp_path, *[note(slug, "x" if slug in "ab" else None) for slug in "abcdef"])
     embed(graph)

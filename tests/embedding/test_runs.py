@@ -22,16 +22,22 @@ from embedding.worlds import (
     vectors,
 )
 from graph.stopping import stopped_everywhere
+from omnigraph.commit.environment import REPREPARATION_BUDGET
+from omnigraph.embedding import row_job, vector_tasks
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName
+from omnigraph.embedding.contract import ApiKey
+from omnigraph.embedding.vector_tasks import (
+    EmbedLimits,
+    KeptVectors,
+    Pacer,
+    TextRows,
+    embed_rows,
+    kept_address,
+    text_digest,
+)
 from omnigraph.errors import ConflictError, EmbeddingError, QueryTimeoutError
-from omnigraph.graph import embedding
-from omnigraph.graph.settings import REPREPARATION_BUDGET
-from omnigraph.pipeline.embedding import tasks
-from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address, text_digest
-from omnigraph.pipeline.embedding.tasks import EmbedLimits, Pacer, TextRows, embed_rows
-from omnigraph.pipeline.sealing import seal
-from omnigraph.search.embedding.keys import ApiKey
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
-from omnigraph.storage.partitions import TableAddress
+from omnigraph.spark.workers import seal
+from omnigraph.storage.datasets.partitions import TableAddress
 from search.stand_in import KEY, error_reply, openai_reply
 
 if TYPE_CHECKING:
@@ -40,9 +46,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from omnigraph.embedding.vector_tasks import EmbedItem
     from omnigraph.graph.graph import Graph
-    from omnigraph.pipeline.embedding.tasks import EmbedItem
-    from omnigraph.pipeline.sealing import Sealed
+    from omnigraph.spark.workers import Sealed
     from search.stand_in import StandIn
 
 
@@ -70,7 +76,7 @@ def remote(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 def after_embedding(monkeypatch: pytest.MonkeyPatch, actions: list[Callable[[], None]]) -> None:
     """After vectors were computed, and before they are written, do one action per try."""
-    real = embedding.embed_rows
+    real = row_job.embed_rows
 
     def embed_rows(*arguments: Any) -> Any:
         found = real(*arguments)
@@ -78,7 +84,7 @@ def after_embedding(monkeypatch: pytest.MonkeyPatch, actions: list[Callable[[], 
             actions.pop(0)()
         return found
 
-    monkeypatch.setattr(embedding, "embed_rows", embed_rows)
+    monkeypatch.setattr(row_job, "embed_rows", embed_rows)
 
 
 def _not_finite(path: Path) -> None:
@@ -133,7 +139,7 @@ def test_a_writer_that_came_first_costs_only_its_own_texts(
 def test_writers_that_never_stop_end_the_run_without_a_trace(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "REPREPARATION_BUDGET", 1)
+    monkeypatch.setattr(row_job, "REPREPARATION_BUDGET", 1)
     assert REPREPARATION_BUDGET > 1
     moves = [lambda n=n: set_body(graph, "a", f"x{n}") for n in range(2)]
     after_embedding(monkeypatch, moves)
@@ -214,7 +220,7 @@ class Recording:
 def test_the_rate_is_shared_by_all_tasks_and_the_key_travels_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: int, share: float
 ) -> None:
-    monkeypatch.setattr(tasks, "_MIN_TASK_TEXTS", 1)
+    monkeypatch.setattr(vector_tasks, "_MIN_TASK_TEXTS", 1)
     rows = TextRows(
         table=TableAddress(uri="nowhere", version=1),
         source="body",
@@ -242,7 +248,7 @@ def test_a_small_run_needs_no_spark(graph: Graph) -> None:
 def test_spark_embeds_writes_and_goes_on_after_a_failure_with_a_key_that_travelled_sealed(
     tmp_path: Path, spark: SparkSession, remote: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "_MIN_TASK_TEXTS", 2)
+    monkeypatch.setattr(vector_tasks, "_MIN_TASK_TEXTS", 2)
     graph = notes_graph(tmp_path)
     for begin in (0, 3):
         put(graph, tmp_path, *[note(str(n), f"text {n}") for n in range(begin, begin + 3)])

@@ -8,9 +8,9 @@ from typing import Any
 
 import lance
 
+from omnigraph.core.ids import TableKey
+from omnigraph.embedding.providers import mock_vector
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
-from omnigraph.search.embedding.mock import mock_vector
 
 DIMENSION = 4
 SCHEMA = """

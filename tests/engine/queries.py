@@ -11,9 +11,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, assert_never
 
-from omnigraph.query import ast
-from omnigraph.query.parser import parse_queries
-from omnigraph.syntax.source import SourceText
+from omnigraph.core.source import SourceText
+from omnigraph.lang.query import ast
+from omnigraph.lang.query.parser import parse_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,8 +13,8 @@ from engine.queries import Bind, Clause, Hop, Not, Query
 from engine.random_queries import Question
 from engine.worlds import SCHEMA, read_shape
 from omnigraph.errors import CompilerError
-from omnigraph.query.compiler import compile_query
-from omnigraph.schema.compiler import compile_schema
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.schema.compiler import compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

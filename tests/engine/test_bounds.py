@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from omnigraph import Graph
-from omnigraph import budget as budget_module
-from omnigraph.budget import Budget, MemoryAccount
-from omnigraph.engine.local import executor, pipeline, rows
+from omnigraph.core import budget as budget_module
+from omnigraph.core.budget import Budget, MemoryAccount, ReadLimits
+from omnigraph.engine import executor, rows
+from omnigraph.engine import operators as pipeline
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
-from omnigraph.graph.limits import ReadLimits
-from omnigraph.query import ir
+from omnigraph.lang.query import ir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

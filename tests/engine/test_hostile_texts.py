@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.engine.local.pushdown import push_down
+from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.engine.pushdown import push_down
 from omnigraph.errors import MAX_DIAGNOSTICS
-from omnigraph.query.compiler import compile_query
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.storage.filters import AllOf, AnyOf, Compare, to_sql
-from omnigraph.types.kinds import Scalar, ScalarType
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, to_sql
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,7 +107,7 @@ for name, text in READS.items():
 for name, text in MUTATIONS.items():
     found[name] = outcome(lambda: graph.mutate(text))
 for name, text in SCHEMAS.items():
-    from omnigraph.schema.compiler import compile_schema
+    from omnigraph.lang.schema.compiler import compile_schema
     found["schema of " + name] = outcome(lambda: compile_schema(text))
 long = "query q($l: [I64], $t: [String]) { match { $p: P $p.n = 1 } return { $p.slug } }"
 found["list parameters"] = outcome(lambda: graph.query(long, {"l": list(range(50_000)), "t": ["x"] * 50_000}))

@@ -11,9 +11,9 @@ from engine import oracle
 from engine.queries import from_text, render
 from engine.random_queries import Scenario, questions, scenarios
 from engine.worlds import SCHEMA, read_shape, worlds
-from omnigraph.query.compiler import compile_query
-from omnigraph.query.params import bind_params
-from omnigraph.schema.compiler import compile_schema
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.query.signature import bind_params
+from omnigraph.lang.schema.compiler import compile_schema
 
 CATALOG = compile_schema(SCHEMA).catalog
 

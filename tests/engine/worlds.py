@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from omnigraph.ids import edge_table_key, node_table_key
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
-from omnigraph.recovery.sidecar import WriterKind
-from omnigraph.storage.staged import stage_append
+from omnigraph.commit.attempt import Intent, StagedTable, commit_write
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.sidecar import WriterKind
+from omnigraph.core.ids import edge_table_key, node_table_key
+from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.writes.columns import rows_table
 
 if TYPE_CHECKING:

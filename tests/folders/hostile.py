@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.ids import new_ulid
+from omnigraph.core.ids import new_ulid
 from omnigraph.storage.location import RECOVERY_FOLDER, SCHEMA_FILES
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from folders.worlds import BRANCHES, PAPERS, add, as_recorded_elsewhere, build, everything, tree
-from omnigraph import failpoints
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import Failpoint, FailpointError
 from omnigraph.errors import StorageError
-from omnigraph.failpoints import Failpoint, FailpointError
-from omnigraph.graph.diagnosis import Health
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.checksums import recorded_sums, sum_bytes
+from omnigraph.maintenance.health_checks import Health
+from omnigraph.storage.datasets.checksums import recorded_sums, sum_bytes
 from omnigraph.storage.location import RECORDED_ROOT
 
 if TYPE_CHECKING:

@@ -12,20 +12,19 @@ import pytest
 
 from folders import hostile
 from folders.worlds import tree
+from omnigraph.commit.environment import open_environment
 from omnigraph.errors import OmniError, OutsideRootError, RecoveryRequiredError, StorageError
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.environment import open_environment
-from omnigraph.storage.addresses import with_bases_in_file
-from omnigraph.storage.boundary import is_fork_name
+from omnigraph.storage.datasets.opening import with_bases_in_file
 from omnigraph.storage.derived import DERIVED_FOLDER, DerivedArrays, group_name
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import is_fork_name, parse_location
 from retention.worlds import NAMES, PERSON, SCHEMA, add, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omnigraph.manifest.rows import Head
+    from omnigraph.commit.rows import Head
 
 SWEPT = (
     "query all() { match { $p: Person  $p knows $q } return { $p.name as one, $q.name as two } }"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from folders.worlds import as_recorded_elsewhere, build
-from omnigraph.graph.diagnosis import Health
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.addresses import with_bases_in_file
+from omnigraph.maintenance.health_checks import Health
+from omnigraph.storage.datasets.opening import with_bases_in_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.graph.diagnosis import Finding
+    from omnigraph.maintenance.health_checks import Finding
 
 
 @pytest.fixture(scope="session")

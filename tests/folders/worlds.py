@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blobs.worlds import content, text_of
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.addresses import with_bases_in_file
+from omnigraph.storage.datasets.opening import with_bases_in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,15 +17,14 @@ from typing import get_args
 
 import pytest
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import BadRequestError, CompilerError, Severity
-from omnigraph.query.compiler import compile_file
-from omnigraph.query.explain import explain_ir
-from omnigraph.schema.accepted import AcceptedSchema
-from omnigraph.schema.compiler import compile_schema, compile_schema_file
-from omnigraph.schema.identity import fresh_identities
-from omnigraph.schema.plan import plan_migration
-from omnigraph.schema.steps import Step
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.compiler import compile_file
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
+from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+from omnigraph.lang.schema.plan import plan_migration
+from omnigraph.lang.schema.steps import Step
 
 HERE = Path(__file__).parent
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -62,7 +61,7 @@ def test_what_a_schema_says_without_effect_is_explained(path: Path, golden) -> N
 
 @pytest.mark.parametrize("path", _cases("query_errors", "*.gq"), ids=lambda path: path.stem)
 def test_a_wrong_query_is_explained(path: Path, golden, reading) -> None:
-    from omnigraph.query.lint import lint_queries
+    from omnigraph.lang.query.lint import lint_queries
 
     source = _source(path)
     report = lint_queries(source, reading, "reading.pg")

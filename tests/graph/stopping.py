@@ -12,7 +12,7 @@ from pipeline.load_worlds import files_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omnigraph.budget import CancelSignal
+    from omnigraph.core.budget import CancelSignal
 
 #: More looks than work on a few rows has.
 _MANY = 500

@@ -20,7 +20,7 @@ CHILD = """
 import ctypes, gc, json, os, sys
 from pathlib import Path
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.opening import session
+from omnigraph.storage.datasets.opening import session
 root, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 write = 'query q($d: String) { insert Paper { doi: $d } insert Cites { from: $d, to: $d } }'
 read = 'query q($d: String) { match { $p: Paper { doi: $d }  $p cites $q } return { $q.doi as d } }'

@@ -24,7 +24,7 @@ from omnigraph.errors import (
     StorageFormatError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.lock import held_file
+from omnigraph.storage.locks import held_file
 
 SCHEMA = "node N { k: String @key }"
 INSERT = 'insert N { k: "a" }'

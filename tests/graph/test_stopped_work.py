@@ -12,13 +12,13 @@ import pytest
 from graph.stopping import stopped_everywhere
 from omnigraph.errors import BadRequestError, QueryCancelledError, QueryTimeoutError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import elastic
+from omnigraph.spark import worker_choice
 from pipeline.load_worlds import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omnigraph.budget import CancelSignal
+    from omnigraph.core.budget import CancelSignal
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String? @index }
@@ -103,7 +103,7 @@ def test_a_merge_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if small_rows is not None:
-        monkeypatch.setattr(elastic, "SMALL_ROWS", small_rows)
+        monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", small_rows)
     diverge(graph, tmp_path, target)
     looks = stopped_everywhere(
         graph.uri, lambda signal: graph.merge("review", target, engine="local", cancel=signal)
@@ -141,7 +141,7 @@ def test_a_diff_leaves_nothing(
     graph: Graph, tmp_path: Path, small_rows: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small_rows is not None:
-        monkeypatch.setattr(elastic, "SMALL_ROWS", small_rows)
+        monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", small_rows)
     diverge(graph, tmp_path, "main")
     # Small answers are remembered, so every try needs a handle of its own.
     looks = stopped_everywhere(
@@ -203,7 +203,7 @@ def test_the_time_of_bulk_work_is_bounded(
 def test_a_commit_that_has_begun_is_finished(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.recovery import attempt
+    from omnigraph.commit import attempt
 
     stop = Event()
     write_sidecar = attempt.write_sidecar
@@ -228,16 +228,17 @@ def test_a_commit_that_has_begun_is_finished(
 def test_an_interrupt_says_that_nothing_was_written(
     graph: Graph, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.graph import loading, merging, optimizing
+    from omnigraph.graph import branches, loads
+    from omnigraph.maintenance import optimize
 
     def interrupt(*_arguments: Any, **_rest: Any) -> None:
         raise KeyboardInterrupt
 
     diverge(graph, tmp_path, "main")
     before = files_of(Path(graph.uri))
-    monkeypatch.setattr(loading, "run_phases", interrupt)
-    monkeypatch.setattr(merging.MergeJob, "check", interrupt)
-    monkeypatch.setattr(optimizing, "plan_builds", interrupt)
+    monkeypatch.setattr(loads, "run_phases", interrupt)
+    monkeypatch.setattr(branches.MergeJob, "check", interrupt)
+    monkeypatch.setattr(optimize, "plan_builds", interrupt)
     path = lines(tmp_path, person("new", 1))
     work: dict[str, Callable[[], object]] = {
         "load": lambda: graph.load(path, mode="merge", engine="local"),

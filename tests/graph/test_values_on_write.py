@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from graph.worlds import SCALARS, new_graph, refused, rows_of, run, run_typed
+from omnigraph.api.results import BLOB_RANGE_BYTES
 from omnigraph.errors import (
     BadRequestError,
     BlobRangeError,
@@ -18,7 +19,6 @@ from omnigraph.errors import (
     OmniError,
     ResourceLimitError,
 )
-from omnigraph.wire.blobs import BLOB_RANGE_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path

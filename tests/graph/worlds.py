@@ -9,15 +9,15 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.graph import writing as facade
+from omnigraph.graph import mutations as facade
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.errors import OmniError
-    from omnigraph.manifest.snapshot import Snapshot
 
 #: One column of every scalar type, all of them nullable.
 SCALARS = """

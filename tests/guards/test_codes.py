@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.query.codes import QUERY_CODES
-from omnigraph.schema.codes import SCHEMA_CODES
+from omnigraph.lang.query.compiler import QUERY_CODES
+from omnigraph.lang.schema.checks import SCHEMA_CODES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "omnigraph"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from guards.shown_commands import Shell, commands_of
-from omnigraph.query.compiler import compile_file
-from omnigraph.schema.compiler import compile_schema, compile_schema_file
+from omnigraph.lang.query.compiler import compile_file
+from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -22,7 +22,7 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("door", ["omnigraph", "omnigraph.errors", "omnigraph.engine.spark"])
+@pytest.mark.parametrize("door", ["omnigraph", "omnigraph.errors", "omnigraph.spark"])
 def test_the_names_of_a_door_exist_once(door: str) -> None:
     module = importlib.import_module(door)
     assert all(hasattr(module, name) for name in module.__all__)
@@ -78,7 +78,7 @@ def test_a_commit_that_follows_a_head_is_made_in_one_place() -> None:
 
 
 def test_the_words_of_pydantic_are_translated_in_one_place() -> None:
-    """`Input should be a valid string` does not say which field is wrong: `omnigraph.validation` does."""
+    """`Input should be a valid string` does not say which field is wrong: `omnigraph.core.validation` does."""
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py")}
     found = [path.name for path, text in texts.items() if "error.errors(" in text]
     assert found == ["validation.py"]
@@ -106,7 +106,7 @@ def test_every_error_is_mapped_to_a_status_and_an_exit_code(cls: type[errors.Omn
 
 
 def test_the_storage_format_is_the_same_everywhere() -> None:
-    from omnigraph.manifest.format import INTERNAL_SCHEMA_VERSION
+    from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION
 
     assert omnigraph.INTERNAL_SCHEMA_VERSION == INTERNAL_SCHEMA_VERSION
 

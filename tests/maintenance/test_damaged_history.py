@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.cli.main import main
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes
+from omnigraph.commit.rows import commit_row, to_arrow
 from omnigraph.errors import StorageError
-from omnigraph.graph import dangling as dangling_module
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes
-from omnigraph.manifest.rows import commit_row, to_arrow
-from omnigraph.storage.staged import commit_staged, stage_delete
-from omnigraph.storage.transactions import OWN_MARK
+from omnigraph.maintenance import repair as dangling_module
+from omnigraph.storage.datasets.staged import OWN_MARK, commit_staged, stage_delete
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from omnigraph.manifest.rows import GraphCommit, Head
+    from omnigraph.commit.rows import GraphCommit, Head
 
 SCHEMA = """
 node Person { name: String @key }

@@ -21,16 +21,16 @@ from maintenance.worlds import (
     stored,
     worn_graph,
 )
-from omnigraph import failpoints
-from omnigraph.failpoints import VARIABLE
-from omnigraph.graph.folding import FOLD_ACTOR, fold_after
+from omnigraph.commit.environment import GraphSettings
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import VARIABLE
 from omnigraph.graph.graph import Graph
-from omnigraph.graph.settings import GraphSettings
+from omnigraph.maintenance.fold import FOLD_ACTOR, fold_after
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.commit.rows import GraphCommit
 
 pytestmark = pytest.mark.usefixtures("_few_vectors")
 MANY = 4
@@ -144,7 +144,7 @@ def test_a_fold_that_lost_a_race_leaves_no_trace(
     one_by_one(graph, [add(number) for number in range(MANY)])
     late = overtaken(graph, lambda other: without_folds(other).mutate(CHANGE), write=2)
     before = {path.name for path in tmp_path.rglob("data/*.lance")}
-    with caplog.at_level(logging.DEBUG, logger="omnigraph.graph.folding"):
+    with caplog.at_level(logging.DEBUG, logger="omnigraph.maintenance.fold"):
         run(late, add(MANY))
     assert "nothing was folded" in caplog.text
     assert folds(graph) == []

@@ -20,12 +20,12 @@ from maintenance.worlds import (
     stored,
     worn_graph,
 )
+from omnigraph.commit.attempt import Intent, StagedTable, commit_write
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.sidecar import WriterKind
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.recovery.attempt import Intent, StagedTable, commit_write
-from omnigraph.recovery.sidecar import WriterKind
-from omnigraph.storage.indexes import list_indexes
-from omnigraph.storage.staged import StagedWrite, StageKind
+from omnigraph.storage.datasets.indexes import list_indexes
+from omnigraph.storage.datasets.staged import StagedWrite, StageKind
 
 pytestmark = pytest.mark.usefixtures("_few_vectors")
 TEXT_INDEX = "body_text"

@@ -33,10 +33,10 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     StorageError,
 )
-from omnigraph.graph import optimizing
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.catalog import CatalogView
-from omnigraph.storage.indexes import list_indexes
+from omnigraph.maintenance import optimize as optimizing
+from omnigraph.storage.datasets.indexes import list_indexes
+from omnigraph.storage.manifest_table import CatalogView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -253,8 +253,8 @@ def test_a_table_that_a_writer_moved_is_prepared_again(tmp_path: Path) -> None:
 def test_a_table_that_keeps_moving_costs_only_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.graph.optimizing.COMPACTION_RETRY_BUDGET", 0)
-    monkeypatch.setattr("omnigraph.graph.optimizing.WINDOW_ROWS", 0)
+    monkeypatch.setattr("omnigraph.maintenance.optimize.COMPACTION_RETRY_BUDGET", 0)
+    monkeypatch.setattr("omnigraph.maintenance.optimize.WINDOW_ROWS", 0)
     graph = worn_graph(tmp_path)
     late = overtaken(graph, lambda other: run(other, add(50)))
     report = late.optimize()
@@ -304,7 +304,7 @@ def test_writers_a_reader_and_an_optimizer_get_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_FOLD_FRAGMENTS", "3")
-    monkeypatch.setattr("omnigraph.graph.optimizing.COMPACTION_RETRY_BUDGET", 1)
+    monkeypatch.setattr("omnigraph.maintenance.optimize.COMPACTION_RETRY_BUDGET", 1)
     uri = worn_graph(tmp_path).uri
     before = len(answers(Graph.open(uri))["all"])
     writing = Event()

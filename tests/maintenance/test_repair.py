@@ -20,8 +20,8 @@ from maintenance.worlds import (
 )
 from omnigraph.errors import BadRequestError, DriftError
 from omnigraph.graph.graph import Graph
-from omnigraph.graph.repairing import Drift, RepairAction, RepairedTable, classify_drift
-from omnigraph.storage.drift import Movement
+from omnigraph.maintenance.repair import Drift, RepairAction, RepairedTable, classify_drift
+from omnigraph.storage.datasets.row_changes import Movement
 
 
 def found(graph: Graph, key: str = DOC, **options: bool) -> RepairedTable:

@@ -21,7 +21,7 @@ from maintenance.worlds import (
     run,
     stored,
 )
-from omnigraph.graph.settings import GraphSettings
+from omnigraph.commit.environment import GraphSettings
 
 pytestmark = pytest.mark.usefixtures("_few_vectors")
 

@@ -6,8 +6,8 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.server.boot import open_service
+from omnigraph.server.config import single_graph
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import single_graph
 from parity.worlds import QUERIES, Pair, make_history
 from server.servers import copy_graph, listening
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.client.remote import RemoteGraph
-from omnigraph.syntax.source import SourceText
+from omnigraph.client.remote_graph import RemoteGraph
+from omnigraph.core.source import SourceText
 from parity.worlds import exported
 
 if TYPE_CHECKING:

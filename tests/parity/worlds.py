@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph import Graph
+from omnigraph.api.rows import Result
+from omnigraph.commit.documents import snapshot_document
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.errors import OmniError
-from omnigraph.manifest.rows import GraphCommit
-from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.wire.answer import Result
-from omnigraph.wire.commits import snapshot_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omnigraph.client.remote import RemoteGraph
+    from omnigraph.client.remote_graph import RemoteGraph
 
 SCHEMA = """
 node Person {

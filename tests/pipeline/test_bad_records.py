@@ -17,8 +17,8 @@ from omnigraph.errors import (
     LoadReport,
     OmniError,
 )
-from omnigraph.pipeline import lines as line_reading
-from omnigraph.pipeline import parts, records
+from omnigraph.pipeline.load import inputs as line_reading
+from omnigraph.pipeline.load import parts, records
 from pipeline.load_worlds import (
     edge,
     files_of,

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import StorageError
-from omnigraph.pipeline.compaction import STAGE, compact_tables
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage.layout import choose_rewrites, fragment_facts
+from omnigraph.maintenance.optimize import COMPACT_STAGE, compact_tables
+from omnigraph.pipeline.workers import LocalWorkers, Silent
+from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_facts
+from omnigraph.storage.datasets.staged import commit_staged
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.staged import commit_staged
 from storage.tables import ID, content, make_table, with_text_index
 
 if TYPE_CHECKING:
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from omnigraph.pipeline.progress import StageProgress
-    from omnigraph.pipeline.workers import Workers
+    from omnigraph.pipeline.workers import StageProgress, Workers
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.tables import Table
 
 
 @pytest.fixture
@@ -63,7 +61,7 @@ def test_tables_are_rewritten_together_in_this_process(location: GraphLocation) 
 def test_tables_are_rewritten_together_on_spark(
     location: GraphLocation, spark: SparkSession
 ) -> None:
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.spark.workers import SparkWorkers
 
     check(SparkWorkers(spark, Silent()), location)
 
@@ -78,7 +76,7 @@ def test_rows_count_as_progress(location: GraphLocation) -> None:
     class Watched:
         @contextmanager
         def stage(self, name: str, tasks: int) -> Iterator[StageProgress]:
-            assert (name, tasks) == (STAGE, 1)
+            assert (name, tasks) == (COMPACT_STAGE, 1)
             yield Watcher()
 
     table = make_table(location)

@@ -18,10 +18,11 @@ import yaml
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError
 from omnigraph.graph import graph as graph_module
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import export as export_module
-from omnigraph.pipeline import export_runs, export_target
-from omnigraph.storage import fragment_scans
-from omnigraph.storage.partitions import list_fragment_groups, table_address
+from omnigraph.pipeline.export import files as export_runs
+from omnigraph.pipeline.export import files as export_target
+from omnigraph.pipeline.export import job as export_module
+from omnigraph.storage.datasets import partitions
+from omnigraph.storage.datasets.partitions import list_fragment_groups, table_address
 from pipeline.export_worlds import (
     EMPTY,
     FULL,
@@ -535,12 +536,12 @@ def test_large_blobs_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.M
         f'query q($x: Blob) {{ {statements} insert Doc {{ k: "z" }} }}',
         {"x": "base64:" + "QUJD" * 100},
     )
-    monkeypatch.setattr(fragment_scans, "BATCH_BYTES", 2 * 600)
+    monkeypatch.setattr(partitions, "BATCH_BYTES", 2 * 600)
     table = graph._open(graph.snapshot().pins["node:Doc"])
     (group,) = list_fragment_groups(table)
     address = table_address(table)
-    batches = list(fragment_scans.scan_group(address, group.fragment_ids, ["id", "a", "b"]))
+    batches = list(partitions.scan_group(address, group.fragment_ids, ["id", "a", "b"]))
     assert sum(batch.num_rows for batch in batches) == 10
     assert max(batch.num_rows for batch in batches) <= 2
-    assert fragment_scans.stored_bytes(table) > 0
+    assert partitions.stored_bytes(table) > 0
     assert len(streamed(graph)) == 10

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.export_lines import TypeShape, json_lines
-from omnigraph.types.arrow import arrow_type
-from omnigraph.types.kinds import (
+from omnigraph.core.arrow import arrow_type
+from omnigraph.core.types import (
     BaseType,
     EnumType,
     ListType,
@@ -24,6 +22,8 @@ from omnigraph.types.kinds import (
     ScalarType,
     VectorType,
 )
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.export.formats import TypeShape, json_lines
 
 HARD_TEXTS = [
     "",

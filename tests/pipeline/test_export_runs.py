@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from omnigraph.pipeline import export_runs
-from omnigraph.pipeline.export_lines import LINES
-from omnigraph.pipeline.export_runs import line_bytes, merged_blocks, sorted_blocks, write_runs
+from omnigraph.pipeline.export import files
+from omnigraph.pipeline.export.files import line_bytes, merged_blocks, sorted_blocks, write_runs
+from omnigraph.pipeline.export.formats import LINES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +40,8 @@ def shuffled() -> list[str]:
 def test_lines_come_by_ascending_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_bytes: int, block_bytes: int
 ) -> None:
-    monkeypatch.setattr(export_runs, "_BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr(export_runs, "MAX_MERGED_RUNS", 3)
+    monkeypatch.setattr(files, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(files, "MAX_MERGED_RUNS", 3)
     found = list(sorted_blocks(batches(shuffled(), 20), str(tmp_path), run_bytes))
     assert text(found) == "".join(f"line of {name}\n" for name in sorted(IDS))
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline import export as export_module
+from omnigraph.pipeline.export import job as export_module
 from pipeline.export_worlds import key_of, lines_of, world
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from omnigraph.errors import (
     LoadReport,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import reading
+from omnigraph.pipeline.load import reading
 
 if TYPE_CHECKING:
     from pathlib import Path

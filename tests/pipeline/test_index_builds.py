@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.pipeline.index_builds import build_indexes
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage.index_parts import IndexPartTask, plan_index_parts
-from omnigraph.storage.indexes import IndexSpec, list_indexes, plan_builds, stage_indices
+from omnigraph.maintenance.optimize import build_indexes
+from omnigraph.pipeline.workers import LocalWorkers, Silent
+from omnigraph.storage.datasets.indexes import (
+    IndexPartTask,
+    IndexSpec,
+    list_indexes,
+    plan_builds,
+    plan_index_parts,
+    stage_indices,
+)
+from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_upsert
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.staged import commit_staged, stage_append, stage_upsert
 from storage.tables import (
     DIMENSION,
     ID,
@@ -33,9 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from omnigraph.pipeline.workers import Item, Message, Workers
+    from omnigraph.storage.datasets.staged import StagedWrite
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.staged import StagedWrite
-    from omnigraph.storage.tables import Table
 
 
 class ManyWorkers(LocalWorkers):
@@ -108,7 +113,7 @@ def test_all_kinds_answer_as_if_built_at_once(location: GraphLocation) -> None:
 def test_all_kinds_answer_the_same_when_built_on_spark(
     location: GraphLocation, spark: SparkSession
 ) -> None:
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.spark.workers import SparkWorkers
 
     check_same(location, SparkWorkers(spark, Silent()))
 

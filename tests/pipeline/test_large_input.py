@@ -26,9 +26,9 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import columnar, lines, objects, reading, records
-from omnigraph.pipeline.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
-from omnigraph.pipeline.records import MAX_STRUCTURAL_TOKENS, is_too_complex
+from omnigraph.pipeline.load import inputs, jsonl, parts, reading, records
+from omnigraph.pipeline.load.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
+from omnigraph.pipeline.load.records import MAX_STRUCTURAL_TOKENS, is_too_complex
 from omnigraph.pipeline.workers import failure_message, raise_failure
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def test_a_columnar_file_is_read_up_to_a_limit(
     name: str,
     write: Callable[[Path], None],
 ) -> None:
-    monkeypatch.setattr(columnar, "_BATCH_BYTES", 100_000)
+    monkeypatch.setattr(parts, "_BATCH_BYTES", 100_000)
     path = tmp_path / name
     write(path)
     with pytest.raises(ResourceLimitError) as caught:
@@ -272,7 +272,7 @@ def test_batches_of_long_values_have_few_rows(
         return mapped(self, batch, *given, **named)
 
     monkeypatch.setattr(reading.PartReader, "mapped_records", note)
-    monkeypatch.setattr(columnar, "_BATCH_BYTES", 100_000)
+    monkeypatch.setattr(parts, "_BATCH_BYTES", 100_000)
     path = tmp_path / "in.parquet"
     one_value_for_all(path)
     assert load(graph, path) == {"node:Doc": 1000}
@@ -328,9 +328,9 @@ def test_lists_of_what_is_not_a_text_are_bad_records(graph: Graph, tmp_path: Pat
 
 @pytest.fixture
 def _short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (lines, records, reading, objects):
+    for module in (inputs, records, reading, jsonl):
         monkeypatch.setattr(module, "MAX_LINE_BYTES", 50_000)
-    for module in (lines, objects):
+    for module in (inputs, jsonl):
         monkeypatch.setattr(module, "_BLOCK_BYTES", 16_384)
 
 
@@ -391,7 +391,7 @@ def test_a_quote_that_is_never_closed_does_not_swallow_records(
 def test_a_list_of_any_length_is_read_item_by_item(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(jsonl, "_BLOCK_BYTES", 1000)
     path = tmp_path / "in.json"
     items = [{"slug": f"é{number}", "body": "😀" * (number % 300)} for number in range(300)]
     path.write_text("\ufeff " + json.dumps(items, ensure_ascii=False, indent=1), encoding="utf-8")

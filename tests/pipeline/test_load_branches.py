@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph import Graph
+from omnigraph.core.failpoints import VARIABLE, reset
 from omnigraph.errors import (
     BadRequestError,
     InputFileError,
@@ -15,10 +16,9 @@ from omnigraph.errors import (
     ReadSetConflictError,
     RetryableCommitConflictError,
 )
-from omnigraph.failpoints import VARIABLE, reset
-from omnigraph.pipeline import lines as lines_of_files
-from omnigraph.pipeline import load as stages
-from omnigraph.pipeline import staging
+from omnigraph.pipeline.load import inputs as lines_of_files
+from omnigraph.pipeline.load import job as stages
+from omnigraph.pipeline.load import staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,7 +228,7 @@ def test_the_input_of_a_new_branch_is_read_once(
             read[0] += len(lines)
             yield lines
 
-    monkeypatch.setattr("omnigraph.pipeline.reading.line_blocks", blocks)
+    monkeypatch.setattr("omnigraph.pipeline.load.reading.line_blocks", blocks)
     graph.load(source, mode="append", branch="x", base="main", engine="local")
     assert read[0] == 20_000
     assert len(texts_of(graph, "x")) == 20_000

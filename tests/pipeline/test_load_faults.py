@@ -13,7 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from omnigraph import failpoints
+from omnigraph.commit import leftovers as tidying
+from omnigraph.commit.leftovers import reclaim_staged_files
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import Failpoint as F
+from omnigraph.core.failpoints import FailpointError
 from omnigraph.errors import (
     ConflictError,
     ExpectedVersionMismatchError,
@@ -24,13 +28,10 @@ from omnigraph.errors import (
     SparkError,
     StorageError,
 )
-from omnigraph.failpoints import Failpoint as F
-from omnigraph.failpoints import FailpointError
-from omnigraph.graph import loading, tidying
+from omnigraph.graph import loads
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import load as stages
-from omnigraph.recovery.reclaim import reclaim_staged_files
-from omnigraph.storage import ledgers
+from omnigraph.pipeline.load import job as stages
+from omnigraph.storage.datasets import fragments
 from pipeline.load_worlds import (
     edge,
     files_of,
@@ -151,7 +152,7 @@ def test_a_task_that_fails_and_then_dies_after_it_wrote_has_its_rows_in_the_comm
     def written_and_lost(item: Any) -> Any:
         from pyspark import TaskContext
 
-        from omnigraph.pipeline.staging import stage_part
+        from omnigraph.pipeline.load.staging import stage_part
 
         answer = stage_part(item)
         context = TaskContext.get()
@@ -171,8 +172,8 @@ def test_a_task_that_always_fails_ends_the_load_and_names_the_cause(
     graph: Graph, one_file: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
 ):
     def written_and_lost(item: Any) -> Any:
-        from omnigraph.failpoints import Failpoint, reach_in_task
-        from omnigraph.pipeline.staging import stage_part
+        from omnigraph.core.failpoints import Failpoint, reach_in_task
+        from omnigraph.pipeline.load.staging import stage_part
 
         stage_part(item)
         reach_in_task(Failpoint.IN_TASK, "in_task@always=raise", 3)
@@ -291,7 +292,7 @@ CHILD = """
 import resource, sys
 from omnigraph.errors import StorageError
 from omnigraph.graph.graph import Graph
-import omnigraph.graph.loading
+import omnigraph.graph.loads
 root, source = sys.argv[1:]
 with Graph.open(root) as graph:
     before = graph.snapshot()
@@ -452,7 +453,7 @@ def test_a_race_that_takes_away_the_end_of_an_edge_is_seen(
 def test_a_load_that_keeps_losing_gives_up_and_leaves_nothing(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ):
-    monkeypatch.setattr(loading, "REPREPARATION_BUDGET", 2)
+    monkeypatch.setattr(loads, "REPREPARATION_BUDGET", 2)
     queries = [f'insert Thing {{ name: "rival{number}", must: 7 }}' for number in range(9)]
     rival = Rival(root_of(graph), *queries)
     hook(monkeypatch, F.LOAD_CHECKED, rival)
@@ -486,7 +487,7 @@ def test_a_load_into_a_branch_that_somebody_else_creates_meanwhile_does_not_lose
 def test_a_schema_that_changed_meanwhile_is_a_conflict(
     graph: Graph, source: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ):
-    original = loading._Run._snapshot
+    original = loads._Run._snapshot
 
     def changed(run: Any) -> Any:
         found = original(run)
@@ -498,7 +499,7 @@ def test_a_schema_that_changed_meanwhile_is_a_conflict(
         nonlocal is_changed
         is_changed = True
 
-    monkeypatch.setattr(loading._Run, "_snapshot", changed)
+    monkeypatch.setattr(loads._Run, "_snapshot", changed)
     hook(monkeypatch, F.LOAD_FRAGMENTS_WRITTEN, change)
     error = failed(graph, ReadSetConflictError, for_mode(source, mode), mode=mode)
     assert "schema" in str(error)
@@ -596,7 +597,7 @@ def test_a_file_that_cannot_be_removed_does_not_hide_how_the_load_ended(
 
     commit = graph.snapshot().commit_id
     with monkeypatch.context() as patch:
-        patch.setattr(ledgers, "delete_files", refuse)
+        patch.setattr(fragments, "delete_files", refuse)
         patch.setattr(tidying, "reclaim_staged_files", refuse)
         with pytest.raises(LoadRejectedError):
             graph.load(path, mode="append", engine="local")

@@ -15,15 +15,15 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from graph.worlds import ends_of, ids_of, refused, rows_of
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
-from omnigraph.pipeline.column_map import ColumnMap
-from omnigraph.pipeline.frames import Frame, FrameSource, chosen_columns
-from omnigraph.pipeline.mapping import MappedType
-from omnigraph.pipeline.source_columns import plain_columns
-from omnigraph.pipeline.spark_frames import SparkFrames
-from omnigraph.pipeline.value_sources import column_source
+from omnigraph.pipeline.load.column_map import ColumnMap
+from omnigraph.pipeline.load.mapping import MappedType
+from omnigraph.pipeline.load.source_columns import plain_columns
+from omnigraph.pipeline.load.sources import Frame, FrameSource, chosen_columns
+from omnigraph.pipeline.load.value_forms import column_source
+from omnigraph.spark.frames import SparkFrames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ import pytest
 from graph.worlds import everything, refused
 from omnigraph.errors import LoadKeyConflictError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import export as export_module
-from omnigraph.pipeline import parts as parts_module
+from omnigraph.pipeline.export import job as export_module
+from omnigraph.pipeline.load import parts as parts_module
 from pipeline.export_worlds import LARGE, SCHEMA, insert_thing, world
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline import parts as parts_module
-from omnigraph.pipeline.shaping import alias_conflicts
+from omnigraph.pipeline.load import parts as parts_module
+from omnigraph.pipeline.load.shaping import alias_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

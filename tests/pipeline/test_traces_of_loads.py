@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from omnigraph.commit.environment import open_environment
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
     BadRequestError,
     LoadKeyConflictError,
@@ -18,13 +20,11 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
-from omnigraph.pipeline import load as stages
-from omnigraph.pipeline import merging
+from omnigraph.pipeline import upsert
+from omnigraph.pipeline.load import job as stages
 from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.recovery.environment import open_environment
-from omnigraph.storage import fragments, ledgers
-from omnigraph.storage.ledgers import Ledger, Ledgers
+from omnigraph.storage.datasets import fragments
+from omnigraph.storage.datasets.fragments import Ledger, Ledgers
 from pipeline.load_worlds import files_of, good_lines, new_graph, thing, write_lines
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def test_an_attempt_whose_answer_was_lost_leaves_nothing_after_the_commit(
     def lost_once(item: Any) -> Any:
         from pyspark import TaskContext
 
-        from omnigraph.pipeline.staging import stage_part
+        from omnigraph.pipeline.load.staging import stage_part
 
         answer = stage_part(item)
         context = TaskContext.get()
@@ -181,13 +181,13 @@ def test_a_merge_that_fails_after_it_wrote_leaves_nothing(
     path = write_lines(
         tmp_path / "in.jsonl", [thing(name, must=9).encode() for name in ("ann", "bob", "new")]
     )
-    original = getattr(merging, task)
+    original = getattr(upsert, task)
 
     def failing(item: Any) -> Any:
         original(item)
         raise StorageError("the disk is gone")
 
-    monkeypatch.setattr(merging, task, failing)
+    monkeypatch.setattr(upsert, task, failing)
     failed(graph, StorageError, source=path, mode="merge")
 
 
@@ -221,17 +221,17 @@ def test_a_preparation_that_is_repeated_leaves_nothing_of_the_first_one(
 def test_a_ledger_that_cannot_be_read_hides_nothing_of_the_others(
     graph: Graph, caplog: pytest.LogCaptureFixture
 ):
-    from omnigraph.storage.fragments import write_rows
+    from omnigraph.storage.datasets.fragments import write_rows
 
     table = graph._open(graph.snapshot().pins[TableKey("node:Thing")])
     before = files_of(Path(graph.uri))
-    ledgers = Ledgers.of(graph._environment.location)
+    fragments = Ledgers.of(graph._environment.location)
     for part in range(2):
         written = write_rows(table, table.read().to_batches())
-        ledger = Ledger(ledgers.folder, part)
+        ledger = Ledger(fragments.folder, part)
         ledger.note(table, written)
-    (Path(graph.uri) / ledgers.folder.file("wrote-9-x")).write_bytes(b"not Arrow")
-    ledgers.close(is_committed=False)
+    (Path(graph.uri) / fragments.folder.file("wrote-9-x")).write_bytes(b"not Arrow")
+    fragments.close(is_committed=False)
     assert files_of(Path(graph.uri)) == before
     assert "wrote-9-x" in caplog.text
 
@@ -240,16 +240,16 @@ def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ):
     from omnigraph.storage import answers
-    from omnigraph.storage import ledgers as module
-    from omnigraph.storage.fragments import write_rows
+    from omnigraph.storage.datasets import fragments as module
+    from omnigraph.storage.datasets.fragments import write_rows
 
     table = graph._open(graph.snapshot().pins[TableKey("node:Thing")])
     before = files_of(Path(graph.uri))
-    ledgers = Ledgers.of(graph._environment.location)
+    fragments = Ledgers.of(graph._environment.location)
     delete = module.delete_files
 
     def write(part: int) -> None:
-        Ledger(ledgers.folder, part).note(table, write_rows(table, table.read().to_batches()))
+        Ledger(fragments.folder, part).note(table, write_rows(table, table.read().to_batches()))
 
     def delete_slowly(*given: Any) -> None:
         """A task that was cancelled ends only now."""
@@ -261,7 +261,7 @@ def test_a_ledger_that_comes_while_others_are_removed_is_read_too(
     write(0)
     for room in (answers, module):
         monkeypatch.setattr(room, "delete_files", delete_slowly)
-    ledgers.close(is_committed=False)
+    fragments.close(is_committed=False)
     assert files_of(Path(graph.uri)) == before
     assert not (Path(graph.uri) / "__staging").exists()
 
@@ -271,10 +271,10 @@ def test_a_ledger_names_no_file_outside_of_the_graph(graph: Graph, tmp_path: Pat
 
     mine = tmp_path / "mine.lance"
     mine.write_text("mine")
-    ledgers = Ledgers.of(graph._environment.location)
+    fragments = Ledgers.of(graph._environment.location)
     rows = pa.RecordBatch.from_pydict({"file": ["../mine.lance", "_schema.pg"]})
-    write_answer(ledgers.folder, "wrote-0-x", rows.schema, [rows])
-    ledgers.close(is_committed=False)
+    write_answer(fragments.folder, "wrote-0-x", rows.schema, [rows])
+    fragments.close(is_committed=False)
     assert mine.read_text() == "mine"
     assert (Path(graph.uri) / "_schema.pg").exists()
 
@@ -290,7 +290,7 @@ def test_files_go_when_the_step_behind_their_writing_fails(
 
     lines = write_lines(tmp_path / "things.jsonl", [thing("a").encode()])
     if step == "the ledger":
-        monkeypatch.setattr(ledgers, "write_answer", full)
+        monkeypatch.setattr(fragments, "write_answer", full)
     else:
         monkeypatch.setattr(fragments, "fragment_text", full)
     failed(graph, StorageError, source=lines)
@@ -310,7 +310,7 @@ def test_a_load_through_a_link_to_the_graph_leaves_nothing_when_it_fails(
 
 def test_local_workers_give_up_at_the_first_part_that_fails():
     """What the parts before it wrote is in their ledgers."""
-    from omnigraph.pipeline.progress import Silent
+    from omnigraph.pipeline.workers import Silent
 
     seen = []
 

@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.policy.policy import Policy
-from omnigraph.policy.requests import PolicyRequest
-from omnigraph.policy.rules import Action
+from omnigraph.policy.rules import Action, PolicyRequest
 
 #: Names that mean something to Cedar, to JSON or to YAML, and a few that mean nothing.
 NAMES = [

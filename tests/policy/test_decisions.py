@@ -10,10 +10,8 @@ import threading
 import pytest
 
 from omnigraph.errors import PolicyDeniedError
-from omnigraph.policy.gate import PolicyGate
-from omnigraph.policy.policy import READ_ONLY, Policy
-from omnigraph.policy.requests import PolicyRequest
-from omnigraph.policy.rules import Action
+from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
+from omnigraph.policy.rules import Action, PolicyRequest
 from policy.worlds import papers
 
 NADIA, BOT = "act-nadia", "act-bot"

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError, reset
 from omnigraph.errors import (
     BadRequestError,
     ConfigurationError,
     PolicyDeniedError,
     RecoveryRequiredError,
 )
-from omnigraph.failpoints import VARIABLE, Failpoint, FailpointError, reset
 from omnigraph.graph.graph import Graph
-from omnigraph.policy.gate import PolicyGate
-from omnigraph.policy.policy import READ_ONLY, Policy
+from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,7 +258,7 @@ def test_what_a_dead_writer_left_is_settled_by_the_next_allowed_write_whoever_it
         with monkeypatch.context() as patch:
             # It fails, and cannot clean up behind itself: as if it had died.
             patch.setenv(VARIABLE, "before_publish=raise")
-            patch.setattr("omnigraph.recovery.attempt.settle", _fail)
+            patch.setattr("omnigraph.commit.attempt.settle", _fail)
             with pytest.raises(RecoveryRequiredError):
                 mutate(graph, "olga")
         assert graph.pending_recoveries()

@@ -36,10 +36,10 @@ from property.branch_writes import BranchWrites
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from omnigraph.api.results import MergeResult
     from omnigraph.branches.changes import Change
+    from omnigraph.commit.rows import TablePin
     from omnigraph.errors import MergeConflict
-    from omnigraph.manifest.rows import TablePin
-    from omnigraph.wire.receipts import MergeResult
 
 
 def as_differences(changes: Iterable[Change]) -> dict[Place, Difference]:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes
+from omnigraph.commit.rows import GraphCommit, TablePin
+from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError
-from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes
-from omnigraph.manifest.rows import GraphCommit, TablePin
-from omnigraph.pipeline.compaction import compact_tables
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.workers import LocalWorkers
-from omnigraph.storage.layout import choose_rewrites, fragment_facts
-from omnigraph.storage.staged import commit_staged
+from omnigraph.maintenance.optimize import compact_tables
+from omnigraph.pipeline.workers import LocalWorkers, Silent
+from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_facts
+from omnigraph.storage.datasets.staged import commit_staged
 from property.branch_model import (
     KNOWS,
     PERSON,
@@ -33,8 +32,8 @@ from property.branch_model import (
 from property.branch_operations import as_line
 
 if TYPE_CHECKING:
+    from omnigraph.commit.rows import Head
     from omnigraph.graph.graph import Graph
-    from omnigraph.manifest.rows import Head
     from property.branch_operations import Operation, Record
 
 

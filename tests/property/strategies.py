@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from omnigraph.query import ast as gq
-from omnigraph.schema import ast as pg
-from omnigraph.types.kinds import (
+from omnigraph.core.types import (
     EnumType,
     ListType,
     PropertyType,
@@ -23,7 +21,9 @@ from omnigraph.types.kinds import (
     VectorType,
     integer_range,
 )
-from omnigraph.types.values import to_f32
+from omnigraph.core.values import to_f32
+from omnigraph.lang.query import ast as gq
+from omnigraph.lang.schema import ast as pg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

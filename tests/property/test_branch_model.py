@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -20,7 +21,6 @@ from omnigraph.errors import (
     NotFoundError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
 from property.branch_checks import BranchChecks
 from property.branch_model import PROPERTIES, SCHEMA, Commit, GraphModel, empty_state
 from property.branch_operations import (

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import CompilerError, Diagnostic, OmniError
-from omnigraph.query.compiler import compile_file
-from omnigraph.query.lint import lint_queries
-from omnigraph.schema.compiler import compile_schema, compile_schema_file
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.compiler import compile_file
+from omnigraph.lang.query.lint import lint_queries
+from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from property.strategies import (
     QUERY_TOKENS,
     SCHEMA_TOKENS,

@@ -19,32 +19,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ulid import ULID
 
+from omnigraph.core.ids import derive_id
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.values import canonical_spelling
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import derive_id
 from omnigraph.pipeline import keys as keys_module
-from omnigraph.pipeline import lines as lines_module
-from omnigraph.pipeline.columns import fast_column, slow_column, stored_column
-from omnigraph.pipeline.ids import MAX_PARTS, derived_ids, generated_ids, new_id_prefix, spelled
+from omnigraph.pipeline.exchange import key_files, write_keys
 from omnigraph.pipeline.joins import Found, LocalJoins
-from omnigraph.pipeline.jsonl import count_bad, group_records, read_lines
-from omnigraph.pipeline.key_files import key_files, write_keys
-from omnigraph.pipeline.keys import key_scans, scan_keys, text_key
-from omnigraph.pipeline.lines import line_blocks
-from omnigraph.pipeline.merging import LocalMatcher, Merged
-from omnigraph.pipeline.plan import Grammar, LoadPlan, shapes_of
-from omnigraph.pipeline.problems import Problems
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.records import BadRecordError, decode_line
-from omnigraph.pipeline.shaping import shape_records
-from omnigraph.pipeline.values import Timestamps
-from omnigraph.pipeline.workers import LocalWorkers
+from omnigraph.pipeline.keys import (
+    MAX_PARTS,
+    derived_ids,
+    generated_ids,
+    key_scans,
+    new_id_prefix,
+    scan_keys,
+    spelled,
+    text_key,
+)
+from omnigraph.pipeline.load import inputs as lines_module
+from omnigraph.pipeline.load.columns import fast_column, slow_column, stored_column
+from omnigraph.pipeline.load.inputs import line_blocks
+from omnigraph.pipeline.load.jsonl import count_bad, group_records, read_lines
+from omnigraph.pipeline.load.plan import Grammar, LoadPlan, shapes_of
+from omnigraph.pipeline.load.records import BadRecordError, decode_line
+from omnigraph.pipeline.load.shaping import shape_records
+from omnigraph.pipeline.load.values import Timestamps
+from omnigraph.pipeline.upsert import LocalMatcher, Merged
+from omnigraph.pipeline.violations import Problems
+from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.answers import new_answer_folder
-from omnigraph.storage.fragments import write_rows
+from omnigraph.storage.datasets.fragments import write_rows
+from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.private import close_private, open_private
-from omnigraph.storage.staged import stage_fragments
-from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.types.values import canonical_spelling
 from omnigraph.writes.columns import column_array
 from property.strategies import KEY_SCALARS, keys, stored_scalars
 from spark.conftest import spark
@@ -57,8 +63,8 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.joins import Joins
     from omnigraph.pipeline.keys import KeyScan
-    from omnigraph.pipeline.shaping import RawRecords
-    from omnigraph.storage.tables import Table
+    from omnigraph.pipeline.load.shaping import RawRecords
+    from omnigraph.storage.datasets.tables import Table
 
 __all__ = ["spark"]
 
@@ -659,7 +665,7 @@ def test_ids_of_columns_are_the_ids_of_their_rows(data: st.DataObject, drawn: An
 
 
 def _arrow_type(base: Any) -> Any:
-    from omnigraph.types.arrow import arrow_type
+    from omnigraph.core.arrow import arrow_type
 
     return arrow_type(base)
 
@@ -807,8 +813,8 @@ def test_few_keys_are_looked_up_as_if_all_were_read(
 def test_spark_answers_questions_about_keys_as_this_process_does(
     graph: Graph, spark: SparkSession
 ) -> None:
-    from omnigraph.pipeline.spark_joins import SparkJoins
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.spark.joins import SparkJoins
+    from omnigraph.spark.workers import SparkWorkers
 
     workers = SparkWorkers(spark, Silent())
     local = LocalJoins()
@@ -830,8 +836,8 @@ def test_spark_answers_questions_about_keys_as_this_process_does(
 def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
     graph: Graph, spark: SparkSession, is_small: bool
 ) -> None:
-    from omnigraph.pipeline.spark_joins import SparkJoins
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.spark.joins import SparkJoins
+    from omnigraph.spark.workers import SparkWorkers
 
     rows = [("a", "x"), ("a", "x"), ("b", "x"), ("c", "y"), ("c", "y"), ("d", "z"), ("d", "w")]
     #: y belongs to the same owner, x to one that the new rows have too, w to nobody of them.
@@ -860,8 +866,8 @@ def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
 def test_a_merge_is_decided_alike_wherever_that_happens(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    from omnigraph.pipeline.large_merges import ExchangeMatcher
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.pipeline.upsert import ExchangeMatcher
+    from omnigraph.spark.workers import SparkWorkers
 
     graph = Graph.init(tmp_path / "g.omni", SCHEMA)
     lines = tmp_path / "notes.jsonl"
@@ -907,7 +913,7 @@ def test_a_merge_is_decided_alike_wherever_that_happens(
 
 def _decided(base: Table, fragments: list[str], merged: Merged) -> Any:
     """What a table is after a merge, how many were superseded, and which fragments are not needed any more."""
-    from omnigraph.storage.fragments import stage_replacement
+    from omnigraph.storage.datasets.fragments import stage_replacement
 
     private = open_private(stage_replacement(base, merged.fragments, merged.shrunk))
     rows = sorted((row["id"], row["text"], row["_rowid"]) for row in _rows(private.table))

@@ -324,12 +324,12 @@ def test_both_engines_do_the_same(
     start: str,
     is_large: bool,
 ) -> None:
-    from omnigraph.pipeline import load_engine, spark_joins
+    from omnigraph.spark import joins, worker_choice
 
     if is_large:
         sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
-        monkeypatch.setattr(spark_joins.SparkJoins.__init__, "__kwdefaults__", sizes)
-        monkeypatch.setattr(load_engine, "SMALL_ROWS", 0)
+        monkeypatch.setattr(joins.SparkJoins.__init__, "__kwdefaults__", sizes)
+        monkeypatch.setattr(worker_choice, "SMALL_ROWS", 0)
     given_ids = {n: f"key{n}" for n in range(len(rows))}
     source = tmp_path / "rows.jsonl"
     source.write_text(as_lines(rows, given_ids), encoding="utf-8")

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.worlds import rows_of
+from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import LoadRejectedError
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.value_bodies import value_source
-from omnigraph.pipeline.values import Timestamps
-from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.pipeline.load.mapping import value_source
+from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.load.values import Timestamps
 from spark.conftest import spark
 
 if TYPE_CHECKING:

@@ -15,21 +15,21 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from graph.worlds import everything, rows_of
+from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.errors import LoadRejectedError, SchemaViolationsError
 from omnigraph.graph.graph import Graph
-from omnigraph.schema.catalog import TypeKind
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.schema.printer import print_schema
-from omnigraph.schema.steps import TightenNullability
-from omnigraph.types.kinds import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.lang.schema.ast import print_schema
+from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.lang.schema.steps import TightenNullability
 from property.strategies import supported_migrations, valid_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.schema import ast as pg
-    from omnigraph.schema.catalog import Catalog
-    from omnigraph.schema.plan import MigrationPlan
+    from omnigraph.lang.schema import ast as pg
+    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.lang.schema.plan import MigrationPlan
 
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -16,9 +16,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from omnigraph import failpoints
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import Failpoint, FailpointError
 from omnigraph.errors import BadRequestError, RecoveryRequiredError
-from omnigraph.failpoints import Failpoint, FailpointError
 from omnigraph.graph.graph import Graph
 
 SCHEMA = """

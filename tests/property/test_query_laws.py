@@ -11,17 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.core.source import SourceText
+from omnigraph.core.types import Scalar
 from omnigraph.errors import ParameterError
-from omnigraph.query import ast, ir
-from omnigraph.query.compiler import compile_file, compile_query
-from omnigraph.query.descriptor import TypeRef
-from omnigraph.query.explain import explain_ir
-from omnigraph.query.lint import lint_queries
-from omnigraph.query.params import bind_params
-from omnigraph.query.parser import parse_queries
-from omnigraph.schema.compiler import compile_schema, compile_schema_file
-from omnigraph.syntax.source import SourceText
-from omnigraph.types.kinds import Scalar
+from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.compiler import compile_file, compile_query
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.query.lint import lint_queries
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.signature import TypeRef, bind_params
+from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from property.strategies import attempt, json_values, typed_queries
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -173,9 +172,9 @@ def test_compiling_and_explaining_again_gives_the_same(text) -> None:
 _SCRIPT = """
 import sys
 from pathlib import Path
-from omnigraph.query.compiler import compile_file
-from omnigraph.query.explain import explain_ir
-from omnigraph.schema.compiler import compile_schema_file
+from omnigraph.lang.query.compiler import compile_file
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.schema.compiler import compile_schema_file
 catalog = compile_schema_file(sys.argv[1]).catalog
 for path in sys.argv[2:]:
     text = Path(path).read_text(encoding="utf-8")

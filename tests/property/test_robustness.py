@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.core.source import MAX_PATTERNS, MAX_SOURCE_BYTES, SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, InputFileError
-from omnigraph.query.compiler import compile_file, read_queries
-from omnigraph.query.explain import explain_ir
-from omnigraph.query.lint import lint_queries
-from omnigraph.schema.accepted import AcceptedSchema
-from omnigraph.schema.compiler import compile_schema, compile_schema_file
-from omnigraph.schema.identity import fresh_identities
-from omnigraph.schema.plan import plan_migration
-from omnigraph.syntax.limits import MAX_PATTERNS, MAX_SOURCE_BYTES
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.compiler import compile_file, read_queries
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.query.lint import lint_queries
+from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
+from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+from omnigraph.lang.schema.plan import plan_migration
 from property.strategies import DOMAIN, attempt
 
 pytestmark = pytest.mark.timeout(20, func_only=True)

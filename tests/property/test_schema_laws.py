@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.core.ids import derive_id
 from omnigraph.errors import BadRequestError
-from omnigraph.ids import derive_id
-from omnigraph.schema import ast as pg
-from omnigraph.schema.accepted import AcceptedSchema
-from omnigraph.schema.compiler import CompiledSchema, compile_schema
-from omnigraph.schema.contract import read_contract, write_contract, write_state
-from omnigraph.schema.identity import fresh_identities
-from omnigraph.schema.plan import plan_migration
-from omnigraph.schema.printer import print_schema
+from omnigraph.lang.schema import ast as pg
+from omnigraph.lang.schema.accepted import (
+    AcceptedSchema,
+    fresh_identities,
+    read_contract,
+    write_contract,
+    write_state,
+)
+from omnigraph.lang.schema.ast import print_schema
+from omnigraph.lang.schema.compiler import CompiledSchema, compile_schema
+from omnigraph.lang.schema.plan import plan_migration
 from property.strategies import (
     DOMAIN,
     attempt,
@@ -32,7 +36,7 @@ from property.strategies import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.schema.identity import Identities
+    from omnigraph.lang.schema.accepted import Identities
 
 
 def _compile(tree: pg.Schema) -> CompiledSchema:

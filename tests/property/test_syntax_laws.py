@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import CompilerError
-from omnigraph.query.compiler import compile_file
-from omnigraph.query.parser import parse_queries
-from omnigraph.query.printer import print_queries
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.schema.parser import parse_schema
-from omnigraph.schema.printer import print_schema
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.ast import print_queries
+from omnigraph.lang.query.compiler import compile_file
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.schema.ast import print_schema
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.lang.schema.parser import parse_schema
 from property.strategies import (
     QUERY_WORDS,
     comments,

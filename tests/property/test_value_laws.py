@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.ids import derive_id, split_id
-from omnigraph.types.arrow import arrow_field, arrow_type
-from omnigraph.types.kinds import (
+from omnigraph.core.arrow import arrow_field, arrow_type
+from omnigraph.core.ids import derive_id, split_id
+from omnigraph.core.types import (
     EnumType,
     ListType,
     PropertyType,
@@ -21,7 +21,7 @@ from omnigraph.types.kinds import (
     VectorType,
     integer_range,
 )
-from omnigraph.types.values import (
+from omnigraph.core.values import (
     canonical_spelling,
     coerce_json,
     coerce_scalar,

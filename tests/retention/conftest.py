@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph import failpoints
+from omnigraph.core import failpoints
 from omnigraph.graph.graph import Graph
 from retention.worlds import SCHEMA, add
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 
-from omnigraph.cli.commands.doctor import report_lines
+from omnigraph.cli.commands.maintenance import doctor_lines
 from omnigraph.cli.main import main
-from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.graph import doctor as room
-from omnigraph.graph import leftover_checks
-from omnigraph.graph.diagnosis import Finding, Health
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.ids import new_ulid
+from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import new_ulid
-from omnigraph.sizes import size_text
-from omnigraph.storage.staged import stage_append
+from omnigraph.maintenance import doctor as room
+from omnigraph.maintenance import health_checks
+from omnigraph.maintenance.health_checks import Finding, Health
+from omnigraph.storage.datasets.staged import stage_append
 from retention.worlds import PERSON, add, files, set_age
 
 if TYPE_CHECKING:
-    from omnigraph.graph.diagnosis import DoctorReport
+    from omnigraph.maintenance.health_checks import DoctorReport
 
 
 def finding(report: DoctorReport, check: str) -> Finding:
@@ -59,7 +59,7 @@ def test_the_table_of_disk_use_adds_up(graph: Graph):
     types = sum(item.size_bytes for item in report.disk)
     assert report.size_bytes == types + report.derived_bytes + report.other_bytes
     assert report.to_json()["derived_bytes"] == report.derived_bytes
-    lines = list(report_lines(report))
+    lines = list(doctor_lines(report))
     (derived,) = [line for line in lines if line.startswith("kept indexes and vectors")]
     assert size_text(report.derived_bytes) in derived
     (other,) = [line for line in lines if line.startswith("catalog and control files")]
@@ -143,7 +143,7 @@ def test_a_dataset_behind_its_catalog(graph: Graph):
 
 def test_an_interrupted_write(graph: Graph, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(VARIABLE, "after_table_commit=raise")
-    monkeypatch.setattr("omnigraph.recovery.attempt.settle", _fail)
+    monkeypatch.setattr("omnigraph.commit.attempt.settle", _fail)
     with pytest.raises(Exception, match="settling it failed"):
         add(graph, "lost")
     report = graph.doctor()
@@ -237,7 +237,7 @@ def test_a_writer_that_begins_during_the_look_has_left_nothing(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ):
     table = graph._open(graph.snapshot().pins[PERSON])
-    find, writing = leftover_checks.find_leftovers, ExitStack()
+    find, writing = health_checks.find_leftovers, ExitStack()
 
     def with_a_writer(*given: object, **rest: object):
         if not writing._exit_callbacks:
@@ -245,7 +245,7 @@ def test_a_writer_that_begins_during_the_look_has_left_nothing(
             stage_append(table, table.read())
         return find(*given, **rest)
 
-    monkeypatch.setattr(leftover_checks, "find_leftovers", with_a_writer)
+    monkeypatch.setattr(health_checks, "find_leftovers", with_a_writer)
     with writing:
         assert finding(graph.doctor(), "leftovers").severity is Health.INFO
 
@@ -307,4 +307,4 @@ def test_the_command_on_a_healthy_graph(graph: Graph, capsys):
 
 
 def test_an_error_that_no_command_helps_with(tmp_path: Path):
-    assert list(report_lines(Graph.examine(tmp_path / "none")))[-1].startswith("no command helps")
+    assert list(doctor_lines(Graph.examine(tmp_path / "none")))[-1].startswith("no command helps")

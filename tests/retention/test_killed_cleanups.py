@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash.support import Children
-from omnigraph.failpoints import Failpoint as F
+from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.staged import stage_append
+from omnigraph.storage.datasets.staged import stage_append
 from retention.worlds import (
     PERSON,
     SCHEMA,

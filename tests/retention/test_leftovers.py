@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes
+from omnigraph.commit.rows import GraphCommit, Tombstone
+from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import HistoricalVersionReclaimedError, RecoveryRequiredError
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes
-from omnigraph.manifest.rows import GraphCommit, Tombstone
 from omnigraph.storage.answers import new_answer_folder, write_answer
-from omnigraph.storage.staged import commit_staged, create_table, stage_append
+from omnigraph.storage.datasets.staged import commit_staged, create_table, stage_append
 from retention.worlds import PERSON, PLACE, add, files, lines, people, people_at, unused_files
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.commit.lineage import lasting_bases
+from omnigraph.commit.snapshot import snapshot_at
 from omnigraph.errors import HistoricalVersionReclaimedError, OmniError
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.lineage import lasting_bases
-from omnigraph.manifest.snapshot import snapshot_at
 from retention.worlds import SCHEMA, add, lines, people_at, remove, set_age, unused_files
 
 BRANCHES = ("main", "a", "b")

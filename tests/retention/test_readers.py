@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.catalog import CatalogView
+from omnigraph.storage.manifest_table import CatalogView
 from retention.worlds import NAMES, add, lines, people, people_at, readable, unused_files
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def test_writers_and_readers_go_on_while_graphs_are_cleaned_up(graph: Graph):
 def test_a_branch_that_is_made_at_an_old_commit_meanwhile_keeps_it(graph: Graph):
     old = graph.commits()[6].commit_id
     rows = people_at(graph, old)
-    from omnigraph.recovery import cleanup as room
+    from omnigraph.maintenance import cleanup as room
 
     planned = room.plan_cleanup
     calls = []

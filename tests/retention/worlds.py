@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.ids import TableKey
 
 if TYPE_CHECKING:
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.graph.graph import Graph
-    from omnigraph.manifest.rows import GraphCommit
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }

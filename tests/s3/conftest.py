@@ -17,7 +17,7 @@ import pytest
 from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from omnigraph import failpoints
+from omnigraph.core import failpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

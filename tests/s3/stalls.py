@@ -16,19 +16,19 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from omnigraph import failpoints
+from omnigraph.core import failpoints
 from omnigraph.errors import ConflictError, StorageError
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.lock import LeaseCommitLock
 from omnigraph.storage.location import parse_location
+from omnigraph.storage.locks import LeaseCommitLock
 from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import ADD_CITING, ADD_PAPER, CITE, FORGET, SCHEMA, check_graph, rows, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.failpoints import Failpoint
-    from omnigraph.recovery.lock import HeldTenure
+    from omnigraph.core.failpoints import Failpoint
+    from omnigraph.storage.locks import HeldTenure
 
 NEVER = 3_600.0
 #: Ends a hopeless wait; nothing takes nearly as long.

@@ -20,8 +20,8 @@ from omnigraph.errors import (
     PreconditionFailedError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.lock import LeaseCommitLock, held_file
 from omnigraph.storage.location import INIT_CLAIM, parse_location
+from omnigraph.storage.locks import LeaseCommitLock, held_file
 from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import (
     ADD_CITING,
@@ -228,7 +228,7 @@ def test_a_read_only_graph_refuses_to_write(graph: Graph, root: str) -> None:
 def test_many_commits_fold_the_catalog_and_lose_nothing(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.manifest.publisher.FOLD_THRESHOLD", 6)
+    monkeypatch.setattr("omnigraph.commit.publisher.FOLD_THRESHOLD", 6)
     with Graph.init(root, SCHEMA) as graph:
         told = [graph.mutate(ADD_NOTE, {"text": f"{n:02}"}).commit for n in range(9)]
     with Graph.open(root) as graph:

@@ -9,9 +9,9 @@ import obstore
 import pytest
 from obstore.store import from_url
 
+from omnigraph.api.results import BlobKind
 from omnigraph.errors import ExternalBlobPolicyError, ExternalBlobSourceError
 from omnigraph.graph.graph import Graph
-from omnigraph.wire.blobs import BlobKind
 
 if TYPE_CHECKING:
     from pathlib import Path

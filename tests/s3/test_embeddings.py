@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph import failpoints
-from omnigraph.failpoints import VARIABLE, Failpoint, FailpointError
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError
+from omnigraph.embedding import vector_writes
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName
+from omnigraph.embedding.vector_tasks import KeptVectors, kept_address
 from omnigraph.graph.graph import Graph
-from omnigraph.pipeline.embedding import edits
-from omnigraph.pipeline.embedding.kept import KeptVectors, kept_address
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 
 SCHEMA = 'node Note { slug: String @key  body: String?  vec: Vector(4)? @embed("body") }'
 
@@ -19,8 +19,8 @@ def test_a_run_that_failed_goes_on_and_leaves_nothing(
 ) -> None:
     failpoints.reset()
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
-    monkeypatch.setattr(edits, "FEW_ROWS", 0)
-    monkeypatch.setattr(edits, "SMALL_PART", 1000)
+    monkeypatch.setattr(vector_writes, "FEW_ROWS", 0)
+    monkeypatch.setattr(vector_writes, "SMALL_PART", 1000)
     with Graph.init(root, SCHEMA) as graph:
         graph.mutate(
             'query add() { insert Note { slug: "a", body: "x" } insert Note { slug: "b", body: "y" } }'

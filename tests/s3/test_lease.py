@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph import failpoints
+from omnigraph.commit import attempt
+from omnigraph.core import failpoints
 from omnigraph.errors import (
     ExpectedVersionMismatchError,
     InternalError,
@@ -26,9 +27,8 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery import attempt
-from omnigraph.recovery.lock import LeaseCommitLock
 from omnigraph.storage.location import parse_location
+from omnigraph.storage.locks import LeaseCommitLock
 from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import (
     ADD_CITING,
@@ -45,7 +45,7 @@ from s3.worlds import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.manifest.rows import GraphCommit
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.storage.objects import ControlObjects, StoredObject
 
 NEVER = 3_600.0

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from omnigraph.commit.attempt import StagedTable, discard_staged
+from omnigraph.commit.environment import open_environment
+from omnigraph.commit.leftovers import reclaim_staged_files
+from omnigraph.core.failpoints import Failpoint
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import LoadKeyConflictError
-from omnigraph.failpoints import Failpoint
 from omnigraph.graph.graph import Graph
-from omnigraph.graph.leftover_checks import check_leftovers
-from omnigraph.ids import TableKey
-from omnigraph.pipeline import load as stages
-from omnigraph.recovery.attempt import StagedTable, discard_staged
-from omnigraph.recovery.environment import open_environment
-from omnigraph.recovery.reclaim import reclaim_staged_files
+from omnigraph.maintenance.health_checks import check_leftovers
+from omnigraph.pipeline.load import job as stages
 from omnigraph.storage.answers import new_answer_folder, write_answer
-from omnigraph.storage.compaction import stage_compaction
-from omnigraph.storage.forks import create_fork
-from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.leftovers import find_leftovers, remove_leftovers
+from omnigraph.storage.datasets.compaction import stage_compaction
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.datasets.leftovers import find_leftovers, remove_leftovers
+from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_delete
+from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.staged import commit_staged, stage_append, stage_delete
-from omnigraph.storage.tables import TableStore
 from s3.worlds import ADD_PAPER, ADD_SCAN, SCHEMA, check_graph, values
 from storage.tables import compact, rewrite
 

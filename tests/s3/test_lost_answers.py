@@ -10,8 +10,8 @@ import pytest
 
 from omnigraph.errors import RetryableCommitConflictError, StorageError, StorageFailure
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.lock import LeaseCommitLock
 from omnigraph.storage.location import INIT_CLAIM, parse_location
+from omnigraph.storage.locks import LeaseCommitLock
 from omnigraph.storage.objects import ObstoreObjects, put_owned, replace_content
 from s3.conftest import create_bucket, point_to
 from s3.faulty import DOUBLE, HANG, LOSE, OVERLOADED, OVERLOADED_AFTER, TRUNCATE, faulty_store

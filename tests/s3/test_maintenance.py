@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from omnigraph.graph.folding import FOLD_ACTOR
+from omnigraph.core.ids import TableKey
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
+from omnigraph.maintenance.fold import FOLD_ACTOR
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
 from s3.worlds import ADD_PAPER, SCHEMA

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.commit.sweep import RECOVERY_ACTOR
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.ids import new_ulid
 from omnigraph.errors import RecoveryRequiredError, RetryableCommitConflictError
-from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import new_ulid
-from omnigraph.recovery.sweep import RECOVERY_ACTOR
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 from s3.worlds import ADD_CITING, ADD_NOTE, ADD_PAPER, READ, SCHEMA, check_graph, rows, values
@@ -188,7 +188,7 @@ def test_a_folder_that_cannot_be_listed_stops_the_write(
 def test_a_recovery_that_fails_too_is_finished_by_the_next_open(
     graph: Graph, root: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.recovery import attempt, audit, sweep
+    from omnigraph.commit import attempt, audit, sweep
 
     places = {"after_table_commit", place}
     reached = set()

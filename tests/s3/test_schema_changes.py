@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from omnigraph.core.failpoints import VARIABLE, FailpointError
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.failpoints import VARIABLE, FailpointError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location

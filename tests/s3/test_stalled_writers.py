@@ -200,7 +200,7 @@ def test_what_a_late_writer_did_to_a_table_is_undone_by_the_next_write(
     s3_root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that stands still inside the commit of a table, comes back after its sidecar was settled, and dies."""
-    from omnigraph.recovery import attempt
+    from omnigraph.commit import attempt
 
     make_world(s3_root)
     with monkeypatch.context() as patch:

@@ -6,7 +6,7 @@ import obstore
 from obstore.store import from_url
 
 from omnigraph import Graph
-from omnigraph.graph.verification import FileStatus
+from omnigraph.maintenance.verify import FileStatus
 
 SCHEMA = "node A { k: String @key  n: I64? @index }"
 

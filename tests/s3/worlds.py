@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from omnigraph.core.ids import TableKey
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
+from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.tables import TableStore
 
 SCHEMA = """
 node Paper { doi: String @key  title: String?  reads: I64?  scan: Blob? }

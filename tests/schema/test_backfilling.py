@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from graph.worlds import rows_of, run
 from omnigraph.errors import SchemaViolationsError
-from omnigraph.pipeline.backfilling import evaluate
-from omnigraph.schema.backfill import Call, Constant, PropertyValue
+from omnigraph.lang.schema.backfill import Call, Constant, PropertyValue
+from omnigraph.pipeline.rewrite import evaluate
 from schema.worlds import PAPER, apply, no_trace, row_ids
 
 if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph
-    from omnigraph.schema.backfill import Expression
+    from omnigraph.lang.schema.backfill import Expression
 
 TEXT, NUMBER = pa.field("x", pa.utf8()), pa.field("x", pa.int64())
 A, B = PropertyValue("a"), PropertyValue("b")

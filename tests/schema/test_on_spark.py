@@ -32,11 +32,11 @@ FILL: dict[str, object] = {"Paper.born": 1900, "Paper.lang": 'concat(doi, "-", d
 @pytest.fixture
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark also does what is usually little enough for this process."""
-    from omnigraph.pipeline import load_engine, spark_joins
+    from omnigraph.spark import joins, worker_choice
 
     sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
-    monkeypatch.setattr(spark_joins.SparkJoins.__init__, "__kwdefaults__", sizes)
-    monkeypatch.setattr(load_engine, "SMALL_ROWS", 0)
+    monkeypatch.setattr(joins.SparkJoins.__init__, "__kwdefaults__", sizes)
+    monkeypatch.setattr(worker_choice, "SMALL_ROWS", 0)
 
 
 @pytest.mark.usefixtures("_large")

@@ -18,7 +18,7 @@ from schema.worlds import PAPER, apply, load, no_trace
 
 if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph
-    from omnigraph.schema.catalog import Catalog
+    from omnigraph.lang.schema.catalog import Catalog
 
 TITLE, DAY = "title: String? @index", "day: Date?"
 
@@ -251,12 +251,12 @@ def test_rules_are_checked_on_the_values_that_rows_will_have(graph: Graph) -> No
 def test_a_check_of_rows_that_fails_leaves_nothing(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.graph import evolving
+    from omnigraph.graph import schema_changes
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evolving, "check_rows", interrupted)
+    monkeypatch.setattr(schema_changes, "check_rows", interrupted)
     with no_trace(graph, KeyboardInterrupt):  # type: ignore[arg-type]  # not an error of ours
         apply(
             graph,

@@ -12,7 +12,7 @@ import lance
 import pytest
 
 from graph.worlds import run
-from omnigraph.ids import TableKey, new_ulid
+from omnigraph.core.ids import TableKey, new_ulid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.search.embedding.factory import create_embedder
-from omnigraph.search.embedding.keys import ApiKey
-from omnigraph.search.embedding.settings import EmbeddingSettings
+from omnigraph.embedding.client import EmbeddingSettings, create_embedder
+from omnigraph.embedding.contract import ApiKey
 
 if TYPE_CHECKING:
-    from omnigraph.search.embedding.client import EmbeddingClient
-    from omnigraph.search.embedding.settings import ProviderName
+    from omnigraph.embedding.client import EmbeddingClient, ProviderName
 
 KEY = "sk-very-secret-0123456789"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName, create_embedder
+from omnigraph.embedding.contract import ApiKey
 from omnigraph.errors import BadRequestError
-from omnigraph.search.embedding.factory import create_embedder
-from omnigraph.search.embedding.keys import ApiKey
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 from search.stand_in import KEY
 
 NUMBERS = {

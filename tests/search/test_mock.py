@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.search.embedding.contract import EmbedPurpose
-from omnigraph.search.embedding.factory import create_embedder
-from omnigraph.search.embedding.mock import mock_vector
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName, create_embedder
+from omnigraph.embedding.contract import EmbedPurpose
+from omnigraph.embedding.providers import mock_vector
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 

@@ -9,11 +9,10 @@ import sys
 
 import pytest
 
+from omnigraph.embedding import providers
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName, create_embedder
+from omnigraph.embedding.contract import Embedder, check_model
 from omnigraph.errors import BadRequestError
-from omnigraph.search.embedding import mock
-from omnigraph.search.embedding.contract import Embedder, check_model
-from omnigraph.search.embedding.factory import create_embedder
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 
 HEAVY = ("httpx", "numpy", "pyarrow", "torch", "transformers", "sentence_transformers")
 
@@ -38,7 +37,7 @@ def test_the_client_is_an_embedder() -> None:
 
 def test_importing_the_room_imports_no_heavy_library() -> None:
     code = (
-        "import json, sys; import omnigraph.search as s; "
+        "import json, sys; import omnigraph.embedding as s; "
         "s.create_embedder(s.EmbeddingSettings(api_key=s.ApiKey('k'))); "
         f"print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
     )
@@ -47,4 +46,4 @@ def test_importing_the_room_imports_no_heavy_library() -> None:
 
 
 def test_the_example_holds() -> None:
-    assert doctest.testmod(mock) == doctest.TestResults(failed=0, attempted=1)
+    assert doctest.testmod(providers) == doctest.TestResults(failed=0, attempted=1)

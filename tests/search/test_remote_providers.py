@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from omnigraph.embedding.client import ProviderName
+from omnigraph.embedding.contract import EmbedPurpose
 from omnigraph.errors import EmbeddingError, StorageFailure
-from omnigraph.search.embedding.contract import EmbedPurpose
-from omnigraph.search.embedding.settings import ProviderName
 from search.stand_in import (
     KEY,
     Reply,

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings, ProviderName
+from omnigraph.embedding.contract import AttemptError, EmbedPurpose, connection_failed
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
-from omnigraph.search.embedding.client import EmbeddingClient
-from omnigraph.search.embedding.contract import EmbedPurpose
-from omnigraph.search.embedding.failures import AttemptError, connection_failed
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 from search.stand_in import (
     BREAK,
     HANG,

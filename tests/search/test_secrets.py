@@ -10,10 +10,9 @@ from dataclasses import asdict
 
 import pytest
 
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName
+from omnigraph.embedding.contract import ApiKey, EmbedPurpose
 from omnigraph.errors import BadRequestError, EmbeddingError
-from omnigraph.search.embedding.contract import EmbedPurpose
-from omnigraph.search.embedding.keys import ApiKey
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
 from search.stand_in import KEY, Reply, StandIn, StillTime, client_of, error_reply
 
 REPLIES = [

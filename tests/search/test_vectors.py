@@ -9,11 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName, create_embedder
+from omnigraph.embedding.contract import FLOAT32_EPSILON, EmbedPurpose, to_unit_vector
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
-from omnigraph.search.embedding.contract import EmbedPurpose
-from omnigraph.search.embedding.factory import create_embedder
-from omnigraph.search.embedding.settings import EmbeddingSettings, ProviderName
-from omnigraph.search.embedding.vectors import FLOAT32_EPSILON, to_unit_vector
 from search.stand_in import Reply, StandIn, StillTime, client_of, openai_reply
 
 FLOATS = st.floats(-(2.0**50), 2.0**50, width=32)

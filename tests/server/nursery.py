@@ -13,9 +13,7 @@ import traceback
 import warnings
 from typing import Any
 
-import omnigraph.graph.branching
-import omnigraph.graph.loading
-import omnigraph.graph.merging  # noqa: F401  # what a server imports late, imported once, before any fork
+import omnigraph.graph.branches  # noqa: F401  # what a server imports late, imported once, before any fork
 from omnigraph.server.main import main as serve
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-from omnigraph.failpoints import VARIABLE
+from omnigraph.core.failpoints import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,9 +14,9 @@ from starlette.testclient import TestClient
 from omnigraph import Graph
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
+from omnigraph.server.config import single_graph
 from omnigraph.server.main import http_server, listening_socket
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import single_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,11 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError, InputFileError, PolicyDeniedError
-from omnigraph.server import reload as reloading
-from omnigraph.server.boot import open_service
-from omnigraph.server.reload import reload
+from omnigraph.server import boot as reloading
+from omnigraph.server.boot import open_service, reload
+from omnigraph.server.config import read_config, single_graph
+from omnigraph.server.service import Tokens, read_tokens
 from omnigraph.server.settings import ServerSettings
-from omnigraph.server.tokens import Tokens, read_tokens
-from omnigraph.serving.config import read_config, single_graph
 from server.servers import POLICY, SERVER_POLICY, TOKENS, client_of, guarded_server
 
 GRAPH = "/graphs/default"

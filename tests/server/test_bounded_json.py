@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError, ResourceLimitError
-from omnigraph.server import load_envelopes
-from omnigraph.server.bounded_json import WINDOW_BYTES, measure_json
-from omnigraph.server.load_envelopes import split_envelope
+from omnigraph.server import untrusted_json
 from omnigraph.server.settings import ServerSettings
+from omnigraph.server.untrusted_json import WINDOW_BYTES, measure_json, split_envelope
 from server.raw_requests import post
 from server.servers import client_of, open_server
 
@@ -89,15 +88,15 @@ def test_depth_is_found_in_the_bytes():
 @given(text=st.text(max_size=200), is_ascii=st.booleans(), size=st.integers(16, 40))
 def test_a_long_text_is_the_text_that_json_reads(text, is_ascii, size):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load_envelopes, "_SHORT_BYTES", 0)
-        patch.setattr(load_envelopes, "WINDOW_BYTES", size)
-        patch.setattr("omnigraph.server.bounded_json.WINDOW_BYTES", size)
+        patch.setattr(untrusted_json, "_SHORT_BYTES", 0)
+        patch.setattr(untrusted_json, "WINDOW_BYTES", size)
+        patch.setattr("omnigraph.server.untrusted_json.WINDOW_BYTES", size)
         body = json.dumps({"data": text}, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
         if not text:
             return
         # Only `data` may be long, and here one byte is: the name of the member is left to the patched bound.
-        begin, end = next(span for span in load_envelopes._texts(body) if span[0] > 7)
-        found = load_envelopes.LongText(body, begin, end)
+        begin, end = next(span for span in untrusted_json._texts(body) if span[0] > 7)
+        found = untrusted_json.LongText(body, begin, end)
         assert "".join(found.pieces()) == json.loads(body)["data"]
 
 

@@ -191,10 +191,10 @@ def test_when_all_wait_for_the_server_another_one_is_refused(patient, monkeypatc
 
 def beats_during(service: Service, url: str, body: bytes) -> int:
     """How often the event loop came round while a body was on its way and refused."""
-    from omnigraph.server import bodies
+    from omnigraph.server import http_input
 
     beats, is_over = [0], threading.Event()
-    read = bodies._run
+    read = http_input._run
 
     async def counted(request, work, size):
         async def beat() -> None:
@@ -210,7 +210,7 @@ def beats_during(service: Service, url: str, body: bytes) -> int:
             await task
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "_run", counted)
+        patch.setattr(http_input, "_run", counted)
         headers = {"Content-Type": "application/json"}
         answer = httpx.post(f"{url}/graphs/default/load", content=body, headers=headers, timeout=60)
         assert answer.status_code in (400, 413), answer.text

@@ -10,8 +10,8 @@ import pytest
 from typer.main import get_command
 
 from omnigraph.errors import BadRequestError
+from omnigraph.server.config import read_config
 from omnigraph.server.main import app, parse_bind
-from omnigraph.serving.config import read_config
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.server.unknown_tokens import LONGEST_DELAY_S, UnknownTokens
+from omnigraph.server.service import LONGEST_DELAY_S, UnknownTokens
 from server.servers import (
     QUERIES,
     SCHEMA,

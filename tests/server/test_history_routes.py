@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from omnigraph.branches.type_deltas import DeltaReader
-from omnigraph.pipeline import comparing, elastic
+from omnigraph.branches.deltas import DeltaReader
+from omnigraph.pipeline import deltas
+from omnigraph.spark import worker_choice
 from server.servers import client_of, make_graph, open_server
 
 GRAPH = "/graphs/default"
@@ -98,16 +99,14 @@ def test_a_diff_comes_in_pages_of_two_fixed_commits(past):
 def test_pages_of_a_large_diff_are_read_from_one_comparison(past, monkeypatch):
     url, states = f"{GRAPH}/diff", {"from": "main", "to": "draft"}
     whole = past.get(url, params=states).json()
-    monkeypatch.setattr(elastic, "SMALL_ROWS", 0)
+    monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 0)
     # The graph remembers small differences: here nothing is small any more.
     monkeypatch.setattr(DeltaReader, "_remember", lambda *_: None)
     graph = past.app.state.service.graphs["default"].graph
     graph._history.close()
     compared = []
-    real = comparing.filed_deltas
-    monkeypatch.setattr(
-        comparing, "filed_deltas", lambda *given: compared.append(1) or real(*given)
-    )
+    real = deltas.filed_deltas
+    monkeypatch.setattr(deltas, "filed_deltas", lambda *given: compared.append(1) or real(*given))
     page = past.get(url, params=states | {"limit": 1}).json()
     assert page["next_page_token"]
     changes = page["changes"]

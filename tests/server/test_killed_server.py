@@ -13,7 +13,7 @@ import pytest
 
 from crash.support import check_sound, copy, sidecars
 from omnigraph import Graph
-from omnigraph.recovery.lock import FileCommitLock
+from omnigraph.storage.locks import FileCommitLock
 from server.processes import Nursery, Wire, wait_for_metrics
 from server.worlds import (
     ADD_PAIR,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.recovery.lock import FileCommitLock
+from omnigraph.storage.locks import FileCommitLock
 from server.processes import ServerProcess, Wire, resident_bytes, wait_for_metrics
 from server.servers import listening, open_server
 from server.worlds import (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.printable import one_line
-from omnigraph.server.logs import configure_logs, logger
+from omnigraph.errors.text import one_line
+from omnigraph.server.responses import configure_logs, logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

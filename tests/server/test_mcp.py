@@ -16,12 +16,11 @@ from mcp.shared.exceptions import MCPError
 from omnigraph.errors import BadRequestError
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
-from omnigraph.server.mcp import inner
-from omnigraph.server.mcp.built_in import BUILT_INS
-from omnigraph.server.mcp.stored import stored_tool
+from omnigraph.server.config import single_graph
+from omnigraph.server.mcp import endpoint
+from omnigraph.server.mcp.tools import BUILT_INS, stored_tool
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import single_graph
-from omnigraph.serving.stored import BUILT_IN_TOOLS, StoredQueries
+from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries
 from server.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, make_graph
 
 if TYPE_CHECKING:
@@ -376,7 +375,7 @@ def test_writes_in_flight_are_limited_as_elsewhere(guarded: Service) -> None:
 def test_an_answer_that_is_too_large_is_refused_with_advice(
     guarded: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inner, "MAX_ANSWER_BYTES", 50)
+    monkeypatch.setattr(endpoint, "MAX_ANSWER_BYTES", 50)
     done = _call(guarded, "act-bot", "people")
     assert done.structured_content["resource_limit"]["resource"] == "mcp_answer_bytes"
 

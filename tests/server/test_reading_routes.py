@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from omnigraph.wire.arrow_results import decode_result
-from omnigraph.wire.protocol import ARROW_STREAM
+from omnigraph.api.protocol import ARROW_STREAM
+from omnigraph.api.rows import decode_result
 from server.servers import SCHEMA
 
 GRAPH = "/graphs/default"

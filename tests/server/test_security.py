@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.server.boot import open_service
+from omnigraph.server.config import read_config
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import read_config
 from server.raw_requests import post
 from server.servers import (
     QUERIES,

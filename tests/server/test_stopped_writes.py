@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.branches import type_deltas as comparing
-from omnigraph.budget import check_work
+from omnigraph.branches import deltas as comparing
+from omnigraph.core.budget import check_work
 from omnigraph.errors import DirectOnlyError, QueryTimeoutError
-from omnigraph.graph import merging
-from omnigraph.pipeline import load as loading
+from omnigraph.graph import branches
+from omnigraph.pipeline.load import job as loading
 from omnigraph.server.settings import ServerSettings
 from server.servers import client_of, listening, make_graph, open_server
 
@@ -28,7 +28,7 @@ LINE = '{"type": "Person", "data": {"name": "new"}}'
 WORK = {
     "load": ("POST", "load", {"data": LINE, "timeout_s": 500}, (loading, "stage_part")),
     "ndjson": ("POST", "load/ndjson?timeout_s=500", LINE, (loading, "stage_part")),
-    "merge": ("POST", "branches/merge", {"source": "review"}, (merging, "find_base")),
+    "merge": ("POST", "branches/merge", {"source": "review"}, (branches, "find_base")),
     "diff": ("GET", "diff?from=main&to=review", None, (comparing, "delta_between")),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from omnigraph.server.requests import TargetParams
+from omnigraph.api.models import TargetParams
 
 
 @pytest.mark.parametrize("version", [True, False, 1.0, 1.5, "1.0", "true", "", "-1", "+1", [1]])

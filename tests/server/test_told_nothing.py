@@ -12,9 +12,9 @@ from omnigraph import Graph
 from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.server.app import describe_routes
 from omnigraph.server.boot import open_service
-from omnigraph.server.hidden_places import HiddenPlaces
+from omnigraph.server.config import ServedGraph, ServerConfig, read_config
+from omnigraph.server.service import HiddenPlaces
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import ServedGraph, ServerConfig, read_config
 from server.servers import (
     POLICY,
     POLICY_WITH_GUEST,

@@ -10,17 +10,18 @@ import pytest
 
 from omnigraph.errors import TooManyRequestsError
 from omnigraph.server.boot import open_service
-from omnigraph.server.settings import ServerSettings
-from omnigraph.server.tokens import Tokens, token_warnings
-from omnigraph.server.unknown_tokens import (
+from omnigraph.server.config import single_graph
+from omnigraph.server.service import (
     FORGET_S,
     FREE_GUESSES,
     LONGEST_DELAY_S,
     MAX_PEERS,
     MAX_WAITING,
+    Tokens,
     UnknownTokens,
+    token_warnings,
 )
-from omnigraph.serving.config import single_graph
+from omnigraph.server.settings import ServerSettings
 from server.servers import TOKENS, client_of, guarded_server
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph import Graph
-from omnigraph.manifest.expectations import PHYSICAL_KINDS
+from omnigraph.commit.expectations import PHYSICAL_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

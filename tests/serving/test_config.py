@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
-from omnigraph.serving.config import ServerConfig, read_config, single_graph
-from omnigraph.serving.sources import QuerySource
+from omnigraph.server.config import QuerySource, ServerConfig, read_config, single_graph
 
 QUERY = "query all() { match { $p: Paper } return { $p.doi } }"
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, InputFileError
-from omnigraph.query.compiler import compile_query
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.serving.sources import QuerySource
-from omnigraph.serving.stored import BUILT_IN_TOOLS, StoredQueries, check_files
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.server.config import QuerySource
+from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries, check_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,7 +33,8 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
     """What every operation found; equal for all sessions."""
     from omnigraph import Graph, OmniGraphDataSource
     from omnigraph.errors import LoadRejectedError, QueryCancelledError
-    from omnigraph.pipeline import export, load_engine, spark_joins
+    from omnigraph.pipeline.export import job
+    from omnigraph.spark import joins, worker_choice
 
     report: dict[str, Any] = {}
     lines = folder / "papers.jsonl"
@@ -45,10 +46,10 @@ def bulk_story(spark: SparkSession, folder: Path) -> dict[str, Any]:
         patch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
         # Little data goes the way of much data.
         sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
-        patch.setattr(spark_joins, "SparkJoins", partial(spark_joins.SparkJoins, **sizes))
-        patch.setattr(load_engine, "SMALL_ROWS", 0)
-        patch.setattr(export, "_MIN_TASK_ROWS", 1)
-        patch.setattr(export, "_MAX_TASK_ROWS", 1)
+        patch.setattr(joins, "SparkJoins", partial(joins.SparkJoins, **sizes))
+        patch.setattr(worker_choice, "SMALL_ROWS", 0)
+        patch.setattr(job, "_MIN_TASK_ROWS", 1)
+        patch.setattr(job, "_MAX_TASK_ROWS", 1)
         report["appended"] = dict(graph.load(lines, mode="append", spark=spark).rows)
         frame = spark.createDataFrame(
             [("d0", "changed", 1999), ("new", "new", None)], "doi string, title string, year int"

@@ -25,7 +25,7 @@ def tasks_of_tests(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The session of the process, made as users get it: two partitions, little memory, no class archive."""
-    from omnigraph.engine.spark import spark_session
+    from omnigraph.spark import spark_session
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_SPARK_ARCHIVE", "off")

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.engine.spark import session
-from omnigraph.engine.spark.archive import Archive, discard_archive, keep_archive, plan_archive
-from omnigraph.engine.spark.java import Java
-from omnigraph.engine.spark.settings import SparkSettings
 from omnigraph.errors import SparkError
+from omnigraph.spark import session
+from omnigraph.spark.jvm import Archive, Java, discard_archive, keep_archive, plan_archive
+from omnigraph.spark.session import SparkSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

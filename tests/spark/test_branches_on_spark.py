@@ -15,8 +15,9 @@ from graph.stopping import AtLook, stored
 from omnigraph import Graph
 from omnigraph.branches import three_way
 from omnigraph.errors import MergeConflictsError, QueryCancelledError, SparkError
-from omnigraph.graph.diagnosis import Health
-from omnigraph.pipeline import copying, elastic, filed_deltas, row_plans, spark_joins
+from omnigraph.maintenance.health_checks import Health
+from omnigraph.pipeline import copying, deltas
+from omnigraph.spark import joins, worker_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,8 +135,8 @@ def test_differences_never_pass_through_the_driver(
     """More of them than the driver takes from a job, found by tasks, in several ranges of ids."""
     with pytest.raises(Py4JError, match="maxResultSize"):
         narrow.range(300_000).toArrow()
-    monkeypatch.setattr(filed_deltas, "_BUCKET_ROWS", 9_000)
-    monkeypatch.setattr(elastic, "SMALL_ROWS", 1_000)
+    monkeypatch.setattr(deltas, "_BUCKET_ROWS", 9_000)
+    monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 1_000)
     graph = Graph.init(tmp_path / "graph.omni", SCHEMA)
     load(graph, "main", "append", people(0, 300, 1), knows(0, 10_000, 1))
     graph.load(frames={"Knows": knows(10_000, 20_000, 1)}, mode="append", engine="local")
@@ -153,7 +154,7 @@ def test_differences_never_pass_through_the_driver(
         page = list(found.between(12_345, 12_349))
         found.close()
         assert list(scratch.iterdir()) == []
-    monkeypatch.setattr(elastic, "SMALL_ROWS", 1_000_000)
+    monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 1_000_000)
     expected = graph.diff("main", "work", engine="local")
     assert not expected.is_in_files
     assert told == expected.changes
@@ -167,7 +168,7 @@ def test_a_failed_comparison_on_spark_leaves_no_file(
     def fail(*_: object) -> Any:
         raise ArithmeticError("the task fails")
 
-    monkeypatch.setattr(filed_deltas, "_Match", lambda *_: fail)
+    monkeypatch.setattr(deltas, "_Match", lambda *_: fail)
     with pytest.raises(SparkError):
         diverged.diff("main", "work", engine="spark", spark=spark)
     gc.collect()
@@ -179,11 +180,11 @@ def test_a_merge_never_passes_through_the_driver(
     tmp_path: Path, narrow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Changed rows of both sides, deleted ones and their sources: more than the driver takes from a job."""
-    monkeypatch.setattr(filed_deltas, "_BUCKET_ROWS", 30_000)
-    monkeypatch.setattr(row_plans, "PART_ROWS", 4_000)
+    monkeypatch.setattr(deltas, "_BUCKET_ROWS", 30_000)
+    monkeypatch.setattr(copying, "PART_ROWS", 4_000)
     monkeypatch.setattr(copying, "PART_ROWS", 4_000)
     sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
-    monkeypatch.setattr(spark_joins, "SparkJoins", partial(spark_joins.SparkJoins, **sizes))
+    monkeypatch.setattr(joins, "SparkJoins", partial(joins.SparkJoins, **sizes))
     graph = Graph.init(tmp_path / "graph.omni", SCHEMA.replace("Knows: Person -> Person", CARD))
     load(graph, "main", "append", people(0, 300, 1), knows(0, 30_000, 1))
     graph.create_branch("work")

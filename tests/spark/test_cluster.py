@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.engine.spark.java import find_java, launcher_home
-from omnigraph.engine.spark.masters import check_master
 from omnigraph.errors import SparkError
+from omnigraph.spark.jvm import find_java, launcher_home
+from omnigraph.spark.session import check_master
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -271,13 +271,14 @@ def work(folder: Path) -> dict[str, object]:
     import pyarrow.parquet as pq
 
     from omnigraph import Graph, OmniGraphDataSource, spark_frame
-    from omnigraph.engine.spark import spark_session
     from omnigraph.errors import LoadRejectedError
-    from omnigraph.pipeline import export, spark_joins
+    from omnigraph.pipeline.export import job
+    from omnigraph.spark import joins as spark_joins
+    from omnigraph.spark import spark_session
 
     write_inputs(folder)
     report: dict[str, Any] = {}
-    export._MIN_TASK_ROWS = export._MAX_TASK_ROWS = 1
+    job._MIN_TASK_ROWS = job._MAX_TASK_ROWS = 1
     with Graph.init(folder / "papers.omni", SCHEMA) as graph:
         with pytest.MonkeyPatch.context() as patch:
             # Little data goes the way of much data: relations are joined on executors.
@@ -384,7 +385,7 @@ def test_an_environment_travels_with_the_job(cluster: Cluster, tmp_path: Path) -
 def travel(folder: Path) -> dict[str, object]:
     """Load one record and read it back as a frame; where do tasks run?"""
     from omnigraph import Graph, OmniGraphDataSource
-    from omnigraph.engine.spark import spark_session
+    from omnigraph.spark import spark_session
 
     write_lines(folder / "one.jsonl", [{"type": "Paper", "data": {"doi": "d", "title": "t"}}])
     with Graph.init(folder / "papers.omni", SCHEMA) as graph:
@@ -532,7 +533,7 @@ def test_a_master_that_listens_and_never_answers_ends_with_an_error(tmp_path: Pa
 
 def start(folder: Path) -> dict[str, object]:
     """Two tries to get a session; the second one with a master that is gone."""
-    from omnigraph.engine.spark import spark_session
+    from omnigraph.spark import spark_session
 
     with pytest.raises(SparkError) as first:
         spark_session(0)

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.spark.columns import batch_schema, spark_schema, spark_type, to_spark
 from omnigraph.errors import InternalError
+from omnigraph.spark.data_source import batch_schema, spark_schema, spark_type, to_spark
 
 
 def converted(column: pa.Array) -> pa.Array:

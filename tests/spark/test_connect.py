@@ -60,7 +60,7 @@ def check_sessions(found: object) -> None:
 
 
 def run_connected(folder: Path) -> dict[str, object]:
-    from omnigraph.engine.spark.java import find_java, launcher_home
+    from omnigraph.spark.jvm import find_java, launcher_home
 
     tests = Path(__file__).parents[1]
     environ = dict(os.environ) | {
@@ -87,8 +87,8 @@ def run_connected(folder: Path) -> dict[str, object]:
 
 def secrets(spark: SparkSession) -> dict[str, object]:
     """A sealed secret reaches tasks through the settings of the session, and does not stay there."""
-    from omnigraph.pipeline.progress import Silent
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.pipeline.workers import Silent
+    from omnigraph.spark.workers import SparkWorkers
 
     workers = SparkWorkers(spark, Silent())
     with workers.sealing("hush") as sealed:
@@ -102,8 +102,8 @@ def open_secret(sealed: object) -> dict[str, object]:
 
 def large_items(spark: SparkSession) -> list[object]:
     """Items that are too many for the plan of a job travel as a file."""
-    from omnigraph.pipeline.progress import Silent
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.pipeline.workers import Silent
+    from omnigraph.spark.workers import SparkWorkers
 
     items = ["x" * 700_000, "", "y" * 700_001]
     return [answer["size"] for answer in SparkWorkers(spark, Silent()).run("ship", size_of, items)]
@@ -116,9 +116,9 @@ def size_of(item: str) -> dict[str, object]:
 def carried(spark: SparkSession) -> str:
     """A typed failure of a task that gives rows is the same failure in the driver."""
     from omnigraph.errors import StorageError
-    from omnigraph.pipeline.progress import Silent
-    from omnigraph.pipeline.spark_tasks import carrying
-    from omnigraph.pipeline.spark_workers import SparkWorkers
+    from omnigraph.pipeline.workers import Silent
+    from omnigraph.spark.tasks import carrying
+    from omnigraph.spark.workers import SparkWorkers
 
     def lost(batches: Iterator[object]) -> Iterator[object]:
         from omnigraph.errors import StorageError, StorageFailure
@@ -139,8 +139,8 @@ def sessions(spark: SparkSession, folder: Path) -> dict[str, object]:
     from threading import Thread
 
     from omnigraph import Graph
-    from omnigraph.engine.spark import spark_session
     from omnigraph.errors import OmniError
+    from omnigraph.spark import spark_session
 
     found: list[object] = []
     thread = Thread(target=lambda: found.append(spark_session()))
@@ -161,7 +161,7 @@ def sessions(spark: SparkSession, folder: Path) -> dict[str, object]:
 def main(folder: Path) -> None:
     from pyspark.sql import SparkSession
 
-    from omnigraph.engine.spark.kinds import parallelism_of
+    from omnigraph.spark.kinds import parallelism_of
     from spark.bulk_story import bulk_story
 
     spark = (

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from omnigraph import Graph, OmniGraphDataSource
-from omnigraph.engine.spark import datasource, spark_frame
-from omnigraph.engine.spark.reading import ReadRequest, find_table
 from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.spark import data_source, spark_frame
+from omnigraph.spark.data_source import ReadRequest, find_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -383,8 +383,8 @@ def test_one_source_looks_at_the_catalog_once(
     papers: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = []
-    real = datasource.pin_read
-    monkeypatch.setattr(datasource, "pin_read", lambda request: looks.append(1) or real(request))
+    real = data_source.pin_read
+    monkeypatch.setattr(data_source, "pin_read", lambda request: looks.append(1) or real(request))
     source = OmniGraphDataSource({"path": papers.uri, "type": "Paper"})
     reader = source.reader(source.schema())
     source.__getstate__()

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.engine.spark import check_executors, executors
-from omnigraph.engine.spark.executors import (
-    PACKAGES,
-    find_mismatch,
-    local_versions,
-    probe_executors,
-)
 from omnigraph.errors import SparkError
+from omnigraph.spark import check_executors, executors
+from omnigraph.spark.executors import PACKAGES, find_mismatch, local_versions, probe_executors
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from omnigraph import Graph, spark_frame
-from omnigraph.engine.spark.worker_memory import spare_collections
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.storage import table_parts
+from omnigraph.spark.data_source import spare_collections
+from omnigraph.storage.datasets import partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,7 +118,7 @@ def test_joins_broadcast_the_small_side_and_only_that(spark: SparkSession, graph
 def test_tasks_are_cut_by_rows(
     spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch, where: str | None
 ) -> None:
-    monkeypatch.setattr(table_parts, "PART_BYTES", ROWS * (VECTOR_BYTES + 32) // 3)
+    monkeypatch.setattr(partitions, "PART_BYTES", ROWS * (VECTOR_BYTES + 32) // 3)
     frame = spark_frame(spark, graph.uri, "Paper", columns=["vec"], where=where)
     # Conditions are evaluated over whole fragments, and a load of this size writes one.
     assert frame.rdd.getNumPartitions() == (4 if where is None else 1)

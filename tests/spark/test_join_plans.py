@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from omnigraph import Graph
-from omnigraph.manifest.pins import open_pin
+from omnigraph.commit.targets import open_pin
 from omnigraph.pipeline import keys
 from omnigraph.pipeline.keys import cut_scans, key_scans, scan_keys, text_key, total_rows
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.spark_joins import SparkJoins
-from omnigraph.pipeline.spark_workers import SparkWorkers
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark.joins import SparkJoins
+from omnigraph.spark.workers import SparkWorkers
 
 SCHEMA = "node Note { key: String @key  text: String? }"
 FRAMES = ("repeated_hashes", "repeated_keys", "common_hashes", "common_keys", "absent_keys")

@@ -9,24 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from omnigraph.core.ids import TableKey
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
-from omnigraph.pipeline.job_names import detail, operation
-from omnigraph.pipeline.key_files import KeyFiles
-from omnigraph.pipeline.large_merges import ExchangeMatcher
-from omnigraph.pipeline.merging import LocalMatcher, Merged
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.spark_workers import SparkWorkers
-from omnigraph.pipeline.workers import LocalWorkers
+from omnigraph.pipeline.exchange import KeyFiles
+from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher, Merged
+from omnigraph.pipeline.workers import LocalWorkers, Silent, detail, operation
+from omnigraph.spark.workers import SparkWorkers
 from omnigraph.storage.answers import answer_folder
-from omnigraph.storage.fragments import stage_replacement, write_rows
-from omnigraph.storage.private import close_private, open_private
-from omnigraph.storage.staged import stage_fragments
+from omnigraph.storage.datasets.fragments import stage_replacement, write_rows
+from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.storage.tables import Table
+    from omnigraph.storage.datasets.tables import Table
 
 SCHEMA = """
 node Person { name: String @key }

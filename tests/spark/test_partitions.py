@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequestError, StorageError
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.partitions import (
+from omnigraph.storage.datasets.partitions import (
     TableAddress,
     check_condition,
     group_fragments,
@@ -23,7 +22,8 @@ from omnigraph.storage.partitions import (
     scan_schema,
     table_address,
 )
-from omnigraph.storage.tables import Table, TableStore
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,10 +16,10 @@ QUIET = """
 import json, os, signal, threading
 import lance  # a process that works with graphs has it
 handler = signal.getsignal(signal.SIGINT)  # a process in the background may ignore it
-from omnigraph.engine.spark import spark_session
+from omnigraph.spark import spark_session
 from omnigraph.errors import OmniError
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.worker_choice import choose_workers
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark.worker_choice import choose_workers
 
 missing = []
 is_over = threading.Event()
@@ -76,7 +76,7 @@ print(json.dumps(report))
 FOREIGN = """
 import json, os, threading
 from pyspark.sql import SparkSession
-from omnigraph.engine.spark import session, spark_session
+from omnigraph.spark import session, spark_session
 
 os.environ["JAVA_HOME"] = {java_home!r}
 mine = (
@@ -106,10 +106,10 @@ mine.stop()
 KILLED = """
 import json, os, signal, sys
 from contextlib import contextmanager
-from omnigraph.engine.spark import spark_session
+from omnigraph.spark import spark_session
 from omnigraph.errors import OmniError
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.spark_workers import SparkWorkers
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark.workers import SparkWorkers
 
 pipe = sys.argv[1]
 os.mkfifo(pipe)
@@ -151,7 +151,7 @@ print(json.dumps(said))
 
 #: Spark lets unknown flags pass, so a wrong start needs flags that contradict each other.
 TWO_COLLECTORS = "-XX:+UseSerialGC -XX:+UseParallelGC"
-START = "from omnigraph.engine.spark import spark_session; spark_session(0)"
+START = "from omnigraph.spark import spark_session; spark_session(0)"
 FAILING = f"""
 from omnigraph.errors import OmniError
 try:
@@ -239,7 +239,7 @@ def tools(tmp_path: Path) -> Path:
 
 @pytest.mark.slow  # one more JVM; every other test with Spark brings a session of its own, too
 def test_a_session_of_the_caller_is_used_and_left_alone(tmp_path: Path) -> None:
-    from omnigraph.engine.spark.java import find_java, launcher_home
+    from omnigraph.spark.jvm import find_java, launcher_home
 
     home = launcher_home(find_java(), tmp_path / "java")
     report = report_of(run(FOREIGN.format(java_home=str(home)), tmp_path))

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.spark.jvm import telling_line
-from omnigraph.engine.spark.settings import (
-    JAVA_OPTIONS,
-    SMALL_INPUT_BYTES,
-    SparkSettings,
-    session_conf,
-)
 from omnigraph.errors import BadRequestError
+from omnigraph.spark.jvm import telling_line
+from omnigraph.spark.session import JAVA_OPTIONS, SMALL_INPUT_BYTES, SparkSettings, session_conf
 
 SCRATCH = Path("/scratch")
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph import Graph
+from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageFailure
-from omnigraph.manifest.pins import open_pin, reading_pins
 from omnigraph.pipeline.keys import key_scans, text_key
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.spark_joins import SparkJoins
-from omnigraph.pipeline.spark_workers import SparkWorkers
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark.joins import SparkJoins
+from omnigraph.spark.workers import SparkWorkers
 from omnigraph.storage.location import RECLAIMED_MARK
 
 if TYPE_CHECKING:

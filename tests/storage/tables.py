@@ -11,23 +11,24 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset
 
-from omnigraph.storage.compaction import (
+from omnigraph.storage.datasets.compaction import (
+    choose_rewrites,
+    fragment_facts,
     plan_compaction,
     run_compaction_task,
     stage_compaction,
     with_indexes,
 )
-from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.layout import choose_rewrites, fragment_facts
-from omnigraph.storage.private import open_private
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.datasets.staged import (
     StagedWrite,
     commit_staged,
     create_table,
+    open_private,
     stage_append,
     stage_delete,
 )
-from omnigraph.storage.tables import Table
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,19 +9,19 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.column_updates import remove_updates, stage_updates, update_fragment
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ObstoreObjects
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.fragments import remove_updates, stage_updates, update_fragment
+from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
     new_files,
     stage_append,
     stage_delete,
 )
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:
-    from omnigraph.storage.tables import Table
+    from omnigraph.storage.datasets.tables import Table
 
 VECTOR = pa.list_(pa.float32(), 2)
 SCHEMA = pa.schema([("id", pa.utf8()), ("body", pa.utf8()), ("vec", VECTOR)])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.columns import (
+from omnigraph.storage.datasets.column_changes import (
     NewColumn,
     _members,
     _message,
@@ -14,18 +14,18 @@ from omnigraph.storage.columns import (
     write_columns,
     write_table,
 )
-from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.partitions import table_address
-from omnigraph.storage.private import open_private
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
+from omnigraph.storage.datasets.partitions import table_address
+from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
     new_files,
+    open_private,
     stage_append,
     stage_delete,
     stage_upsert,
 )
+from omnigraph.storage.location import parse_location
 
 SCHEMA = pa.schema(
     [

@@ -11,20 +11,20 @@ import pytest
 from lance import LanceDataset
 from lance.fragment import write_fragments
 
-from omnigraph import failpoints
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.values import reference_cell
 from omnigraph.errors import DriftError
-from omnigraph.failpoints import VARIABLE, FailpointError
-from omnigraph.storage.compaction import (
+from omnigraph.storage.datasets.compaction import (
     exchanged_fragments,
     plan_compaction,
     run_compaction_task,
     stage_compaction,
 )
-from omnigraph.storage.forks import create_fork
-from omnigraph.storage.indexes import list_indexes, stage_indices
-from omnigraph.storage.leftovers import find_leftovers
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.indexes import list_indexes, stage_indices
+from omnigraph.storage.datasets.leftovers import find_leftovers
+from omnigraph.storage.datasets.staged import (
     StagedWrite,
     StageKind,
     _for_writing,
@@ -34,8 +34,8 @@ from omnigraph.storage.staged import (
     stage_upsert,
     sync_commit,
 )
-from omnigraph.storage.tables import Table
-from omnigraph.types.blob_cells import reference_cell
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import parse_location
 from storage.tables import (
     ID,
     NUMBER,
@@ -330,7 +330,7 @@ def test_every_added_file_is_flushed(
             inside = path.rglob("*") if path.is_dir() else [path]
             flushed.update(str(it.relative_to(root)) for it in inside if it.is_file())
 
-    monkeypatch.setattr("omnigraph.storage.staged.sync_files", record)
+    monkeypatch.setattr("omnigraph.storage.datasets.staged.sync_files", record)
     sync_commit(location, compacted, staged)
     # A hint and a record of checksums may be lost: nothing is read by them.
     others = {"_versions/latest_version_hint.json", f"_checksums/{compacted.version}.json"}

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from omnigraph.commit import attempt
 from omnigraph.errors import StorageError
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery import attempt
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.staged import (
     check_written,
     commit_staged,
     create_table,
@@ -21,13 +20,14 @@ from omnigraph.storage.staged import (
     stage_delete,
     stage_upsert,
 )
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from omnigraph.storage.datasets.staged import StagedWrite
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.staged import StagedWrite
-    from omnigraph.storage.tables import Table
 
 COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa.int64())])
 #: So many deleted rows that they are kept as a bitmap instead of a list.
@@ -102,10 +102,10 @@ def test_a_write_whose_file_was_cut_short_has_no_effect_and_leaves_nothing(
 def test_a_publish_whose_rows_were_cut_short_never_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from omnigraph.storage import catalog
+    from omnigraph.storage import manifest_table
 
     insert = "query add($doi: String) { insert Paper { doi: $doi } }"
-    write, cuts = catalog.write_fragments, iter((True,))
+    write, cuts = manifest_table.write_fragments, iter((True,))
 
     def write_cut(*arguments, **options):
         fragments = write(*arguments, **options)
@@ -116,7 +116,7 @@ def test_a_publish_whose_rows_were_cut_short_never_happens(
 
     with Graph.init(tmp_path / "graph", "node Paper { doi: String @key }") as graph:
         with monkeypatch.context() as patch:
-            patch.setattr(catalog, "write_fragments", write_cut)
+            patch.setattr(manifest_table, "write_fragments", write_cut)
             # There is room again, so that the writer completes what it began.
             assert graph.mutate(insert, {"doi": "a"}).commit is not None
         assert [record.recovery_kind for record in graph.recoveries()] == ["RolledForward"]

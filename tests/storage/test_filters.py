@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.filters import AllOf, AnyOf, Compare, IsNull, OneOf, quote_name, to_sql
+from omnigraph.core.arrow import arrow_type
+from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.storage.datasets.filters import (
+    AllOf,
+    AnyOf,
+    Compare,
+    IsNull,
+    OneOf,
+    quote_name,
+    to_sql,
+)
+from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
+from omnigraph.storage.datasets.staged import commit_staged, create_table, stage_append
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.memory import scan_with_pending, select_rows
-from omnigraph.storage.staged import commit_staged, create_table, stage_append
-from omnigraph.types.arrow import arrow_type
-from omnigraph.types.kinds import Scalar, ScalarType
 
 if TYPE_CHECKING:
-    from omnigraph.storage.filters import Filter
-    from omnigraph.storage.tables import Table
+    from omnigraph.storage.datasets.filters import Filter
+    from omnigraph.storage.datasets.tables import Table
 
 OPERATORS = {
     "=": operator.eq,

@@ -12,11 +12,10 @@ from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
 
 from omnigraph.errors import DriftError, LeaseLostError
-from omnigraph.storage.filters import OneOf
-from omnigraph.storage.forks import create_fork
-from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
-from omnigraph.storage.location import GraphLocation, parse_location
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.filters import OneOf
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
+from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
     stage_append,
@@ -25,7 +24,8 @@ from omnigraph.storage.staged import (
     stage_restore,
     stage_upsert,
 )
-from omnigraph.storage.tables import Table, TableStore
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.location import GraphLocation, parse_location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -317,7 +317,7 @@ def test_versions_of_rows_in_no_order_are_taken_only_with_their_addresses(table:
 
 
 def test_ids_in_a_hidden_column_need_the_versions_beside_them(table: Table):
-    """The form in which `storage.row_ids` hands over many ids is that of Lance's own updates."""
+    """The form in which `storage.datasets.row_ids` hands over many ids is that of Lance's own updates."""
     table._dataset.update_config(
         {"lance.row_lineage.spill": "true", "lance.row_lineage.inline_max_bytes": "0"}
     )

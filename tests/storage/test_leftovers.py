@@ -15,11 +15,15 @@ from lance import LanceDataset
 from lance.fragment import write_fragments
 
 from omnigraph.errors import StorageError
-from omnigraph.storage.forks import create_fork
-from omnigraph.storage.indexes import stage_indices
-from omnigraph.storage.leftovers import find_leftovers, list_dataset, remove_leftovers, unreferenced
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.indexes import stage_indices
+from omnigraph.storage.datasets.leftovers import (
+    find_leftovers,
+    list_dataset,
+    remove_leftovers,
+    unreferenced,
+)
+from omnigraph.storage.datasets.staged import (
     _for_writing,
     commit_staged,
     stage_append,
@@ -27,7 +31,8 @@ from omnigraph.storage.staged import (
     stage_overwrite,
     stage_upsert,
 )
-from omnigraph.storage.tables import Table
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import parse_location
 from storage.tables import (
     ID,
     NUMBER,

@@ -11,28 +11,34 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from omnigraph.pipeline import candidates
-from omnigraph.pipeline.candidates import find_parts, listed_parts
-from omnigraph.pipeline.load_engine import make_engine
-from omnigraph.pipeline.progress import Silent
+from omnigraph.pipeline import compare
+from omnigraph.pipeline.compare import find_parts, listed_parts
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
-from omnigraph.storage.forks import create_fork
-from omnigraph.storage.location import GraphLocation, parse_location
-from omnigraph.storage.row_changes import RowSet, _RowIdSet, differing_rows, follows, scan_row_set
-from omnigraph.storage.staged import (
+from omnigraph.pipeline.workers import Silent
+from omnigraph.spark.worker_choice import make_engine
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.row_changes import (
+    RowSet,
+    _RowIdSet,
+    differing_rows,
+    follows,
+    scan_row_set,
+)
+from omnigraph.storage.datasets.staged import (
     commit_staged,
     stage_append,
     stage_overwrite,
     stage_restore,
     stage_upsert,
 )
+from omnigraph.storage.location import GraphLocation, parse_location
 from storage.tables import compact, delete, make_table, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from omnigraph.storage.tables import Table
+    from omnigraph.storage.datasets.tables import Table
 
     Differing = Callable[[Table, Table], tuple[list[str], list[str]]]
 
@@ -175,7 +181,7 @@ def test_row_ids_that_leave_many_numbers_out_are_told_apart() -> None:
 def test_rows_are_listed_in_parts_without_loss(
     table: Table, location: GraphLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "TASK_ROWS", 2)
+    monkeypatch.setattr(compare, "TASK_ROWS", 2)
     named = differing_rows(table, delete(table, *names(20, 5)), MANY)
     assert named is not None
     with closing(Scratch(ScratchPlace(root=location, is_writer=True))) as scratch:

@@ -13,46 +13,52 @@ import pytest
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.errors import StorageError
-from omnigraph.pipeline.copying import CopyItem, copy_rows
-from omnigraph.pipeline.merging import RewriteItem, ShrinkItem, rewrite_fragment, shrink_fragment
-from omnigraph.pipeline.row_plans import PLAN, Action, HeldRows
-from omnigraph.storage import row_ids as room
-from omnigraph.storage.column_updates import stage_updates, update_fragment
-from omnigraph.storage.compaction import plan_compaction, run_compaction_task, stage_compaction
-from omnigraph.storage.file_names import manifest_name
-from omnigraph.storage.filters import OneOf
-from omnigraph.storage.forks import create_fork
-from omnigraph.storage.fragments import (
+from omnigraph.pipeline.copying import PLAN, Action, CopyItem, HeldRows, copy_rows
+from omnigraph.pipeline.upsert import RewriteItem, ShrinkItem, rewrite_fragment, shrink_fragment
+from omnigraph.storage.datasets import row_ids as room
+from omnigraph.storage.datasets.compaction import (
+    choose_rewrites,
+    fragment_facts,
+    plan_compaction,
+    run_compaction_task,
+    stage_compaction,
+)
+from omnigraph.storage.datasets.filters import OneOf
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.fragments import (
     delete_offsets,
     fragment_rows,
     stage_replaced_rows,
     stage_replacement,
+    stage_updates,
+    update_fragment,
     write_replacing,
     write_rows,
 )
-from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.layout import choose_rewrites, fragment_facts
-from omnigraph.storage.leftovers import find_leftovers
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.partitions import table_address
-from omnigraph.storage.private import close_private, open_private
-from omnigraph.storage.row_changes import differing_rows, kept_ids, take_by_row_id
-from omnigraph.storage.row_ids import KeptIds
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.datasets.leftovers import find_leftovers
+from omnigraph.storage.datasets.partitions import table_address
+from omnigraph.storage.datasets.row_changes import differing_rows, kept_ids, take_by_row_id
+from omnigraph.storage.datasets.row_ids import KeptIds
+from omnigraph.storage.datasets.staged import (
+    close_private,
     commit_staged,
     create_table,
+    open_private,
     stage_append,
     stage_delete,
     stage_restore,
     stage_upsert,
 )
+from omnigraph.storage.listing import manifest_name
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.tables import Table
 
 SCHEMA = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa.int64())])
 ROWS = 6_000
@@ -196,7 +202,7 @@ def test_answers_of_tasks_do_not_grow_with_the_ids(table: Table):
 
 
 def commit_free(table: Table, ids: list[str]) -> Any:
-    from omnigraph.storage.staged import stage_fragments
+    from omnigraph.storage.datasets.staged import stage_fragments
 
     same = pa.table({"id": ids, "n": [3] * len(ids)}, schema=SCHEMA)
     return stage_fragments(table, write_rows(table, same.to_batches()))

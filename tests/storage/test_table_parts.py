@@ -13,19 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import table_parts
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.partitions import FragmentGroup, TableAddress, scan_schema, table_address
-from omnigraph.storage.table_parts import (
+from omnigraph.storage.datasets import partitions
+from omnigraph.storage.datasets.partitions import (
+    FragmentGroup,
     RowSpan,
+    TableAddress,
     TableExtent,
     column_bytes,
     part_count,
     plan_parts,
     scan_part,
+    scan_schema,
+    table_address,
     table_extent,
 )
-from omnigraph.storage.tables import Table, TableStore
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,9 +108,9 @@ def test_every_row_is_in_exactly_one_part(counts: list[int], row_bytes: int) -> 
 def test_parts_are_neither_small_nor_more_than_rows(rows: int, row_bytes: int) -> None:
     count = part_count(rows, row_bytes)
     assert 1 <= count <= max(1, rows)
-    size = rows * (row_bytes + table_parts._ROW_BYTES)
-    assert size / count <= table_parts.LARGE_PART_BYTES or count == rows
-    assert count == 1 or size / count > table_parts.PART_BYTES / 2
+    size = rows * (row_bytes + partitions._ROW_BYTES)
+    assert size / count <= partitions.LARGE_PART_BYTES or count == rows
+    assert count == 1 or size / count > partitions.PART_BYTES / 2
 
 
 def test_the_size_of_a_value_comes_from_its_type_or_the_files() -> None:

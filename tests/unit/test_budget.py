@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from omnigraph.budget import PATIENT_ROWS, Budget, LinkedSignal, MemoryAccount, Turns
+from omnigraph.core.budget import PATIENT_ROWS, Budget, LinkedSignal, MemoryAccount, Turns
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError, ResourceLimitError
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from omnigraph.validation import MAX_PROBLEMS, listed, problems_of
+from omnigraph.core.validation import MAX_PROBLEMS, listed, problems_of
 
 
 class Colour(StrEnum):

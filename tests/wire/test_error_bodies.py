@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph import errors
-from omnigraph.cli.conflict_tables import conflict_lines
+from omnigraph.cli.history_text import conflict_lines
 from omnigraph.errors import (
     BadRecord,
     ConflictKind,
@@ -19,7 +19,7 @@ from omnigraph.errors import (
     Severity,
     StorageFailure,
 )
-from omnigraph.wire.failures import error_from_body
+from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

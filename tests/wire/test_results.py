@@ -9,18 +9,33 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from omnigraph.api.diffs import DiffFilter, ReportedDiff, diff_page
+from omnigraph.api.results import (
+    LoadResult,
+    MergeResult,
+    MutationResult,
+    SchemaApplyResult,
+    receipt_document,
+)
+from omnigraph.api.rows import PIECE_BYTES, Result, decode_result, encode_result
+from omnigraph.branches.deltas import Operation
 from omnigraph.branches.diffs import DiffStats, NetChange
-from omnigraph.branches.selection import Operation
+from omnigraph.commit.documents import (
+    commit_document,
+    commit_from_json,
+    snapshot_document,
+    snapshot_from_json,
+)
+from omnigraph.commit.targets import Target
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import (
     ChangeCursorRejectedError,
     HistoricalVersionReclaimedError,
     UnexpectedAnswerError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.targets import Target
-from omnigraph.schema.catalog import TypeKind
-from omnigraph.schema.lint import LintCode
-from omnigraph.schema.steps import (
+from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.steps import (
     AddConstraint,
     AddProperty,
     AddType,
@@ -28,6 +43,7 @@ from omnigraph.schema.steps import (
     DropProperty,
     DropType,
     ExtendEnum,
+    LintCode,
     RenameProperty,
     RenameType,
     Step,
@@ -38,18 +54,6 @@ from omnigraph.schema.steps import (
     WidenProperty,
     step_from_json,
 )
-from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.wire.answer import Result
-from omnigraph.wire.arrow_results import PIECE_BYTES, decode_result, encode_result
-from omnigraph.wire.commits import (
-    commit_document,
-    commit_from_json,
-    snapshot_document,
-    snapshot_from_json,
-)
-from omnigraph.wire.diffs import DiffFilter, ReportedDiff, diff_page
-from omnigraph.wire.receipts import LoadResult, MergeResult, MutationResult, receipt_document
-from omnigraph.wire.schema_changes import SchemaApplyResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

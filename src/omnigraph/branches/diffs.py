@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as _arrow
 
-from omnigraph.branches.selection import Operation
-from omnigraph.branches.type_deltas import operation
-from omnigraph.pipeline.differences import OPERATIONS, operation_codes
+from omnigraph.branches.deltas import Operation, operation
+from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
 
-    from omnigraph.branches.type_deltas import TypeDelta
-    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.branches.deltas import TypeDelta
+    from omnigraph.commit.snapshot import Snapshot
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

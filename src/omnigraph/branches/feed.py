@@ -10,8 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.branches.changes import Cause, Change, CommitChanges, PageBudget, cause_of
-from omnigraph.branches.tokens import Position, check_binding, decode_token, encode_token
+from omnigraph.branches.changes import (
+    Cause,
+    Change,
+    CommitChanges,
+    PageBudget,
+    Position,
+    cause_of,
+    check_binding,
+    decode_token,
+    encode_token,
+)
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -24,8 +33,8 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from omnigraph.branches.selection import ChangeFilter
-    from omnigraph.manifest.rows import GraphCommit, Head
+    from omnigraph.branches.deltas import ChangeFilter
+    from omnigraph.commit.rows import GraphCommit, Head
 
 DEFAULT_POLL_COMMITS = 128
 MAX_POLL_COMMITS = 512

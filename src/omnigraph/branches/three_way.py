@@ -14,16 +14,10 @@ import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.branches.bases import Base, base_rows
-from omnigraph.branches.truth_table import ABSENT, Choice, choose
+from omnigraph.branches.truth_table import ABSENT, Base, Choice, base_rows, choose
 from omnigraph.errors import MAX_CONFLICTS
-from omnigraph.pipeline.comparing import deltas_between
-from omnigraph.pipeline.deltas import FiledDelta
-from omnigraph.pipeline.differences import DELTA
-from omnigraph.pipeline.filed_deltas import Pair
-from omnigraph.pipeline.key_files import key_files, write_keys
-from omnigraph.pipeline.keys import find_keys, key_scans, text_key
-from omnigraph.pipeline.row_plans import (
+from omnigraph.pipeline.compare import DELTA
+from omnigraph.pipeline.copying import (
     PLAN,
     Action,
     HeldRows,
@@ -33,19 +27,22 @@ from omnigraph.pipeline.row_plans import (
     filed_parts,
     held_parts,
 )
+from omnigraph.pipeline.deltas import FiledDelta, Pair, deltas_between
+from omnigraph.pipeline.exchange import key_files, write_keys
+from omnigraph.pipeline.keys import find_keys, key_scans, text_key
 from omnigraph.storage.answers import AnswerFolder, read_answer
-from omnigraph.storage.row_columns import ROW_ID
+from omnigraph.storage.datasets.filters import ROW_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.differences import RowShape
+    from omnigraph.pipeline.compare import RowShape
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.tables import Table
+    from omnigraph.storage.datasets.tables import Table
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow

@@ -1,19 +1,31 @@
-"""What becomes of one id when two branches are merged: the truth table, as data, and its evaluation over columns.
-
-A row is a number: equal numbers are equal rows. The unit is the whole row.
-"""
+"""What becomes of one id in a merge, and merge bases. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from omnigraph.commit.lineage import base_commits, base_steps
 from omnigraph.errors import ConflictKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
+
+    from omnigraph.commit.lineage import BaseStep
+    from omnigraph.commit.rows import GraphCommit
+
+
+# ---- What becomes of one id when two branches are merged: the truth table, as data, and its evaluation over
+#      columns
+#
+# A row is a number: equal numbers are equal rows. The unit is the whole row.
+
 
 #: There is no row of this id.
 ABSENT: Final = -1
@@ -100,3 +112,37 @@ def _lookup() -> NDArray[np.int8]:
 
 
 _TABLE = _lookup()
+
+
+# ---- Where two branches last agreed, also when that is more than one commit
+#
+# Two branches that both took over a third one have two bases, and neither of them alone knows the work that is common
+# through the other. Their own merge is the base then: a virtual one, decided id by id and never written down.
+
+
+@dataclass(frozen=True)
+class Base:
+    """The base of a merge, and how it is put together."""
+
+    steps: tuple[BaseStep, ...]
+
+    @cached_property
+    def commits(self) -> tuple[str, ...]:
+        """Every commit that takes part, the best one first."""
+        return base_commits(self.steps)
+
+
+def find_base(commits: Mapping[str, GraphCommit], source: str, target: str) -> Base:
+    """The base of a merge. The commits of one graph have a common beginning, so there is one."""
+    return Base(tuple(base_steps(commits, source, target)))
+
+
+def base_rows(base: Base, states: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The rows of a base, from those of every commit that takes part."""
+    known: dict[object, NDArray[np.int64]] = {}
+    for step in base.steps:
+        rows = states[step.bases[0]]
+        for commit_id, common in zip(step.bases[1:], step.common, strict=True):
+            rows = virtual_base(known[common], rows, states[commit_id])
+        known[step.pair] = rows
+    return known[base.steps[-1].pair]

@@ -1,4 +1,4 @@
-"""The `omnigraph` executable: commands, exit codes, and the edge where failures become messages."""
+"""The executable: arguments before parsing, commands, and exit codes."""
 
 from __future__ import annotations
 
@@ -12,45 +12,107 @@ from typer.exceptions import TyperException
 
 from omnigraph.cli.capabilities import legend
 from omnigraph.cli.commands import (
-    alias,
-    blob,
     branch,
-    changes,
-    cleanup,
-    commit,
+    data,
     demo,
-    diff,
-    doctor,
     embed,
-    explain,
-    export,
-    graphs,
-    init,
-    lint,
-    load,
-    log,
-    login,
-    mutate,
-    optimize,
-    policy,
-    profile,
-    queries,
+    history,
+    maintenance,
     query,
-    recovery,
-    repair,
     schema,
-    snapshot,
-    verify,
-    version,
+    serving,
+    setup,
 )
-from omnigraph.cli.interrupts import INTERRUPTED, Interrupts, taking_interrupts
-from omnigraph.cli.output import guarded_streams, print_error, print_json, print_warning
-from omnigraph.cli.scoped import use_scoped_commands
-from omnigraph.cli.words import arranged, wants_json
+from omnigraph.cli.flags import GRAPH_ID, use_scoped_commands
+from omnigraph.cli.output import (
+    INTERRUPTED,
+    Interrupts,
+    guarded_streams,
+    print_error,
+    print_json,
+    print_warning,
+    taking_interrupts,
+)
 from omnigraph.errors import OmniError, is_panic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+
+# ---- The words of a command line before they are parsed: old spellings, and global flags wherever they stand
+
+
+#: Old spellings of commands, rewritten before parsing.
+_RENAMED = {
+    ("check",): ("lint",),
+    ("query", "lint"): ("lint",),
+    ("query", "check"): ("lint",),
+    ("change",): ("mutate",),
+    ("read",): ("query",),
+}
+
+#: Flags that may stand before the command as well; with the number of words they take.
+_GLOBAL = {
+    "--as": 2,
+    "--server": 2,
+    "--cluster": 2,
+    "--graph": 2,
+    "--store": 2,
+    "--profile": 2,
+    "--json": 1,
+    "--yes": 1,
+    "--quiet": 1,
+}
+#: What ends the flags: everything behind it is an argument.
+_END = "--"
+
+
+def arranged(words: list[str], groups: Collection[str]) -> list[str]:
+    """The command first, in its present spelling, and the global flags that stood before or within it behind it.
+
+    `groups` are the commands that have commands below them.
+
+    >>> arranged(["--store", "g.omni", "branch", "--json", "list"], {"branch"})
+    ['branch', 'list', '--store', 'g.omni', '--json']
+    """
+    flags, words = _leading_flags(words)
+    command, words = words[:1], words[1:]
+    if command and command[0] in groups:
+        within, words = _leading_flags(words)
+        flags += within
+        # A group is followed by a command, unless it is asked for its help.
+        if words and not words[0].startswith("-"):
+            command.append(words.pop(0))
+    for old, new in _RENAMED.items():
+        found = [*command, *words][: len(old)]
+        if tuple(found) == old:
+            print_warning(f"`{' '.join(old)}` is deprecated: use `{' '.join(new)}`")
+            words = [*command, *words][len(old) :]
+            command = list(new)
+            break
+    return [*command, *flags, *words]
+
+
+def wants_json(words: list[str]) -> bool:
+    """Whether a program reads the output, also that of a wrong command line."""
+    end = words.index(_END) if _END in words else len(words)
+    return "--json" in words[:end]
+
+
+def _leading_flags(words: list[str]) -> tuple[list[str], list[str]]:
+    """The global flags at the beginning, and the rest."""
+    flags: list[str] = []
+    while words and (name := words[0].partition("=")[0]) in _GLOBAL:
+        count = _GLOBAL[name] if name == words[0] else 1
+        # Behind some commands `--graph` is a switch; here it is always the graph of a server.
+        first = words[0].replace("--graph", GRAPH_ID, 1) if name == "--graph" else words[0]
+        flags += [first, *words[1:count]]
+        words = words[count:]
+    return flags, words
+
+
+# ---- The `omnigraph` executable: commands, exit codes, and the edge where failures become messages
+
 
 app = typer.Typer(
     name="omnigraph",
@@ -62,38 +124,38 @@ app = typer.Typer(
     epilog=legend(),
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command("init")(init.init)
-app.command("load")(load.load)
-app.command("ingest", hidden=True)(load.ingest)
-app.command("mutate")(mutate.mutate)
+app.command("init")(schema.init)
+app.command("load")(data.load)
+app.command("ingest", hidden=True)(data.ingest)
+app.command("mutate")(query.mutate)
 app.command("query")(query.query)
-app.command("export")(export.export)
-app.command("snapshot")(snapshot.snapshot)
-app.command("diff")(diff.diff)
-app.command("log")(log.log)
+app.command("export")(data.export)
+app.command("snapshot")(history.snapshot)
+app.command("diff")(branch.diff)
+app.command("log")(history.log)
 app.command("embed")(embed.embed)
-app.command("optimize")(optimize.optimize)
-app.command("cleanup")(cleanup.cleanup)
-app.command("repair")(repair.repair)
-app.command("doctor")(doctor.doctor)
-app.command("verify")(verify.verify)
-app.command("version")(version.version)
-app.command("lint")(lint.lint)
-app.command("explain")(explain.explain)
+app.command("optimize")(maintenance.optimize)
+app.command("cleanup")(maintenance.cleanup)
+app.command("repair")(maintenance.repair)
+app.command("doctor")(maintenance.doctor)
+app.command("verify")(maintenance.verify)
+app.command("version")(setup.version)
+app.command("lint")(query.lint)
+app.command("explain")(query.explain)
 app.command("demo")(demo.demo)
-app.command("alias")(alias.alias)
-app.command("login")(login.login)
-app.command("logout")(login.logout)
+app.command("alias")(query.alias)
+app.command("login")(setup.login)
+app.command("logout")(setup.logout)
 app.add_typer(schema.app, name="schema")
-app.add_typer(blob.app, name="blob")
+app.add_typer(data.app, name="blob")
 app.add_typer(branch.app, name="branch")
-app.add_typer(commit.app, name="commit")
-app.add_typer(changes.app, name="changes")
-app.add_typer(recovery.app, name="recovery")
-app.add_typer(queries.app, name="queries")
-app.add_typer(policy.app, name="policy")
-app.add_typer(graphs.app, name="graphs")
-app.add_typer(profile.app, name="profile")
+app.add_typer(history.commit_app, name="commit")
+app.add_typer(history.changes_app, name="changes")
+app.add_typer(maintenance.app, name="recovery")
+app.add_typer(serving.queries_app, name="queries")
+app.add_typer(serving.policy_app, name="policy")
+app.add_typer(serving.graphs_app, name="graphs")
+app.add_typer(setup.app, name="profile")
 
 use_scoped_commands(app)
 
@@ -103,7 +165,7 @@ _GROUPS = frozenset(group.name for group in app.registered_groups if isinstance(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        version.show_version()
+        setup.show_version()
         raise typer.Exit
 
 

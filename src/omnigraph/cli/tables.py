@@ -1,4 +1,4 @@
-"""Rows as text: fitted tables, blocks of pairs, CSV and JSON lines."""
+"""Rows and values as text."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import re
 import textwrap
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING
 
-from omnigraph.printable import one_line
+from omnigraph.errors.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from omnigraph.wire.answer import Result
+    from omnigraph.api.rows import Result
+
+
+# ---- Rows as text: fitted tables, blocks of pairs, CSV and JSON lines
+
 
 #: Longest cell of a table; longer ones end with an ellipsis.
 MAX_COLUMN_WIDTH = 80
@@ -191,3 +195,37 @@ def _json_lines(result: Result) -> Iterator[str]:
     yield json.dumps(metadata, ensure_ascii=False)
     for row in result.json_rows():
         yield json.dumps(row, ensure_ascii=False)
+
+
+# ---- Single values beside each other as text: where they differ is what is shown
+
+
+#: Longest value in a line or a cell that holds several.
+VALUE_WIDTH = 32
+
+
+def value_text(value: object) -> str:
+    """A value as JSON spells it: null, "null" and "" are three different things."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def compared(texts: Sequence[str], width: int = VALUE_WIDTH) -> list[str]:
+    """Texts that differ, fitted: long ones begin shortly before the first difference between them."""
+    long = [text for text in texts if len(text) > width]
+    if len(set(long)) > 1:
+        shared = takewhile(lambda letters: len(set(letters)) == 1, zip(*long, strict=False))
+        begin = sum(1 for _ in shared) - width // 3
+        if begin > 1:
+            texts = [f"…{text[begin:]}" if len(text) > width else text for text in texts]
+    return [fit(text, width) for text in texts]
+
+
+def image_values(image: Mapping[str, object]) -> dict[str, str]:
+    """What an image of a row holds, by name and as text: the ends of an edge, then the properties."""
+    parts = (image.get("endpoints"), image["properties"])
+    return {
+        name: value_text(value)
+        for part in parts
+        if isinstance(part, dict)
+        for name, value in part.items()
+    }

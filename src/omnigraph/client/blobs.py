@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.client.connection import understood
-from omnigraph.client.opened import OpenRemoteGraph, target_members, target_of
-from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerError
-from omnigraph.manifest.rows import MAIN
-from omnigraph.wire.blobs import (
+from omnigraph.api.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
+from omnigraph.api.results import (
     BLOB_RANGE_BYTES,
     BlobCell,
     BlobInfo,
@@ -17,7 +14,9 @@ from omnigraph.wire.blobs import (
     clamped,
     external_blob,
 )
-from omnigraph.wire.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
+from omnigraph.client.connection import OpenRemoteGraph, target_members, target_of, understood
+from omnigraph.commit.rows import MAIN
+from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     import httpx
 
     from omnigraph.client.connection import Connection
-    from omnigraph.manifest.targets import Target
+    from omnigraph.commit.targets import Target
 
 _FOUND = 302
 _PARTIAL = 206

@@ -6,30 +6,28 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from omnigraph.budget import Budget
-from omnigraph.client.connection import understood
-from omnigraph.client.lines import LineCount, held_back, opened_target
-from omnigraph.client.opened import OpenRemoteGraph, refuse_session
-from omnigraph.client.reading import timed
+from omnigraph.api.protocol import NDJSON
+from omnigraph.api.results import BaselineResult
+from omnigraph.client.connection import OpenRemoteGraph, refuse_session, understood
+from omnigraph.client.reads import LineCount, held_back, opened_target, timed
+from omnigraph.commit.documents import commit_from_json
+from omnigraph.commit.rows import MAIN
+from omnigraph.core.budget import Budget
+from omnigraph.core.ids import is_ulid
 from omnigraph.errors import NotFoundError
-from omnigraph.ids import is_ulid
-from omnigraph.manifest.rows import MAIN
-from omnigraph.wire.commits import commit_from_json
-from omnigraph.wire.exports import BaselineResult
-from omnigraph.wire.protocol import NDJSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from omnigraph.api.diffs import ReportedDiff
+    from omnigraph.api.results import ExportTarget
     from omnigraph.branches.changes import ChangesPage
     from omnigraph.branches.feed import FeedPage
-    from omnigraph.budget import CancelSignal
-    from omnigraph.manifest.rows import GraphCommit
-    from omnigraph.pipeline.progress import Progress
-    from omnigraph.pipeline.worker_choice import Session
-    from omnigraph.wire.diffs import ReportedDiff
-    from omnigraph.wire.exports import ExportTarget
+    from omnigraph.commit.rows import GraphCommit
+    from omnigraph.core.budget import CancelSignal
+    from omnigraph.pipeline.workers import Progress
+    from omnigraph.spark.worker_choice import Session
 
 #: What a server does without being told; only something else is sent.
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -89,8 +87,8 @@ class RemoteHistory(OpenRemoteGraph):
             QueryCancelledError: `cancel` was set.
         """
         # Late here and below: whoever looks at no changes needs nothing of branches.
+        from omnigraph.api.diffs import ReportedDiff
         from omnigraph.branches.changes import MAX_PAGE_CHANGES
-        from omnigraph.wire.diffs import ReportedDiff
 
         refuse_session(spark)
         filters = _filters(kinds, types, ops)

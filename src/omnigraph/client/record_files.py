@@ -10,22 +10,17 @@ from functools import cached_property
 from json import JSONDecoder
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import (
-    InputFileError,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    OmniError,
-)
-from omnigraph.pipeline.inputs import find_files, open_bytes, open_text, readable
-from omnigraph.pipeline.objects import read_objects
-from omnigraph.pipeline.parts import GRAPH_ENDINGS, refuse_tables
-from omnigraph.pipeline.records import BadRecordError
+from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError, OmniError
+from omnigraph.pipeline.load.inputs import find_files, open_bytes, open_text, readable
+from omnigraph.pipeline.load.jsonl import read_objects
+from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, refuse_tables
+from omnigraph.pipeline.load.records import BadRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.errors import BadRecord
-    from omnigraph.pipeline.inputs import InputFile
+    from omnigraph.pipeline.load.inputs import InputFile
 
 #: What the server calls the body in its reports.
 BODY_NAME = "<records>"

@@ -1,6 +1,5 @@
-"""Running checked reads on one pinned snapshot.
+"""Reads on one machine: the operators of a query, traversal, text and vector ranking.
 
-Owns: the choice of physical paths (`paths`, pure), the settings of execution, and the engines. An engine implements the
-docstrings of `omnigraph.query.ir`, so two engines give equal rows. Never parses, never publishes. Start reading at
-`local`.
+Owns: operators on row ids with late materialisation, the choice of paths, and what is kept between queries. Never
+starts a JVM, never writes to tables. Start reading at `executor`, then `operators` and `expand`.
 """

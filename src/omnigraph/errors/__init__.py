@@ -66,86 +66,86 @@
 `http_status` and `exit_code` are the one place where failures are mapped to the two outer surfaces.
 """
 
-from omnigraph.errors.base import Diagnostic, OmniError, Severity, is_panic
-from omnigraph.errors.blobs import (
-    BlobChangedError,
-    BlobIntegrityError,
-    BlobRangeError,
-    ExternalBlobPolicyError,
-    ExternalBlobSourceError,
-    without_credentials,
-)
-from omnigraph.errors.changes import (
-    ChangeCursorRejectedError,
-    ChangeDiffRefusedError,
-    ChangeFeedGapError,
-    ChangeSchemaBoundaryError,
-    CommitHasNoParentError,
-)
-from omnigraph.errors.commits import (
-    BranchesExistError,
-    ConflictError,
-    ExpectedVersionMismatchError,
-    InternalError,
-    KeyConflictError,
-    LeaseLostError,
-    PreconditionFailedError,
-    ReadSetConflictError,
-    RecoveryRequiredError,
-    RetryableCommitConflictError,
-)
-from omnigraph.errors.loads import (
-    MAX_EXAMPLES,
-    BadRecord,
-    LoadKeyConflictError,
-    LoadRejectedError,
-    LoadReport,
-    SparkError,
-)
-from omnigraph.errors.merges import MAX_CONFLICTS, ConflictKind, MergeConflict, MergeConflictsError
-from omnigraph.errors.policies import PolicyDeniedError
-from omnigraph.errors.reads import QueryCancelledError, QueryTimeoutError
-from omnigraph.errors.requests import (
-    MAX_DIAGNOSTICS,
-    BadRequestError,
-    BranchExistsError,
-    BranchNotFoundError,
-    CompilerError,
-    ConfigurationError,
-    DirectOnlyError,
-    InputFileError,
-    MixedMutationError,
-    NotFoundError,
-    ParameterError,
-    QuerySelectionError,
-    ResourceLimitError,
-)
-from omnigraph.errors.schema_changes import SchemaViolationsError, UnsupportedSchemaError
-from omnigraph.errors.storage import (
+from omnigraph.errors.base import (
     AlreadyInitializedError,
     DamageError,
+    Diagnostic,
     DriftError,
     EmbeddingError,
     HistoricalVersionReclaimedError,
     HistoryReclaimedError,
     InitializationClaimedError,
     InitializationCommittedError,
+    OmniError,
     OutsideRootError,
+    Severity,
     StorageError,
     StorageFailure,
     StorageFormatError,
+    is_panic,
 )
-from omnigraph.errors.transport import (
+from omnigraph.errors.requests import (
+    MAX_DIAGNOSTICS,
+    BadRequestError,
+    BlobChangedError,
+    BlobIntegrityError,
+    BlobRangeError,
+    BranchExistsError,
+    BranchNotFoundError,
+    CompilerError,
+    ConfigurationError,
+    DirectOnlyError,
+    ExternalBlobPolicyError,
+    ExternalBlobSourceError,
     ForbiddenHostError,
+    InputFileError,
     MethodNotAllowedError,
+    MixedMutationError,
+    NotFoundError,
+    ParameterError,
+    PolicyDeniedError,
+    QueryCancelledError,
+    QuerySelectionError,
+    QueryTimeoutError,
     RemoteError,
     RequestTimeoutError,
+    ResourceLimitError,
     ServerUnreachableError,
     TooManyRequestsError,
     TransportError,
     UnauthorizedError,
     UnexpectedAnswerError,
     UnsupportedMediaTypeError,
+    without_credentials,
+)
+from omnigraph.errors.writes import (
+    MAX_CONFLICTS,
+    MAX_EXAMPLES,
+    BadRecord,
+    BranchesExistError,
+    ChangeCursorRejectedError,
+    ChangeDiffRefusedError,
+    ChangeFeedGapError,
+    ChangeSchemaBoundaryError,
+    CommitHasNoParentError,
+    ConflictError,
+    ConflictKind,
+    ExpectedVersionMismatchError,
+    InternalError,
+    KeyConflictError,
+    LeaseLostError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    LoadReport,
+    MergeConflict,
+    MergeConflictsError,
+    PreconditionFailedError,
+    ReadSetConflictError,
+    RecoveryRequiredError,
+    RetryableCommitConflictError,
+    SchemaViolationsError,
+    SparkError,
+    UnsupportedSchemaError,
 )
 
 __all__ = [

@@ -1,11 +1,20 @@
-"""Refused requests: the input is wrong, and nothing happened."""
+"""Refused input, stopped reads, denials of a policy, blob addresses, and failures between client and server."""
 
 from __future__ import annotations
 
 from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 from omnigraph.errors.base import Diagnostic, OmniError
-from omnigraph.sizes import compared_sizes
+from omnigraph.errors.text import compared_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+# ---- Refused requests: the input is wrong, and nothing happened
+
 
 #: How many findings an error carries; `total` counts all of them.
 MAX_DIAGNOSTICS = 100
@@ -236,3 +245,322 @@ def _more(total: int, word: str) -> list[str]:
 def _documents(diagnostics: tuple[Diagnostic, ...], total: int) -> dict[str, object]:
     body: dict[str, object] = {"diagnostics": [item.document() for item in diagnostics]}
     return body | ({"diagnostic_total": total} if total > len(diagnostics) else {})
+
+
+# ---- Reads and bulk work that were stopped before their end; nothing was changed by them
+
+
+#: What bulk operations call themselves where a read names its operator.
+LOAD = "Load"
+MERGE = "Merge"
+OPTIMIZE = "Optimize"
+INDEXES = "Indexes"
+EMBED = "Embed"
+DIFF = "Diff"
+
+
+class _Bulk(NamedTuple):
+    """How a bulk operation is spoken of."""
+
+    name: str
+    #: What is true after it was stopped.
+    left: str
+    #: What else helps when it takes too long.
+    advice: str = ""
+
+
+_BULK = {
+    LOAD: _Bulk("load", "nothing was written", ", or load less at once"),
+    MERGE: _Bulk("merge", "nothing was written"),
+    OPTIMIZE: _Bulk("optimization", "nothing was written"),
+    INDEXES: _Bulk("index build", "nothing was written"),
+    EMBED: _Bulk(
+        "embedding",
+        "nothing was written to the graph",
+        "; vectors that were computed are kept for the next run",
+    ),
+    DIFF: _Bulk("diff", "nothing was changed", ", or compare fewer types"),
+}
+
+
+class QueryTimeoutError(OmniError):
+    """A read or bulk work took longer than it may. Nothing happened; `operator` is where its time ended."""
+
+    kind = "query_timeout"
+    code = None
+    http_status = 504
+
+    def __init__(self, timeout_s: float, operator: str) -> None:
+        self.timeout_s = timeout_s
+        self.operator = operator
+        bulk = _BULK.get(operator)
+        if bulk is not None:
+            message = (
+                f"the {bulk.name} took longer than {timeout_s:g} s and was stopped, {bulk.left}: allow more time "
+                f"(timeout_s, --timeout){bulk.advice}"
+            )
+        else:
+            message = (
+                f"the read took longer than {timeout_s:g} s, its time ended in {operator}: add a filter or a limit, "
+                "look at the plan with `explain`, or allow more time (timeout_s, --timeout, on a server up to "
+                "OMNIGRAPH_QUERY_TIMEOUT_MAX)"
+            )
+        super().__init__(message)
+
+    def details(self) -> dict[str, object]:
+        """`query_timeout` with the time and the operator."""
+        return {"query_timeout": {"timeout_s": self.timeout_s, "operator": self.operator}}
+
+
+class QueryCancelledError(OmniError):
+    """A read or bulk work was cancelled: by its caller, because the client went away, or because the server stops."""
+
+    kind = "cancelled"
+    code = None
+    http_status = 503
+
+    def __init__(self, operator: str) -> None:
+        self.operator = operator
+        bulk = _BULK.get(operator)
+        what = (
+            f"the read was cancelled in {operator}"
+            if bulk is None
+            else f"the {bulk.name} was cancelled"
+        )
+        left = "nothing happened" if bulk is None else bulk.left
+        super().__init__(f"{what}, by its caller or because the server stops; {left}")
+
+    def details(self) -> dict[str, object]:
+        """`cancelled` with the operator."""
+        return {"cancelled": {"operator": self.operator}}
+
+
+# ---- Refusals by a policy
+
+
+class PolicyDeniedError(OmniError):
+    """The policy does not allow it, or nobody says who asks. Nothing happened."""
+
+    kind = "policy"
+    code = "forbidden"
+    http_status = 403
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        action: str,
+        actor: str | None,
+        branch: str | None = None,
+        target_branch: str | None = None,
+    ) -> None:
+        self.action = action
+        self.actor = actor
+        self.branch = branch
+        self.target_branch = target_branch
+        super().__init__(message)
+
+    def details(self) -> dict[str, object]:
+        """`policy_denial` with what was asked; branches only where the request has them."""
+        denial: dict[str, object] = {"action": self.action, "actor_id": self.actor}
+        if self.branch is not None:
+            denial["branch"] = self.branch
+        if self.target_branch is not None:
+            denial["target_branch"] = self.target_branch
+        return {"policy_denial": denial}
+
+
+# ---- Failures of blob cells: ranges, external addresses, and values that are not what storage says they are
+
+
+_SHOWN_CHARACTERS = 500
+
+
+def without_credentials(uri: str) -> str:
+    """An address as messages may show it: without user, password and query, which carries signatures, and not endless.
+
+    >>> without_credentials("https://me:secret@example.org/a?X-Amz-Signature=00")
+    'https://example.org/a'
+    """
+    try:
+        parts = urlsplit(uri)
+        host = parts.netloc.rpartition("@")[2]
+        shown = urlunsplit((parts.scheme, host, parts.path, "", ""))
+    except ValueError:
+        # Not even the parts can be told apart, so nobody knows where a secret may be.
+        shown = f"{uri.partition(':')[0][:20]}:…"
+    return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
+
+
+class BlobRangeError(OmniError):
+    """A range outside the value of a blob."""
+
+    kind = "blob_range"
+    code = "bad_request"
+    http_status = 416
+
+    def __init__(self, start: int, end: int, length: int) -> None:
+        super().__init__(f"bytes {start} to {end} are outside a blob of {length} bytes")
+        self.start, self.end, self.length = start, end, length
+
+    def details(self) -> dict[str, object]:
+        """`blob_range` with the bytes asked for and the length of the value."""
+        return {"blob_range": {"start": self.start, "end": self.end, "length": self.length}}
+
+
+class BlobChangedError(OmniError):
+    """A blob is not the value that the caller has seen."""
+
+    kind = "blob_changed"
+    code = "conflict"
+    http_status = 412
+
+
+class ExternalBlobPolicyError(OmniError):
+    """An external blob URI is not allowed."""
+
+    kind = "external_blob_policy"
+    code = "bad_request"
+    http_status = 400
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = without_credentials(uri)
+        self.reason = reason
+        super().__init__(f"external blob {self.uri} is refused: {reason}")
+
+    def details(self) -> dict[str, object]:
+        """`external_blob_policy` with the address and the reason."""
+        return {"external_blob_policy": {"uri": self.uri, "reason": self.reason}}
+
+
+class ExternalBlobSourceError(OmniError):
+    """An allowed external blob cannot be read. Nothing was written."""
+
+    kind = "external_blob_source"
+    code = None
+    http_status = 424
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = without_credentials(uri)
+        self.reason = reason
+        super().__init__(f"external blob {self.uri} cannot be read: {reason}")
+
+    def details(self) -> dict[str, object]:
+        """`external_blob_source` with the address and the reason."""
+        return {"external_blob_source": {"uri": self.uri, "reason": self.reason}}
+
+
+class BlobIntegrityError(OmniError):
+    """A stored blob contradicts its descriptor."""
+
+    kind = "blob_integrity"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"a stored blob is damaged: {reason}; restore its file from a copy, or write the value again"
+        )
+
+    def details(self) -> dict[str, object]:
+        """`blob_integrity` with the contradiction."""
+        return {"blob_integrity": {"reason": self.reason}}
+
+
+# ---- Failures that only exist between a client and a server: who asks, how, how often, and whether anybody
+#      answers
+
+
+class TransportError(OmniError):
+    """Base of everything that a request can fail with before or beside the graph."""
+
+    kind = "transport"
+    code: ClassVar[str | None] = "bad_request"
+    http_status = 400
+
+
+class UnauthorizedError(TransportError):
+    """No token, or one that the server does not know. Nothing happened."""
+
+    kind = "unauthorized"
+    code = "unauthorized"
+    http_status = 401
+
+
+class ForbiddenHostError(TransportError):
+    """A request was sent to a name that this open server does not answer to. Nothing happened."""
+
+    kind = "forbidden_host"
+    code = "forbidden"
+    http_status = 403
+
+
+class MethodNotAllowedError(TransportError):
+    """The path exists, and the method does not. Nothing happened."""
+
+    kind = "method_not_allowed"
+    code = "method_not_allowed"
+    http_status = 405
+
+
+class RequestTimeoutError(TransportError):
+    """A body came too slowly. Nothing happened."""
+
+    kind = "request_timeout"
+    http_status = 408
+
+
+class UnsupportedMediaTypeError(TransportError):
+    """The body is of another content type than the route takes. Nothing happened."""
+
+    kind = "unsupported_media_type"
+    http_status = 415
+
+
+class TooManyRequestsError(TransportError):
+    """The actor or the server has too much work in flight. Nothing happened; try again later."""
+
+    kind = "too_many_requests"
+    code = "too_many_requests"
+    http_status = 429
+    exit_code = 75
+
+
+class ServerUnreachableError(TransportError):
+    """No OmniGraph server answered. `outcome_unknown` says that a write may have happened all the same."""
+
+    kind = "server_unreachable"
+    code = None
+    http_status = 503
+
+    def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
+        self.outcome_unknown = outcome_unknown
+        super().__init__(message)
+
+    def details(self) -> dict[str, object]:
+        """`server_unreachable` with what is known about the outcome."""
+        return {"server_unreachable": {"outcome_unknown": self.outcome_unknown}}
+
+
+class UnexpectedAnswerError(TransportError):
+    """What answered is no OmniGraph server, or the answer is not complete. Of a write, the outcome is unknown."""
+
+    kind = "unexpected_answer"
+    code = None
+    http_status = 502
+
+
+class RemoteError(TransportError):
+    """A server refused for a reason that this release has no class for. `status` and `body` are what it sent."""
+
+    kind = "remote"
+    code = None
+    http_status = 502
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        self.status = status
+        self.body = body
+        super().__init__(str(body.get("error") or f"the server answered with status {status}"))
+
+    def to_json(self) -> dict[str, object]:
+        """The body as it came."""
+        return {"error": self.message, "kind": self.kind} | dict(self.body)

@@ -1,5 +1,5 @@
-"""The façade of a graph: open, query, mutate, branch; every surface goes through it.
+"""The embedded graph: `Graph` and the parts that do its work.
 
-Owns: the `Graph` object, its settings, creation of a graph, the accepted schema files. Delegates everything else to the
-rooms below. Start reading at `graph`.
+Owns: the `Graph` object, creation of a graph, reads, mutations, loads, schema changes, branches and exports as one open
+graph sees them. Start reading at `graph`, then `open_graph`.
 """

@@ -1,14 +1,12 @@
-"""One blob cell: what it is, its tag, and its bytes in ranges of bounded size."""
+"""Single blob cells, whole or in ranges."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.types.kinds import Scalar, ScalarType
-from omnigraph.wire.blobs import (
+from omnigraph.api.results import (
     BLOB_RANGE_BYTES,
     BlobInfo,
     BlobKind,
@@ -16,17 +14,28 @@ from omnigraph.wire.blobs import (
     clamped,
     external_blob,
 )
+from omnigraph.commit.rows import MAIN
+from omnigraph.commit.targets import Target, reading_pins, resolve_target
+from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.graph.open_graph import OpenGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from datetime import datetime
     from typing import TypeAlias
 
-    from omnigraph.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage.blobs import StoredBlob
-    from omnigraph.storage.tables import Table
-    from omnigraph.wire.blobs import CellPlace
+    from omnigraph.api.results import CellPlace
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage.datasets.blobs import StoredBlob
+    from omnigraph.storage.datasets.tables import Table
 
+
+# ---- One blob cell: what it is, its tag, and its bytes in ranges of bounded size
+
+
+if TYPE_CHECKING:
     Reading: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 _BLOB = ScalarType(Scalar.BLOB)
@@ -95,7 +104,7 @@ class BlobReader:
         return self._blob
 
     def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
-        from omnigraph.storage.blobs import read_blob_range
+        from omnigraph.storage.datasets.blobs import read_blob_range
 
         while begin < end:
             length = min(BLOB_RANGE_BYTES, end - begin)
@@ -144,7 +153,7 @@ def open_cell(table: Table, place: CellPlace, reading: Reading) -> BlobReader:
     Raises:
         NotFoundError: there is no such entity, or the cell is null.
     """
-    from omnigraph.storage.blobs import find_blob, has_row
+    from omnigraph.storage.datasets.blobs import find_blob, has_row
 
     cell = place.cell
     with reading():
@@ -161,9 +170,117 @@ def open_cell(table: Table, place: CellPlace, reading: Reading) -> BlobReader:
 
 def etag_of(table: Table, blob: StoredBlob) -> str:
     """A strong tag: of the bytes where one range holds them, else of the place in a file that never changes."""
-    from omnigraph.storage.blobs import read_blob_range
+    from omnigraph.storage.datasets.blobs import read_blob_range
 
     if blob.size > BLOB_RANGE_BYTES:
         return f'"file-{blob.place[:40]}"'
     data = read_blob_range(table, blob, 0, blob.size) if blob.size else b""
     return f'"sha256-{sha256(data).hexdigest()}"'
+
+
+# ---- The blob half of the façade: single cells, whole, in ranges, or what they are
+
+
+class BlobMethods(OpenGraph):
+    """What an open graph does with blobs."""
+
+    def read_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+        offset: int = 0,
+        length: int | None = None,
+    ) -> bytes:
+        """The bytes of one blob cell, or a range of them; only these are read from storage.
+
+        An end behind the value is moved to it. Without a length everything behind the offset comes, whatever its
+        size; `open_blob` gives it in pieces.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> root = tempfile.mkdtemp() + "/papers.omni"
+        >>> graph = Graph.init(root, "node Paper { doi: String @key  scan: Blob? }")
+        >>> add = 'query add() { insert Paper { doi: "10.1", scan: "base64:SGVsbG8=" } }'
+        >>> receipt = graph.mutate(add)
+        >>> graph.read_blob("node:Paper", "10.1", "scan", offset=1, length=3)
+        b'ell'
+
+        Raises:
+            NotFoundError: no such type, entity or property, or the cell is null.
+            BlobRangeError: the range begins behind the value.
+            BadRequestError: the range is malformed, the property is no Blob, or the value is external.
+            ResourceLimitError: the range is larger than one call reads.
+            BlobIntegrityError: the stored value is damaged.
+        """
+        from omnigraph.api.results import BLOB_RANGE_BYTES, check_range
+
+        check_range(offset, length, limit=BLOB_RANGE_BYTES)
+        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+        with self._reading():
+            blob = self._open_blob(type_key, entity_id, property_name, target)
+            return blob.read(offset, length)
+
+    def stat_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> BlobInfo:
+        """What one blob cell is: its size and strong tag, or the address of an external value.
+
+        Reads one range at most. The tag is never equal for different bytes; up to `BLOB_RANGE_BYTES` it follows from
+        the bytes alone, above it changes also when the value is written again or its file is compacted.
+
+        Raises:
+            NotFoundError: no such type, entity or property, or the cell is null.
+            BadRequestError: the property is no Blob.
+        """
+        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+        with self._reading():
+            return self._open_blob(type_key, entity_id, property_name, target).info
+
+    def open_blob(
+        self,
+        type_key: str,
+        entity_id: str,
+        property_name: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
+    ) -> BlobReader:
+        """One blob cell for several reads: `info`, `size`, `read(offset, length)`, and `chunks()` in bounded memory.
+
+        Raises:
+            NotFoundError: no such type, entity or property, or the cell is null.
+            BadRequestError: the property is no Blob.
+        """
+        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+        return self._open_blob(type_key, entity_id, property_name, target)
+
+    def _open_blob(
+        self, type_key: str, entity_id: str, property_name: str, target: Target
+    ) -> BlobReader:
+        from omnigraph.api.results import BlobCell, CellPlace
+
+        snapshot = resolve_target(self._environment.manifest, self._state(), target)
+        definition = find_type(self._schema_of(snapshot.schema_hash).catalog, type_key)
+        find_property(definition, property_name)
+        key = definition.table_key
+        cell = BlobCell(type_key=key, entity_id=entity_id, property=property_name)
+        place = CellPlace(cell=cell, target=target, snapshot_id=snapshot.commit_id)
+        pin = snapshot.pins[key]
+        reading = partial(reading_pins, self._environment.tables, [pin])
+        return open_cell(self._open(pin), place, reading)

@@ -5,24 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.graph.blob_methods import BlobMethods
-from omnigraph.graph.branch_methods import BranchMethods
-from omnigraph.graph.embedding_methods import EmbeddingMethods
-from omnigraph.graph.history_methods import HistoryMethods
-from omnigraph.graph.limits import NO_LIMITS, ReadLimits
-from omnigraph.graph.maintenance_methods import MaintenanceMethods
-from omnigraph.graph.reading import ReadCall
-from omnigraph.graph.retention_methods import RetentionMethods
-from omnigraph.graph.schema_methods import SchemaMethods
-from omnigraph.graph.settings import GraphSettings
-from omnigraph.ids import check_branch_name
-from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.targets import Target, resolve_target
-from omnigraph.policy.gate import PolicyGate
+from omnigraph.commit.environment import GraphSettings, open_environment
+from omnigraph.commit.rows import MAIN
+from omnigraph.commit.targets import Target, resolve_target
+from omnigraph.core.budget import NO_LIMITS, ReadLimits
+from omnigraph.core.ids import check_branch_name
+from omnigraph.graph.blobs import BlobMethods
+from omnigraph.graph.branches import BranchMethods
+from omnigraph.graph.history import HistoryMethods
+from omnigraph.graph.maintenance import EmbeddingMethods, MaintenanceMethods, RetentionMethods
+from omnigraph.graph.reads import ReadCall
+from omnigraph.graph.schema_changes import SchemaMethods
+from omnigraph.lang.schema.compiler import as_compiled
+from omnigraph.policy.policy import PolicyGate
 from omnigraph.policy.rules import Action
-from omnigraph.recovery.environment import open_environment
-from omnigraph.schema.compiler import as_compiled
-from omnigraph.storage.external_policy import policy_of
+from omnigraph.storage.external import policy_of
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
@@ -32,18 +29,17 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from omnigraph.budget import CancelSignal
-    from omnigraph.client.remote import RemoteGraph
-    from omnigraph.graph.diagnosis import DoctorReport
-    from omnigraph.graph.verification import VerifyReport
-    from omnigraph.pipeline.progress import Progress
-    from omnigraph.pipeline.worker_choice import Session
+    from omnigraph.api.results import ExportResult, ExportTarget, LoadResult, MutationResult
+    from omnigraph.api.rows import Result
+    from omnigraph.client.remote_graph import RemoteGraph
+    from omnigraph.core.budget import CancelSignal
+    from omnigraph.core.source import SourceText
+    from omnigraph.lang.schema.compiler import CompiledSchema
+    from omnigraph.maintenance.health_checks import DoctorReport
+    from omnigraph.maintenance.verify import VerifyReport
+    from omnigraph.pipeline.workers import Progress
     from omnigraph.policy.policy import Policy
-    from omnigraph.schema.compiler import CompiledSchema
-    from omnigraph.syntax.source import SourceText
-    from omnigraph.wire.answer import Result
-    from omnigraph.wire.exports import ExportResult, ExportTarget
-    from omnigraph.wire.receipts import LoadResult, MutationResult
+    from omnigraph.spark.worker_choice import Session
 
 
 class Graph(
@@ -150,7 +146,7 @@ class Graph(
             UnauthorizedError: the server does not know the token.
             ServerUnreachableError: nobody answered.
         """
-        from omnigraph.client.remote import RemoteGraph
+        from omnigraph.client.remote_graph import RemoteGraph
 
         return RemoteGraph.connect(url, token, graph, timeout_s=timeout_s)
 
@@ -321,7 +317,7 @@ class Graph(
             QueryTimeoutError: it took longer than `timeout_s`.
             QueryCancelledError: `cancel` was set.
         """
-        from omnigraph.graph.exporting import ExportCall, export_snapshot
+        from omnigraph.graph.exports import ExportCall, export_snapshot
 
         wanted = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         call = ExportCall(
@@ -416,8 +412,8 @@ class Graph(
             QueryTimeoutError: it took longer than `timeout_s`. Nothing was written.
             QueryCancelledError: `cancel` was set. Nothing was written.
         """
-        from omnigraph.graph.loading import GraphLoader, load_call
-        from omnigraph.pipeline.progress import Silent
+        from omnigraph.graph.loads import GraphLoader, load_call
+        from omnigraph.pipeline.workers import Silent
 
         self._require_writable()
 

@@ -1,234 +1,248 @@
-"""Looking back: net differences, changes of commits, the change feed, single entities at any point."""
+"""The façade of history: commits, differences, changes and their feed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.branches.changes import ChangesPage, PageBudget, cause_of, commit_changes
-from omnigraph.branches.diffs import Diff
-from omnigraph.branches.feed import Feed, FeedCall
-from omnigraph.branches.images import row_images
-from omnigraph.branches.selection import make_filter
-from omnigraph.branches.three_way import find_row_ids
-from omnigraph.branches.tokens import Position, check_binding, decode_token, encode_token
-from omnigraph.branches.type_deltas import DeltaReader, KnownType, State, known_types
-from omnigraph.errors import BranchNotFoundError, NotFoundError
-from omnigraph.ids import TableKey, check_branch_name, is_ulid
-from omnigraph.manifest.lineage import distances, first_parents
-from omnigraph.manifest.pins import reading_pins
-from omnigraph.manifest.snapshot import snapshot_of
-from omnigraph.manifest.targets import Target, check_readable, resolve_target
-from omnigraph.pipeline.elastic import ElasticEngine
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.scratch import ScratchPlace
+from omnigraph.commit.lineage import first_parents
+from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.commit.targets import Target, check_readable
+from omnigraph.core.ids import check_branch_name
+from omnigraph.graph.open_graph import OpenGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from datetime import datetime
 
-    from omnigraph.branches.changes import Change, CommitChanges
+    from omnigraph.api.results import BaselineResult, ExportTarget
+    from omnigraph.branches.changes import ChangesPage
+    from omnigraph.branches.deltas import RowImage
+    from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
-    from omnigraph.branches.images import RowImage
-    from omnigraph.branches.selection import ChangeFilter
-    from omnigraph.graph.schemas import GraphSchema
-    from omnigraph.manifest.rows import GraphCommit
-    from omnigraph.manifest.snapshot import History, Snapshot
-    from omnigraph.manifest.state import ManifestState
-    from omnigraph.recovery.environment import GraphEnvironment
-
-_COMMIT_PAGE = "commit-page"
+    from omnigraph.commit.audit import RecoveryRecord
+    from omnigraph.core.budget import CancelSignal
+    from omnigraph.pipeline.workers import Progress
+    from omnigraph.spark.worker_choice import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Kinds, types and operations as a caller gave them; None is everything."""
+class HistoryMethods(OpenGraph):
+    """What an open graph knows about its past."""
 
-    kinds: Sequence[str] | None = None
-    types: Sequence[str] | None = None
-    ops: Sequence[str] | None = None
+    def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
+        """The history of a branch, newest first: its own commits and those it inherited."""
+        with self._reading():
+            newest = self._state().head(check_branch_name(branch)).commit_id
+            line = list(first_parents(self._environment.manifest.commits(), newest))
+        return [commit for commit in line if actor is None or commit.actor == actor]
 
-
-class GraphHistory:
-    """Answers questions about the past. Thread-safe; keeps small answers for the next page."""
-
-    def __init__(
-        self,
-        environment: GraphEnvironment,
-        schema_of: Callable[[str], GraphSchema],
-        *,
-        is_read_only: bool,
-    ) -> None:
-        self._environment = environment
-        self._schema_of = schema_of
-        place = ScratchPlace(
-            root=environment.location,
-            is_read_only=is_read_only,
-            begin_read=lambda: environment.reading.begin().end,
-        )
-        self._reader = DeltaReader(environment.tables, place)
-
-    def close(self) -> None:
-        """Let go of remembered answers, and of their files."""
-        self._reader.forget()
-
-    # ---- states
-
-    def find(self, state: ManifestState, name: str) -> Snapshot:
-        """The snapshot that a name means: the head of a branch, or a commit of any branch.
+    def commit(self, commit_id: str) -> GraphCommit:
+        """One commit, of any branch.
 
         Raises:
-            BranchNotFoundError: it is neither.
             NotFoundError: there is no such commit, or its branch was deleted.
         """
-        name = name.strip()
-        if name in state.heads:
-            return snapshot_of(state.heads[name])
-        if not is_ulid(name):
-            raise BranchNotFoundError(check_branch_name(name), "and it is no id of a commit")
-        return resolve_target(self._environment.manifest, state, Target(snapshot=name))
+        state = self._state()
+        return check_readable(state, self._environment.manifest.commit(commit_id), commit_id)
 
-    def log(self, state: ManifestState, branch: str | None) -> list[GraphCommit]:
+    def log(self, branch: str | None = None) -> list[GraphCommit]:
         """Everything that one branch, or all of them, build on over both parents; newest first."""
-        commits = self._environment.manifest.commits()
-        heads = state.heads.values() if branch is None else [state.head(branch)]
-        found = distances(commits, *(head.commit_id for head in heads))
-        return sorted(
-            (commits[commit_id] for commit_id in found),
-            key=lambda commit: commit.graph_version,
-            reverse=True,
-        )
+        name = None if branch is None else check_branch_name(branch)
+        with self._reading():
+            return self._history.log(self._state(), name)
 
     def entity_at(
-        self, state: ManifestState, target: Target, type_key: str, entity_id: str
+        self,
+        type_key: str,
+        entity_id: str,
+        *,
+        branch: str = MAIN,
+        snapshot: str | None = None,
+        version: int | None = None,
+        as_of: str | datetime | None = None,
     ) -> RowImage | None:
-        """One entity of one snapshot, or None.
+        """One entity at the head of a branch, at a commit, a graph version or a moment; None if it is not there.
+
+        >>> import tempfile
+        >>> from omnigraph import Graph
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
+        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
+        >>> graph.entity_at("node:Paper", "10.1")
+        {'id': '10.1', 'properties': {'doi': '10.1'}}
 
         Raises:
-            NotFoundError: there is no such type at that snapshot.
+            NotFoundError: there is no such type, branch, commit, version or moment.
+            HistoricalVersionReclaimedError: the version was cleaned up.
         """
-        snapshot = resolve_target(self._environment.manifest, state, target)
-        known = self._types(snapshot.schema_hash).get(TableKey(type_key))
-        pin = snapshot.pins.get(TableKey(type_key))
-        if known is None or pin is None:
-            raise NotFoundError(f"there is no type {type_key} at this snapshot")
-        table = self._reader.open(pin)
-        with reading_pins(self._environment.tables, [pin]):
-            found = list(find_row_ids(table, [entity_id]).values())
-            images = list(row_images(table, known.definition, found).values())
-        return {"id": entity_id, **images[0]} if images else None
+        target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
+        with self._reading():
+            return self._history.entity_at(self._state(), target, type_key, entity_id)
 
-    # ---- differences
+    # ---- differences and changes
 
     def diff(
         self,
-        state: ManifestState,
         one: str,
         other: str,
-        selection: Selection,
-        engine: ElasticEngine,
+        *,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
     ) -> Diff:
-        """What differs between two states."""
-        old, new = self.find(state, one), self.find(state, other)
-        filter_ = self._filter(selection, new.schema_hash, old.schema_hash)
-        deltas = self._reader.between(
-            State(snapshot=old, types=self._types(old.schema_hash)),
-            State(snapshot=new, types=self._types(new.schema_hash)),
-            filter_,
-            engine,
-            keeps_files=False,
-        )
-        return Diff(old=old, new=new, deltas=tuple(deltas))
+        """What differs between two branches or commits: what turns the first into the second.
 
-    # ---- changes
+        Cost follows the rows that changed; large differences are compared on Spark by themselves. Of a type that got or
+        lost properties in between, all rows are compared; a property that a state does not have counts as null there.
+        Many differences are in files that go with the result: close it, or use it in a `with` statement. `timeout_s`
+        and `cancel` stop the comparison.
+
+        Raises:
+            NotFoundError: there is no such branch or commit.
+            BadRequestError: a filter names something that does not exist, or executors of a cluster have no place for
+                the files of many differences (`OMNIGRAPH_SCRATCH`).
+            HistoricalVersionReclaimedError: a version was cleaned up.
+            QueryTimeoutError: it took longer than `timeout_s`.
+            QueryCancelledError: `cancel` was set.
+        """
+        from omnigraph.branches.history import Selection
+        from omnigraph.core.budget import ReadLimits, bounded
+        from omnigraph.errors.requests import DIFF
+        from omnigraph.pipeline.workers import Silent, operation
+        from omnigraph.spark.worker_choice import ElasticEngine
+
+        selection = Selection(kinds=kinds, types=types, ops=ops)
+        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
+        worker = ElasticEngine(engine, spark, progress or Silent())
+        with self._reading(), operation("diff", self.uri), bounded(limits.budget(), DIFF):
+            return self._history.diff(self._state(), one, other, selection, worker)
 
     def changes(
         self,
-        state: ManifestState,
         commit_id: str,
-        selection: Selection,
-        budget: PageBudget,
-        page_token: str | None,
+        *,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int = 1_000,
+        max_bytes: int = 4 * 1024 * 1024,
+        page_token: str | None = None,
     ) -> ChangesPage:
-        """One page of the changes of a commit."""
-        history = self._environment.manifest.history()
-        commit = check_readable(state, history.commits.get(commit_id), commit_id)
-        filter_ = self._filter(selection, commit.schema_hash)
-        position = None
-        binding = {"t": _COMMIT_PAGE, "c": commit_id, "f": filter_.digest}
-        if page_token is not None:
-            body = decode_token(page_token)
-            sentences = {
-                "t": "it is not a page token of a commit",
-                "c": "it belongs to another commit",
-                "f": "it was made with another filter",
-            }
-            check_binding(body, {name: (binding[name], text) for name, text in sentences.items()})
-            position = Position.from_json(body.get("p"))
-        page: list[Change] = []
-        for change in self._commit_changes(history, commit, filter_).after(position):
-            if not budget.takes(change, is_first=not page):
-                last = Position.of(page[-1].type_id, page[-1].id)
-                token = encode_token({**binding, "p": last.to_json()})
-                return ChangesPage(
-                    cause=cause_of(commit), changes=tuple(page), next_page_token=token
-                )
-            page.append(change)
-        return ChangesPage(cause=cause_of(commit), changes=tuple(page))
+        """One page of what a commit did, against its first parent, with every entity before and after.
 
-    def poll(
-        self, state: ManifestState, branch: str, selection: Selection, call: FeedCall
+        A page ends after `limit` changes or `max_bytes` of JSON; one change that is larger travels alone.
+
+        Raises:
+            NotFoundError: there is no such commit, or its branch was deleted.
+            CommitHasNoParentError: it is the first commit of the graph.
+            ChangeSchemaBoundaryError: it changed the schema of a type with data.
+            ChangeCursorRejectedError: the page token belongs to something else.
+            HistoricalVersionReclaimedError: a version was cleaned up.
+        """
+        from omnigraph.branches.changes import PageBudget
+        from omnigraph.branches.history import Selection
+
+        selection = Selection(kinds=kinds, types=types, ops=ops)
+        budget = PageBudget.of(limit, max_bytes)
+        with self._reading():
+            return self._history.changes(self._state(), commit_id, selection, budget, page_token)
+
+    def feed(
+        self,
+        branch: str = MAIN,
+        cursor: str | None = None,
+        start: str | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        limit: int = 1_000,
+        max_bytes: int = 4 * 1024 * 1024,
+        max_commits: int = 128,
+        page_token: str | None = None,
     ) -> FeedPage:
-        """One page of the feed of a branch."""
-        return self._feed(state, branch, selection).poll(call)
+        """One page of the commits of a branch, oldest first, each with its changes.
 
-    def cursor_at_head(self, state: ManifestState, branch: str, selection: Selection) -> str:
-        """The cursor behind everything that a branch holds in a state."""
-        return self._feed(state, branch, selection).cursor_at(state.head(branch).commit_id)
+        Begin with `start` (`now`, the default, `beginning` or `after:<commit id>`), go on with the `page_token` of a
+        page until one has a `cursor`, keep that with your data, and poll with it later.
 
-    def _feed(self, state: ManifestState, branch: str, selection: Selection) -> Feed:
-        head = state.head(branch)
-        history = self._environment.manifest.history()
-        filter_ = self._filter(selection, head.schema_hash)
-        return Feed(
-            genesis=next(c for c, commit in history.commits.items() if commit.parent_id is None),
-            line=list(first_parents(history.commits, head.commit_id))[::-1],
-            head=head,
-            filter=filter_,
-            changes_of=lambda commit: self._commit_changes(
-                history, commit, filter_.under(self._names(head.schema_hash, commit.schema_hash))
-            ),
+        Raises:
+            ChangeCursorRejectedError: the cursor belongs to another graph, branch or filter.
+            ChangeFeedGapError: history behind the cursor was cleaned up; take a new baseline.
+        """
+        from omnigraph.branches.feed import FeedCall
+        from omnigraph.branches.history import Selection
+
+        call = FeedCall(
+            cursor=cursor,
+            start=start,
+            page_token=page_token,
+            limit=limit,
+            max_bytes=max_bytes,
+            max_commits=max_commits,
         )
+        selection = Selection(kinds=kinds, types=types, ops=ops)
+        with self._reading():
+            return self._history.poll(self._state(), check_branch_name(branch), selection, call)
 
-    def _commit_changes(
-        self, history: History, commit: GraphCommit, filter_: ChangeFilter
-    ) -> CommitChanges:
-        return commit_changes(
-            history,
-            commit,
-            filter_,
-            types_of=self._types,
-            reader=self._reader,
-            engine=ElasticEngine("auto", None, Silent()),
-        )
+    def baseline(
+        self,
+        branch: str = MAIN,
+        *,
+        out: ExportTarget,
+        kinds: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        ops: Sequence[str] | None = None,
+        timeout_s: float | None = None,
+        cancel: CancelSignal | None = None,
+    ) -> BaselineResult:
+        """Write every entity of a branch as `export` does, and return the cursor from which its feed goes on.
 
-    def _types(self, schema_hash: str) -> dict[TableKey, KnownType]:
-        return known_types(self._schema_of(schema_hash).accepted)
+        `timeout_s` and `cancel` stop it as they stop an export.
 
-    def _names(self, schema_hash: str, other_hash: str) -> dict[TableKey, TableKey]:
-        """The types that two schemas have in common: from the key in the one to the key in the other."""
-        here, there = (
-            {
-                identity.type_id: TableKey(f"{kind}:{name}")
-                for (kind, name), identity in types.items()
-            }
-            for types in (
-                self._schema_of(schema_hash).identities.types,
-                self._schema_of(other_hash).identities.types,
+        Raises:
+            BadRequestError: the target exists, or a filter names something that does not exist.
+            QueryTimeoutError: it took longer than `timeout_s`.
+            QueryCancelledError: `cancel` was set.
+        """
+        from omnigraph.branches.history import Selection
+        from omnigraph.core.budget import ReadLimits
+        from omnigraph.graph.exports import write_baseline
+
+        selection = Selection(kinds=kinds, types=types, ops=ops)
+        limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
+        name = check_branch_name(branch)
+        with self._reading():
+            state = self._state()
+            catalog = self._schema_of(state.head(name).schema_hash).catalog
+            cursor = self._history.cursor_at_head(state, name, selection)
+            return write_baseline(
+                self._environment,
+                state.head(name),
+                catalog,
+                selection,
+                out=out,
+                cursor=cursor,
+                limits=limits,
             )
-        )
-        return {key: there[number] for number, key in here.items() if number in there}
 
-    def _filter(self, selection: Selection, *schema_hashes: str) -> ChangeFilter:
-        """The filter that a caller means, who may name the types of these schemas."""
-        catalogs = [self._schema_of(schema_hash).catalog for schema_hash in schema_hashes]
-        return make_filter(catalogs, selection.kinds, selection.types, selection.ops)
+    # ---- recovery
+
+    def refresh(self) -> None:
+        """Look at the current state again, and settle what dead writers left."""
+        if not self.read_only:
+            self._heal()
+        self._state()
+
+    def recoveries(self) -> list[RecoveryRecord]:
+        """Every recovery action, newest first."""
+        return self._environment.audit.records()
+
+    def pending_recoveries(self) -> list[str]:
+        """Names of the sidecars that are not settled."""
+        from omnigraph.commit.sidecar import list_sidecars
+
+        return list_sidecars(self._environment.objects)

@@ -10,6 +10,11 @@ import json
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from omnigraph.commit.rows import GraphCommit, TablePin
+from omnigraph.commit.schemas import GraphSchema, write_schema_files
+from omnigraph.commit.sidecar import WriterKind
+from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import (
     AlreadyInitializedError,
     InitializationClaimedError,
@@ -17,30 +22,24 @@ from omnigraph.errors import (
     OmniError,
     RetryableCommitConflictError,
 )
-from omnigraph.failpoints import Failpoint, reach
-from omnigraph.graph.schemas import GraphSchema, write_schema_files
-from omnigraph.ids import TableKey, new_ulid
-from omnigraph.manifest.rows import GraphCommit, TablePin
-from omnigraph.recovery.lock import LocalTenure, held_file
-from omnigraph.recovery.sidecar import WriterKind
-from omnigraph.schema.accepted import AcceptedSchema
-from omnigraph.schema.catalog import TypeKind
-from omnigraph.schema.identity import fresh_identities
-from omnigraph.storage.failures import translated
+from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
+from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.storage._failures import translated
+from omnigraph.storage.datasets.staged import create_table
+from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.listing import used_dataset
 from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES, table_location
+from omnigraph.storage.locks import LocalTenure, held_file
 from omnigraph.storage.objects import replace_content
-from omnigraph.storage.staged import create_table
-from omnigraph.storage.tables import dataset_exists
 from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.recovery.environment import GraphEnvironment
-    from omnigraph.recovery.lock import HeldTenure
-    from omnigraph.schema.catalog import EdgeDef, NodeDef
-    from omnigraph.schema.compiler import CompiledSchema
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+    from omnigraph.lang.schema.compiler import CompiledSchema
+    from omnigraph.storage.locks import HeldTenure
 
 
 def initialize(
@@ -175,7 +174,7 @@ def _definitions(schema: GraphSchema) -> Iterator[tuple[TypeKind, NodeDef | Edge
 
 
 def _genesis(environment: GraphEnvironment, schema: GraphSchema, actor: str | None) -> GraphCommit:
-    from omnigraph.schema.contract import write_contract
+    from omnigraph.lang.schema.accepted import write_contract
 
     return GraphCommit(
         commit_id=new_ulid(),

@@ -1,6 +1,6 @@
-"""Bulk work: load, export, compaction and index builds, on Spark executors or in this process.
+"""Bulk work that does not know who runs it: loads, exports, upserts, comparisons, rewrites.
 
-Owns: reading of sources, shaping and checking of records, the tasks that read and write fragments, the joins behind
-rules between rows, progress. Never commits: it hands staged writes to the commit protocol. Only Arrow, plain values and
-JSON messages cross to executors. Start reading at `load`, then `staging`, `shaping` and `relations`.
+Owns: reading of sources, shaping and checking of records, the tasks that read and write fragments, questions about
+keys, exchanges of rows. Tasks run in this process or on Spark through `workers`. Never imports pyspark. Start reading
+at `workers`, then `load.job`.
 """

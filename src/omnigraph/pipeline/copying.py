@@ -1,57 +1,204 @@
-"""Copying rows from one state of a table into another: fragments for the new rows, marks on those they replace.
-
-Rows that replace others keep the row ids of these. Tasks read the plan, read and write rows; the driver holds neither.
-"""
+"""Copies rows of one state of a table into another, as planned by a branch merge."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
 from omnigraph.errors import MAX_CONFLICTS, InternalError
-from omnigraph.pipeline.buckets import BUCKET, Exchange
-from omnigraph.pipeline.exchange import run_exchange
-from omnigraph.pipeline.key_files import key_files, write_keys
-from omnigraph.pipeline.merging import shrink_fragment, shrink_fragments, shrink_items
-from omnigraph.pipeline.progress import advance
-from omnigraph.pipeline.row_plans import PART_ROWS, Action
-from omnigraph.storage.fragments import (
+from omnigraph.pipeline.exchange import BUCKET, Exchange, key_files, run_exchange, write_keys
+from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
+from omnigraph.pipeline.workers import advance
+from omnigraph.storage.answers import attempt_name, read_answer, write_answer
+from omnigraph.storage.datasets.filters import ROW_ADDRESS
+from omnigraph.storage.datasets.fragments import (
+    Ledger,
+    Ledgers,
     fragment_sizes,
     keep_ids,
     stage_removal,
     stage_replacement,
     write_rows,
 )
-from omnigraph.storage.ledgers import Ledger, Ledgers
-from omnigraph.storage.partitions import open_address, table_address
-from omnigraph.storage.row_changes import kept_ids, scan_by_row_id, take_by_row_id
-from omnigraph.storage.row_columns import ROW_ADDRESS
-from omnigraph.storage.staged import stage_fragments
+from omnigraph.storage.datasets.partitions import open_address, table_address
+from omnigraph.storage.datasets.row_changes import kept_ids, scan_by_row_id, take_by_row_id
+from omnigraph.storage.datasets.staged import stage_fragments
 from omnigraph.writes.columns import stored_values
-from omnigraph.writes.value_rules import complaint, rule_name, violations
+from omnigraph.writes.rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.row_plans import PlannedRows, RowPlan
+    from omnigraph.lang.schema.rules import ValueRule
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage.answers import AnswerFolder
+    from omnigraph.storage.datasets.partitions import TableAddress
+    from omnigraph.storage.datasets.staged import StagedWrite
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.partitions import TableAddress
-    from omnigraph.storage.staged import StagedWrite
-    from omnigraph.storage.tables import Table
-    from omnigraph.writes.rules import ValueRule
+
+
+# ---- What a merge does to the rows of one table: few of them in memory, many of them in files of the merge
+#
+# A plan consists of parts, each with rows of one kind. Tasks read the parts; the driver knows how many rows they
+# have.
+
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
+
+#: Rows of a part at most.
+PART_ROWS = 200_000
+#: Row ids of the rows in the source and in the target; null where a row is not there.
+PLAN = pa.schema([("id", pa.utf8()), ("source", pa.int64()), ("target", pa.int64())])
+
+
+class Action(IntEnum):
+    """What happens to a row of the target."""
+
+    #: The target takes over a row that it does not have.
+    INSERT = 0
+    #: A row of the source replaces one of the target.
+    UPDATE = 1
+    DELETE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRows:
+    """A part in memory."""
+
+    action: Action
+    rows: Any
+    is_in_file = False
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return int(self.rows.num_rows)
+
+    def read(self) -> Any:
+        """The rows as a `PLAN` batch."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiledRows:
+    """A part that is a batch of a file. Picklable."""
+
+    action: Action
+    row_count: int
+    folder: AnswerFolder
+    name: str
+    batch: int
+    is_in_file = True
+
+    def read(self) -> Any:
+        """The rows as a `PLAN` batch."""
+        (batch,) = read_answer(self.folder, self.name, self.batch, self.batch + 1)
+        return batch
+
+
+PlannedRows: TypeAlias = HeldRows | FiledRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedConflict:
+    """An id that a merge cannot decide about."""
+
+    entity_id: str
+    #: A value of `truth_table.Choice`.
+    choice: int
+    #: The place in `Base.commits` of a commit that holds the row of the base; -1 where none does.
+    holder: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPlan:
+    """What a merge does to one table."""
+
+    parts: tuple[PlannedRows, ...]
+    #: Ids of the rows that go.
+    deleted_ids: Sequence[str] = ()
+    #: The first conflicts in the order of their ids, and how many there are.
+    conflicts: tuple[PlannedConflict, ...] = ()
+    conflict_total: int = 0
+    _counts: dict[Action, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            self._counts[part.action] = self._counts.get(part.action, 0) + part.row_count
+
+    @property
+    def inserted(self) -> int:
+        """How many rows the target gains."""
+        return self._counts.get(Action.INSERT, 0)
+
+    @property
+    def updated(self) -> int:
+        """How many rows of the target are replaced."""
+        return self._counts.get(Action.UPDATE, 0)
+
+    @property
+    def deleted(self) -> int:
+        """How many rows of the target go."""
+        return self._counts.get(Action.DELETE, 0)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows of the target change."""
+        return sum(self._counts.values())
+
+    def of(self, *actions: Action) -> list[PlannedRows]:
+        """The parts with rows of some kinds."""
+        return [part for part in self.parts if part.action in actions]
+
+    @property
+    def losing(self) -> list[PlannedRows]:
+        """The parts with rows of the target that go or are replaced."""
+        return self.of(Action.UPDATE, Action.DELETE)
+
+
+def held_parts(action: Action, rows: Any) -> Iterator[HeldRows]:
+    """Rows of one kind as parts in memory."""
+    for begin in range(0, rows.num_rows, PART_ROWS):
+        yield HeldRows(action=action, rows=rows.slice(begin, PART_ROWS))
+
+
+def file_parts(
+    folder: AnswerFolder, number: int, parts: Sequence[HeldRows]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Write parts as batches of one file: its name, kind and size of each batch."""
+    name = attempt_name("plan", number)
+    if parts:
+        write_answer(folder, name, PLAN, (part.rows for part in parts))
+    return name, [(int(part.action), part.row_count) for part in parts]
+
+
+def filed_parts(
+    folder: AnswerFolder, name: str, batches: Sequence[tuple[int, int]]
+) -> Iterator[FiledRows]:
+    """The parts of a file, from what `file_parts` told about it."""
+    for number, (action, rows) in enumerate(batches):
+        yield FiledRows(
+            action=Action(action), row_count=rows, folder=folder, name=name, batch=number
+        )
+
+
+# ---- Copying rows from one state of a table into another: fragments for the new rows, marks on those they replace
+#
+# Rows that replace others keep the row ids of these. Tasks read the plan, read and write rows; the driver holds
+# neither.
+
+
 pc: Any = _compute
 
 #: Rows that a task has in memory.

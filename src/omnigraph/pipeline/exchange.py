@@ -1,27 +1,134 @@
-"""Rows that tasks read, brought together by bucket: every bucket is handled by one task, whatever read its rows.
-
-On Spark it is a shuffle. In this process the rows of each bucket are written one behind the other into files, so that
-memory does not grow with their number.
-"""
+"""Rows that tasks read, brought together by bucket, each handled by one task; keys that tasks wrote to files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload, runtime_checkable
 
+import numpy as np
 import pyarrow as _arrow
+import pyarrow.compute as _compute
 
-from omnigraph.budget import work_steps
-from omnigraph.pipeline.buckets import BUCKET, by_bucket, gathered
-from omnigraph.pipeline.progress import advance
+from omnigraph.core.budget import work_steps
+from omnigraph.pipeline.workers import Item, advance
 from omnigraph.storage.answers import attempt_name, read_answer, write_answer
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.buckets import Exchange
-    from omnigraph.pipeline.workers import Item, Message, Workers
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from omnigraph.pipeline.workers import Message, Workers
     from omnigraph.storage.answers import AnswerFolder
+
+
+# ---- What is exchanged between tasks: rows that some read, and the buckets in which others get them
+
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
+pc: Any = _compute
+
+#: The column that says to which bucket a row belongs; the first one.
+BUCKET = "bucket"
+#: Rows that are sorted by bucket at once.
+RUN_ROWS = 262_144
+_RUN_BYTES = 64 * 1024 * 1024
+_WORD = 8
+#: Of a longer text these bytes and the last eight are hashed.
+_HASHED_BYTES = 256
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange(Generic[Item]):
+    """What is read, where it belongs, and what is done with it. Items and functions travel to other processes."""
+
+    stage: str
+    items: Sequence[Item]
+    #: Gives the rows of an item as record batches of `schema`.
+    read: Callable[[Item], Iterable[Any]]
+    #: Begins with `BUCKET`.
+    schema: Any
+    buckets: int
+    #: Gets the number of a bucket and all its rows as a table; not called for buckets without rows.
+    handle: Callable[[int, Any], Message]
+
+
+def gathered(batches: Iterable[Any]) -> Iterator[Any]:
+    """Neighbouring batches together, as tables of so many rows as are sorted at once."""
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= RUN_ROWS or size >= _RUN_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(waiting)
+
+
+def by_bucket(rows: Any, buckets: int) -> Iterator[Any]:
+    """One batch for each bucket, in their order, also where it has no rows."""
+    order = np.argsort(rows[BUCKET].to_numpy(), kind="stable")
+    ordered = rows.take(pa.array(order)).combine_chunks()
+    ends = np.searchsorted(ordered[BUCKET].to_numpy(), np.arange(buckets), side="right")
+    (batch,) = ordered.to_batches()
+    begin = 0
+    for end in ends.tolist():
+        yield batch.slice(begin, end - begin)
+        begin = end
+
+
+def buckets_of(splitters: Any, keys: Any) -> Any:
+    """The bucket of each key: how many of the splitters, which are sorted, it does not lie before."""
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    return pc.search_sorted(splitters, keys, side="right").cast(pa.int32())
+
+
+def text_hashes(texts: Any) -> NDArray[np.uint64]:
+    """A hash of each text of an array without nulls: equal texts have equal ones, in every process."""
+    _, offset_buffer, data_buffer = texts.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(4), dtype=np.int32)
+    offsets = offsets[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)[: offsets[-1]]
+    # Eight bytes behind, so that a whole word begins at every byte.
+    padded = np.concatenate([data, np.zeros(_WORD, dtype=np.uint8)])
+    words: Any = np.ndarray((len(data) + 1,), "<u8", buffer=padded, strides=(1,))
+    lengths = np.diff(offsets)
+    hashes = lengths.astype(np.uint64)
+    for begin in range(0, min(int(lengths.max(initial=0)), _HASHED_BYTES), _WORD):
+        rows = np.flatnonzero(lengths > begin)
+        left = np.minimum(lengths[rows] - begin, _WORD).astype(np.uint64)
+        # What follows a text belongs to its neighbour.
+        strange = np.uint64(8) * (np.uint64(_WORD) - left)
+        word = (words[offsets[rows] + begin] << strange) >> strange
+        hashes[rows] = _mixed(hashes[rows], word)
+    rows = np.flatnonzero(lengths > _HASHED_BYTES)
+    hashes[rows] = _mixed(hashes[rows], words[offsets[1:][rows] - _WORD])
+    return hashes
+
+
+def _mixed(hashes: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        mixed = (hashes ^ words) * _MULTIPLIER
+    return np.asarray(mixed ^ (mixed >> np.uint64(32)))
+
+
+def hash_buckets(hashes: NDArray[np.uint64], buckets: int) -> Any:
+    """The bucket of each hash."""
+    return pa.array((hashes % np.uint64(buckets)).astype(np.int32))
+
+
+# ---- Rows that tasks read, brought together by bucket: every bucket is handled by one task, whatever read its
+#      rows
+#
+# On Spark it is a shuffle. In this process the rows of each bucket are written one behind the other into files, so
+# that memory does not grow with their number.
 
 
 @runtime_checkable
@@ -71,3 +178,52 @@ def _exchanged_here(
 
     answers = workers.run(exchange.stage, handle, range(exchange.buckets))
     return [answer for answer in answers if answer]
+
+
+# ---- Keys that tasks wrote into answer files: as many as there are, without one process that holds them all
+
+
+_SCHEMA = pa.schema([pa.field("key", pa.utf8())])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFiles(Sequence[str]):
+    """Keys in files of an operation. Read as a sequence they stream by; picklable, for tasks that read a file each."""
+
+    folder: AnswerFolder
+    names: tuple[str, ...]
+    total: int
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __iter__(self) -> Iterator[str]:
+        for name in self.names:
+            for batch in self.batches(name):
+                yield from batch.column(0).to_pylist()
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        return list(self)[place]
+
+    def batches(self, name: str) -> Iterator[Any]:
+        """The keys of one file, as batches with a column `key`."""
+        yield from read_answer(self.folder, name)
+
+
+def write_keys(folder: AnswerFolder, part: int, batches: Iterable[Any]) -> Message:
+    """Write the keys of batches with one column; for `key_files`."""
+    name = attempt_name("keys", part)
+    rows = (pa.RecordBatch.from_arrays([batch.column(0)], schema=_SCHEMA) for batch in batches)
+    answer = write_answer(folder, name, _SCHEMA, rows)
+    return {"name": answer.name, "rows": answer.rows}
+
+
+def key_files(folder: AnswerFolder, answers: Iterable[Message]) -> KeyFiles:
+    """The keys that tasks wrote."""
+    found = [answer for answer in answers if answer["rows"]]
+    names = tuple(str(answer["name"]) for answer in found)
+    return KeyFiles(folder, names, sum(int(answer["rows"]) for answer in found))

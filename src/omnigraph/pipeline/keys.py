@@ -1,37 +1,170 @@
-"""Key columns of tables: what rows are compared by, as one text per row.
-
-Texts are equal exactly when the typed values are. Rows with a null member have no key.
-"""
+"""Keys of whole columns: spelling, prefilter, and new ids."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as _arrow
 import pyarrow.compute as _compute
 
-from omnigraph.budget import work_steps
-from omnigraph.pipeline.ids import spelled
-from omnigraph.pipeline.sieve import Sieve
-from omnigraph.storage.filters import OneOf, to_sql
-from omnigraph.storage.fragments import fragment_sizes
-from omnigraph.storage.indexes import has_index
-from omnigraph.storage.partitions import open_address, scan_fragments, table_address
-from omnigraph.storage.row_columns import ROW_ADDRESS
-from omnigraph.types.kinds import EnumType, Scalar, ScalarType
-from omnigraph.writes.committed import PROBE_CHUNK
+from omnigraph.core.budget import work_steps
+from omnigraph.core.ids import derive_id, new_ulid
+from omnigraph.core.types import EnumType, Scalar, ScalarType
+from omnigraph.core.values import canonical_spelling
+from omnigraph.errors import InternalError
+from omnigraph.storage.datasets.filters import ROW_ADDRESS, OneOf, to_sql
+from omnigraph.storage.datasets.fragments import fragment_sizes
+from omnigraph.storage.datasets.indexes import has_index
+from omnigraph.storage.datasets.partitions import open_address, scan_fragments, table_address
+from omnigraph.writes.columns import PROBE_CHUNK, stored_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from omnigraph.storage.partitions import TableAddress
-    from omnigraph.storage.tables import Table
-    from omnigraph.types.kinds import BaseType
+    from omnigraph.core.types import BaseType
+    from omnigraph.storage.datasets.partitions import TableAddress
+    from omnigraph.storage.datasets.tables import Table
+
+
+# ---- Ids of whole columns: derived from keys, or generated in a way that every try of a task repeats exactly
+#
+# A generated id is a ULID: 10 characters of time, 6 random ones per load, 10 that count. The counter is the number of
+# the part of the input and the number of the row in it, so ids follow the order of the input and never meet.
+
 
 #: The published stubs of pyarrow describe older functions, and arrays of one type only.
 pa: Any = _arrow
 pc: Any = _compute
+
+#: Rows of one type in one part of the input, and parts, as bits of the counter.
+_ROW_BITS = 30
+_PART_BITS = 20
+MAX_PARTS = 1 << _PART_BITS
+_COUNTER_CHARACTERS = (_ROW_BITS + _PART_BITS) // 5
+_ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", dtype=np.uint8)
+_NEEDS_ESCAPE = r"[\x00-\x1f\"\\]"
+
+
+def new_id_prefix() -> str:
+    """The part of generated ids that belongs to one load."""
+    return new_ulid()[:16]
+
+
+def generated_ids(prefix: str, part: int, first_row: int, count: int) -> Any:
+    """Ids of `count` rows, beginning with a row of a part of the input."""
+    if part >= MAX_PARTS or first_row + count > 1 << _ROW_BITS:
+        raise InternalError(f"part {part} of the input has too many rows for generated ids")
+    numbers = np.arange(first_row, first_row + count, dtype=np.uint64)
+    numbers += np.uint64(part << _ROW_BITS)
+    width = len(prefix) + _COUNTER_CHARACTERS
+    letters = np.empty((count, width), dtype=np.uint8)
+    letters[:, : len(prefix)] = np.frombuffer(prefix.encode(), dtype=np.uint8)
+    for place in range(_COUNTER_CHARACTERS):
+        digits = (numbers >> np.uint64(5 * place)) & np.uint64(31)
+        letters[:, width - 1 - place] = _ALPHABET[digits.astype(np.intp)]
+    offsets = np.arange(0, width * (count + 1), width, dtype=np.int32)
+    buffers = (pa.py_buffer(offsets), pa.py_buffer(letters))
+    return pa.StringArray.from_buffers(count, *buffers)
+
+
+def spelled(base: BaseType, column: Any) -> Any:
+    """The canonical spellings of a stored column; null stays null."""
+    match base:
+        case EnumType() | ScalarType(Scalar.STRING):
+            return column
+        case ScalarType(Scalar.DATE):
+            return column.cast(pa.int32()).cast(pa.utf8())
+        case ScalarType(Scalar.DATETIME):
+            return column.view(pa.int64()).cast(pa.utf8())
+        case ScalarType(Scalar.BOOL | Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64):
+            return column.cast(pa.utf8())
+    values = stored_values(column)
+    texts = [None if value is None else canonical_spelling(base, value) for value in values]
+    return pa.array(texts, pa.utf8())
+
+
+def derived_ids(spellings: Sequence[Any]) -> Any:
+    """Ids of keyed nodes from the spellings of their members in id order; null where a member is null."""
+    if len(spellings) == 1:
+        return spellings[0]
+    if any(pc.any(pc.match_substring_regex(c, _NEEDS_ESCAPE)).as_py() for c in spellings):
+        rows = zip(*(column.to_pylist() for column in spellings), strict=True)
+        return pa.array([None if None in row else derive_id(row) for row in rows], pa.utf8())
+    pieces: list[Any] = ['["', spellings[0]]
+    for column in spellings[1:]:
+        pieces += ['","', column]
+    return pc.binary_join_element_wise(*pieces, '"]', "")
+
+
+# ---- A sieve for texts: passes every text of a set and few others, many times faster than looking each one up
+#
+# Texts are told apart by their last eight bytes, hashed into a bitmap. Whoever needs certainty looks at what passed.
+
+
+_BITS = 22
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+#: Beyond so many texts most places of the bitmap are taken, and nothing is gained.
+_MAX_TEXTS = 1 << (_BITS - 2)
+_WIDTH = 8
+
+
+class Sieve:
+    """Which texts may be in a set."""
+
+    def __init__(self, texts: Any) -> None:
+        self._seen: Any = None
+        if 0 < len(texts) <= _MAX_TEXTS:
+            self._seen = np.zeros(1 << _BITS, dtype=bool)
+            self._seen[_places(texts)] = True
+
+    def passes(self, texts: Any) -> Any:
+        """A mask of the texts that may be in the set; None when it cannot tell."""
+        if self._seen is None or not len(texts):
+            return None
+        return self._seen[_places(texts)]
+
+
+def _places(texts: Any) -> Any:
+    """The place of each text in the bitmap. No text is null."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    _, offset_buffer, data_buffer = texts.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)
+    offsets = offsets[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)[: offsets[-1]]
+    with np.errstate(over="ignore"):
+        places = (_tails(data, offsets) * _MULTIPLIER) >> np.uint64(64 - _BITS)
+    return places.astype(np.int64)
+
+
+def _tails(data: Any, offsets: Any) -> Any:
+    """The last eight bytes of each text as a number, fewer for a shorter one."""
+    lengths = np.diff(offsets)
+    width = int(lengths[0])
+    if width >= _WIDTH and (lengths == width).all():
+        begin = int(offsets[0]) + width - _WIDTH
+        return np.ndarray(
+            (len(lengths),), "<u8", buffer=data, offset=begin, strides=(width,)
+        ).copy()
+    # Eight bytes in front, so that even the first text has eight bytes before its end.
+    padded = np.concatenate([np.zeros(_WIDTH, dtype=np.uint8), data])
+    words: Any = np.ndarray((len(data) + 1,), "<u8", buffer=padded, strides=(1,))
+    tails = words[offsets[1:]]
+    short = np.flatnonzero(lengths < _WIDTH)
+    # The bytes before a short text belong to its neighbour.
+    shift = (8 * (_WIDTH - lengths[short])).astype(np.uint64)
+    tails[short] = np.where(
+        shift == 64, np.uint64(0), tails[short] >> np.minimum(shift, np.uint64(63))
+    )
+    return tails
+
+
+# ---- Key columns of tables: what rows are compared by, as one text per row
+#
+# Texts are equal exactly when the typed values are. Rows with a null member have no key.
+
 
 _TEXT = ScalarType(Scalar.STRING)
 #: Rows of a load up to which one process answers, and rows of tables that it is compared with.

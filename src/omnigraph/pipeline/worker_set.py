@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from omnigraph.pipeline.progress import InnerProgress
+from omnigraph.pipeline.workers import InnerProgress
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.joins import Joins
-    from omnigraph.pipeline.merging import Matcher
-    from omnigraph.pipeline.progress import Progress
-    from omnigraph.pipeline.workers import Workers
+    from omnigraph.pipeline.upsert import Matcher
+    from omnigraph.pipeline.workers import Progress, Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

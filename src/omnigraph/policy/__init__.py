@@ -1,6 +1,5 @@
-"""Who may do what: policies that people write in YAML, compiled to Cedar.
+"""Who may do what: the policy language, its translation to Cedar, and the gate in front of a graph.
 
-Owns: the actions, the YAML language and its findings, the translation to Cedar and its evaluation, the gate that
-server and engine ask. Knows nothing about requests, tokens or rows. Start reading at `rules`, then `reading`, `cedar`
-and `policy`.
+Owns: the actions, the YAML language and its findings, evaluation, decisions in sentences. Imports `core` and `errors`
+only. Start reading at `rules`, then `policy`.
 """

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from omnigraph.core.ids import check_branch_name
+from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError
-from omnigraph.ids import check_branch_name
 from omnigraph.policy.rules import Action, PolicyRules, Rule, Scope, ScopeKey
-from omnigraph.syntax.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omnigraph.yaml_files import YamlDocument, YamlValue
+    from omnigraph.core.yaml_files import YamlDocument, YamlValue
 
 #: The code of every finding in a policy file, or in a file of cases.
 CODE = "policy_invalid"

@@ -1,4 +1,4 @@
-"""How much unfinished work there may be: requests and bytes of one actor, and the bodies of all requests together."""
+"""Admission of requests, slots of streams, and metrics."""
 
 from __future__ import annotations
 
@@ -7,15 +7,31 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
 from omnigraph.errors import TooManyRequestsError
+from omnigraph.errors.text import size_text
 from omnigraph.server.settings import ACTOR_BYTES, ACTOR_INFLIGHT, BODIES_BYTES
-from omnigraph.sizes import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
+    from prometheus_client import Metric
     from starlette.requests import Request
     from starlette.types import Scope
+
+
+# ---- How much unfinished work there may be: requests and bytes of one actor, and the bodies of all requests
+#      together
+
 
 RETRY_AFTER_S = 60
 #: What an operation on branches is taken to hold.
@@ -161,3 +177,133 @@ def memory_of(request: Request) -> HeldMemory:
     """What the body of a request takes."""
     held: HeldMemory = request.scope[_MEMORY]
     return held
+
+
+# ---- Places for responses that stream: how many may be open at the same time, and how many of them for one caller
+
+
+class StreamSlots:
+    """A number of places, of which one caller gets a part. Thread-safe; nothing waits in it."""
+
+    def __init__(self, count: int, *, per_caller: int) -> None:
+        self.count = count
+        self.per_caller = per_caller
+        self._taken: collections.Counter[str] = collections.Counter()
+        self._lock = threading.Lock()
+
+    def take(self, caller: str) -> bool:
+        """Take a place; False when there is none for the caller."""
+        with self._lock:
+            if self._taken[caller] >= self.per_caller or self._taken.total() >= self.count:
+                return False
+            self._taken[caller] += 1
+            return True
+
+    def has_all(self, caller: str) -> bool:
+        """Whether the caller has all places that one caller gets."""
+        with self._lock:
+            return self._taken[caller] >= self.per_caller
+
+    def give_back(self, caller: str) -> None:
+        """Give a place back."""
+        with self._lock:
+            assert self._taken[caller] > 0, "a place is given back once"
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]
+
+
+# ---- What a server counts, in the text form of Prometheus
+
+
+_GRAPHS = "omnigraph_graphs"
+#: The label of what belongs to one graph.
+_GRAPH = "graph"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """The counters of one server; each has its own registry, so that several live in one process."""
+
+    def __init__(self, *, served: int, quarantined: int) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        self.requests = Counter(
+            "omnigraph_http_requests",
+            "Requests by method, route and status.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self.seconds = Histogram(
+            "omnigraph_http_request_seconds",
+            "Time from the first byte of a request to the last byte of its response.",
+            ("method", "route"),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.in_flight = Gauge(
+            "omnigraph_http_requests_in_flight",
+            "Requests that are not finished.",
+            registry=self._registry,
+        )
+        self.decisions = Counter(
+            "omnigraph_policy_decisions",
+            "Decisions of the policy.",
+            (_GRAPH, "action", "decision"),
+            registry=self._registry,
+        )
+        self.refused = Counter(
+            "omnigraph_admission_refused",
+            "Writes refused because their actor had too much in flight.",
+            (_GRAPH,),
+            registry=self._registry,
+        )
+        self.commits = Counter(
+            "omnigraph_commits",
+            "Commits published through this server.",
+            (_GRAPH,),
+            registry=self._registry,
+        )
+        self.unknown_tokens = Counter(
+            "omnigraph_unknown_tokens",
+            "Requests with a token that the server does not know.",
+            registry=self._registry,
+        )
+        self.streams = Gauge(
+            "omnigraph_streams_open", "Streaming responses that are open.", registry=self._registry
+        )
+        self.reloads = Counter(
+            "omnigraph_reloads",
+            "Reloads of tokens and policy.",
+            ("result",),
+            registry=self._registry,
+        )
+        graphs = Gauge(_GRAPHS, "Graphs by state.", ("state",), registry=self._registry)
+        graphs.labels("served").set(served)
+        graphs.labels("quarantined").set(quarantined)
+
+    def render(self, graphs: Collection[str] | None) -> bytes:
+        """All metrics as text; with `graphs` only what belongs to these graphs, or to none."""
+        source = self._registry if graphs is None else _Visible(self._registry, graphs)
+        return generate_latest(source)
+
+
+class _Visible:
+    """The metrics of a registry without those of other graphs, and without their number."""
+
+    def __init__(self, registry: CollectorRegistry, graphs: Collection[str]) -> None:
+        self._registry = registry
+        self._graphs = graphs
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        for metric in self._registry.collect():
+            if metric.name == _GRAPHS:
+                continue
+            metric.samples = [
+                sample
+                for sample in metric.samples
+                if _GRAPH not in sample.labels or sample.labels[_GRAPH] in self._graphs
+            ]
+            yield metric

@@ -1,29 +1,42 @@
-"""From a configuration to open graphs: which state the server is in, and which graphs it can serve."""
+"""Opens the configured graphs, and reads tokens and policies again on SIGHUP."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.graph.graph import Graph
-from omnigraph.policy.gate import PolicyGate
-from omnigraph.policy.policy import READ_ONLY, Policy
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.server.logs import logger
-from omnigraph.server.service import Authority, OpenGraph, Service
-from omnigraph.server.stream_slots import StreamSlots
-from omnigraph.server.tokens import Tokens, read_tokens, token_warnings
-from omnigraph.serving.stored import StoredQueries
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
+from omnigraph.server.admission import StreamSlots
+from omnigraph.server.responses import logger
+from omnigraph.server.service import (
+    Authority,
+    OpenGraph,
+    Service,
+    Tokens,
+    read_tokens,
+    token_warnings,
+)
+from omnigraph.server.stored_queries import StoredQueries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from omnigraph.graph.limits import ReadLimits
+    from omnigraph.core.budget import ReadLimits
+    from omnigraph.server.config import ServedGraph, ServerConfig
     from omnigraph.server.settings import ServerSettings
-    from omnigraph.serving.config import ServedGraph, ServerConfig
+
+
+# ---- From a configuration to open graphs: which state the server is in, and which graphs it can serve
+
 
 _log = logger(__name__)
 _OPENED_AT_ONCE = 4
@@ -150,3 +163,49 @@ def _open(
         raise
     slots = StreamSlots(settings.exports_per_graph, per_caller=settings.exports_per_caller)
     return OpenGraph(graph_id=item.graph_id, graph=graph, queries=queries, gate=gate, slots=slots)
+
+
+# ---- SIGHUP: tokens and policies are read again, all of them or none, while requests go on
+
+
+@contextmanager
+def install_reload(service: Service) -> Iterator[None]:
+    """Reload at SIGHUP while the server runs; only a process that owns its signals can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload, service))
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def reload(service: Service) -> bool:
+    """Read tokens and policies again. What cannot be read changes nothing; says whether it worked."""
+    # One after the other: otherwise what was read first could be put in place last.
+    with service.reloading:
+        try:
+            fresh = read_authority(service.config, os.environ, is_open=service.is_open)
+        except OmniError as problem:
+            _log.error("reload refused, nothing changed", reason=problem.message)
+        except Exception:  # noqa: BLE001  # nobody waits for this thread: what it does not tell is never known
+            _log.exception("reload failed, nothing changed")
+        else:
+            _replace(service, fresh)
+            service.metrics.reloads.labels("done").inc()
+            return True
+    service.metrics.reloads.labels("refused").inc()
+    return False
+
+
+def _replace(service: Service, fresh: FreshAuthority) -> None:
+    for graph_id, served in service.graphs.items():
+        if served.gate is not None:
+            served.gate.replace(fresh.policies[graph_id])
+    gate = service.authority.server_gate
+    if gate is not None and fresh.server_policy is not None:
+        gate.replace(fresh.server_policy)
+    service.authority.tokens = fresh.tokens
+    _log.info("tokens and policy reloaded", actors=0 if fresh.tokens is None else len(fresh.tokens))

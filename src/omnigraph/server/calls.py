@@ -1,30 +1,30 @@
-"""One request as the routes see it: who asks, which graph, what is allowed, and where the work runs."""
+"""One request: who asks, for which graph, whether it is allowed, and where it runs."""
 
 from __future__ import annotations
 
 import ipaddress
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import structlog
 
-from omnigraph.budget import LinkedSignal
+from omnigraph.core.budget import LinkedSignal
+from omnigraph.core.ids import is_ulid
 from omnigraph.errors import (
     ForbiddenHostError,
+    InternalError,
     NotFoundError,
     QueryCancelledError,
     TooManyRequestsError,
     UnauthorizedError,
+    is_panic,
 )
-from omnigraph.ids import is_ulid
 from omnigraph.policy.policy import READ_ONLY
-from omnigraph.policy.requests import Decision, PolicyRequest
-from omnigraph.policy.rules import Action
+from omnigraph.policy.rules import Action, Decision, PolicyRequest
 from omnigraph.server.connections import peer_of
-from omnigraph.server.logs import logger
-from omnigraph.server.threads import run_in_thread
+from omnigraph.server.responses import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,15 +32,44 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive
 
+    from omnigraph.commit.rows import GraphCommit
+    from omnigraph.commit.targets import Target
     from omnigraph.graph.graph import Graph
-    from omnigraph.manifest.rows import GraphCommit
-    from omnigraph.manifest.targets import Target
-    from omnigraph.policy.gate import PolicyGate
+    from omnigraph.policy.policy import PolicyGate
     from omnigraph.server.admission import Grant
     from omnigraph.server.service import OpenGraph, Service
     from omnigraph.server.settings import ServerSettings
 
+
+# ---- Threads for work that would hold up the loop
+
+
 _Outcome = TypeVar("_Outcome")
+
+
+async def run_in_thread(
+    work: Callable[..., _Outcome], *arguments: Any, limiter: anyio.CapacityLimiter
+) -> _Outcome:
+    """What work gives that runs in a thread.
+
+    Raises:
+        InternalError: an extension module gave up. The loop would take that for the end of the process.
+    """
+    return await anyio.to_thread.run_sync(_contained, work, arguments, limiter=limiter)
+
+
+def _contained(work: Callable[..., _Outcome], arguments: tuple[Any, ...]) -> _Outcome:
+    try:
+        return work(*arguments)
+    except BaseException as error:
+        if is_panic(error):
+            raise InternalError(f"an extension module gave up: {error}") from error
+        raise
+
+
+# ---- One request as the routes see it: who asks, which graph, what is allowed, and where the work runs
+
+
 _log = logger(__name__)
 _MAX_TOKEN_CHARACTERS = 4096
 _NO_GATE = Decision(allowed=True, rule=None, message="the server is open")

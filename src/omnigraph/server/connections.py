@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from omnigraph.api.protocol import JSON
 from omnigraph.errors import OmniError, RequestTimeoutError, TooManyRequestsError, TransportError
-from omnigraph.server.logs import logger
-from omnigraph.server.responses import json_bytes
-from omnigraph.wire.protocol import JSON
+from omnigraph.server.responses import json_bytes, logger
 
 if TYPE_CHECKING:
     import asyncio

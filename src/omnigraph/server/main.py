@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 import uvicorn
 
-from omnigraph.environ import is_on
+from omnigraph.api.protocol import DEFAULT_GRAPH
+from omnigraph.core.env_settings import is_on
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
+from omnigraph.server.config import read_config, single_graph
 from omnigraph.server.connections import ConnectionLimits, bounded
-from omnigraph.server.logs import configure_logs, logger
+from omnigraph.server.responses import configure_logs, logger
 from omnigraph.server.settings import ServerSettings
-from omnigraph.serving.config import read_config, single_graph
-from omnigraph.wire.protocol import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
+    from omnigraph.server.config import ServerConfig
     from omnigraph.server.service import Service
-    from omnigraph.serving.config import ServerConfig
 
 _log = logger(__name__)
 _DEFAULT_BIND = "127.0.0.1:8080"

@@ -1,30 +1,378 @@
-"""What one process serves: its graphs, who may do what with them, and the bounds that all requests share."""
+"""What requests share: graphs, authority, tokens, kept differences, and hidden places."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import re
+import stat
+import tempfile
 import threading
+import time
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import anyio
 
-from omnigraph.server.admission import Admission, BodyMemory
-from omnigraph.server.hidden_places import HiddenPlaces
-from omnigraph.server.kept_diffs import KeptDiffs
-from omnigraph.server.metrics import Metrics
-from omnigraph.server.stream_slots import StreamSlots
-from omnigraph.server.unknown_tokens import UnknownTokens
+from omnigraph.errors import (
+    BadRequestError,
+    InputFileError,
+    TooManyRequestsError,
+    without_credentials,
+)
+from omnigraph.server.admission import Admission, BodyMemory, Metrics, StreamSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from typing import Self
 
+    from omnigraph.branches.diffs import Diff
     from omnigraph.graph.graph import Graph
-    from omnigraph.policy.gate import PolicyGate
+    from omnigraph.policy.policy import PolicyGate
+    from omnigraph.server.config import ServerConfig
     from omnigraph.server.settings import ServerSettings
-    from omnigraph.server.tokens import Tokens
-    from omnigraph.serving.config import ServerConfig
-    from omnigraph.serving.stored import StoredQueries
+    from omnigraph.server.stored_queries import StoredQueries
+
+
+# ---- Bearer tokens: where they come from, and whose a token is
+#
+# Only digests are kept. Which token matched decides the actor, and nothing else in a request does.
+
+
+_AWS_SECRET = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"
+_TOKENS_FILE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
+_JSON = "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"
+_SINGLE = "OMNIGRAPH_SERVER_BEARER_TOKEN"
+_SINGLE_ACTOR = "default"
+#: Characters of a token that cannot be guessed: 96 bits when they are chosen at random.
+_LONG_ENOUGH = 16
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Tokens:
+    """The digests of all tokens, each with its actor. Immutable and thread-safe."""
+
+    def __init__(self, tokens: Mapping[str, str], origin: str) -> None:
+        """Hash the tokens of a map from actor to token.
+
+        Raises:
+            BadRequestError: an actor or token is blank, or two actors share a token.
+        """
+        digests: dict[bytes, str] = {}
+        for actor, token in tokens.items():
+            if not actor.strip() or not token.strip():
+                raise BadRequestError(f"{origin}: an actor and its token must not be blank")
+            digest = _digest(token)
+            if digest in digests:
+                raise BadRequestError(
+                    f"{origin}: actors {digests[digest]!r} and {actor!r} have the same token"
+                )
+            digests[digest] = actor
+        if not digests:
+            raise BadRequestError(f"{origin}: there is no token in it")
+        self._digests = tuple(digests.items())
+        #: Actors whose token could be guessed.
+        self.short = tuple(actor for actor, token in tokens.items() if len(token) < _LONG_ENOUGH)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def actor_of(self, token: str) -> str | None:
+        """Whose token it is, or None. Takes as long for every token: all digests are compared."""
+        offered = _digest(token)
+        found = None
+        for digest, actor in self._digests:
+            if hmac.compare_digest(digest, offered):
+                found = actor
+        return found
+
+
+def read_tokens(environment: Mapping[str, str] = os.environ) -> Tokens | None:
+    """The tokens of the first source that is set; None when none is.
+
+    Raises:
+        InputFileError: the file cannot be read.
+        BadRequestError: a source holds something else than actors with tokens.
+    """
+    if secret := environment.get(_AWS_SECRET):
+        return Tokens(_parsed(_from_secret_manager(secret), _AWS_SECRET), _AWS_SECRET)
+    if name := environment.get(_TOKENS_FILE):
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise InputFileError(name, reason or str(error)) from error
+        return Tokens(_parsed(text, name), name)
+    if given := environment.get(_JSON):
+        return Tokens(_parsed(given, _JSON), _JSON)
+    if token := environment.get(_SINGLE):
+        return Tokens({_SINGLE_ACTOR: token}, _SINGLE)
+    return None
+
+
+def token_warnings(tokens: Tokens, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """What makes the tokens easier to come by than they should be; no sentence holds one."""
+    found = [
+        f"the token of {actor!r} has fewer than {_LONG_ENOUGH} characters: choose a longer one, at random"
+        for actor in tokens.short
+    ]
+    name = environment.get(_TOKENS_FILE)
+    if name and not environment.get(_AWS_SECRET) and _is_open_to_others(name):
+        found.append(f"others than its owner may use {name}: run `chmod 600 {name}`")
+    return found
+
+
+def _is_open_to_others(name: str) -> bool:
+    try:
+        return bool(os.stat(name).st_mode & _OTHERS)
+    except OSError:
+        return False  # it was read a moment ago and is gone: there is nothing to protect
+
+
+def _parsed(text: str, origin: str) -> dict[str, str]:
+    """A JSON object of actors and tokens. The text is never repeated in a message."""
+
+    def refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("an actor is given twice")
+        return found
+
+    try:
+        tokens = json.loads(text, object_pairs_hook=refuse_twice)
+        if not isinstance(tokens, dict) or not all(isinstance(t, str) for t in tokens.values()):
+            raise ValueError("it is no object of texts")
+    except json.JSONDecodeError:
+        # Its message would be harmless, and its context would carry the text.
+        raise BadRequestError(f'{origin}: not JSON such as {{"actor": "token"}}') from None
+    except (ValueError, RecursionError) as problem:
+        raise BadRequestError(f'{origin}: not {{"actor": "token"}}: {problem}') from None
+    return tokens
+
+
+def _from_secret_manager(secret: str) -> str:
+    try:
+        import boto3
+    except ImportError as error:
+        raise BadRequestError(
+            f"{_AWS_SECRET} is set, and boto3 is not installed: install it, or use {_TOKENS_FILE}"
+        ) from error
+    answer = boto3.client("secretsmanager").get_secret_value(SecretId=secret)
+    return str(answer["SecretString"])
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+# ---- Refusals of unknown tokens: told to the log, and later and later to an address that goes on guessing
+#
+# A known token is never delayed, also not one that comes from such an address: it is compared first.
+
+
+#: Guesses of an address that are refused at once: a token may have been copied badly.
+FREE_GUESSES = 5
+#: After this time one guess is forgotten.
+FORGET_S = 12.0
+_FIRST_DELAY_S = 0.25
+LONGEST_DELAY_S = 8.0
+#: Addresses that are remembered; those that were quiet longest are forgotten first.
+MAX_PEERS = 4096
+#: Refusals that wait at the same time; each holds its connection and nothing else.
+MAX_WAITING = 64
+#: One machine has a whole network of addresses in IPv6.
+_IPV6_PREFIX = 64
+
+
+class UnknownTokens:
+    """How often each address sent an unknown token. Used by the event loop alone."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        #: Guesses that are not forgotten and when the last one was counted, by address.
+        self._guesses: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return len(self._guesses)
+
+    def count(self, peer: str) -> float:
+        """Count an unknown token of an address; gives how long its refusal has to wait."""
+        now, key = self._clock(), _network(peer)
+        guesses, last = self._guesses.pop(key, (0.0, now))
+        guesses = max(0.0, guesses - (now - last) / FORGET_S) + 1
+        self._guesses[key] = (guesses, now)
+        if len(self._guesses) > MAX_PEERS:
+            self._guesses.popitem(last=False)
+        beyond = guesses - FREE_GUESSES
+        # The exponent is bounded: a number of guesses is not.
+        return 0.0 if beyond < 0.5 else min(LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** min(beyond, 10))
+
+    async def wait(self, delay_s: float) -> None:
+        """Wait before a refusal. Holds no thread and no place of a write.
+
+        Raises:
+            TooManyRequestsError: too many refusals wait already.
+        """
+        if delay_s <= 0:
+            return
+        if self._waiting >= MAX_WAITING:
+            raise TooManyRequestsError("too many unknown tokens were sent: try again later")
+        self._waiting += 1
+        try:
+            await self._sleep(delay_s)
+        finally:
+            self._waiting -= 1
+
+
+def _network(peer: str) -> str:
+    """What one machine is taken to have: an address, or a network of IPv6."""
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return peer
+    if address.version == 4:
+        return peer
+    return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+
+
+# ---- Large differences that a server keeps for the pages to come: comparing again for every page would take too
+#      long
+
+
+#: Each of them takes space on a disk.
+_KEPT = 2
+
+
+class KeptDiffs:
+    """The last differences of a graph that are in files. Thread-safe; files go when no page is read from them."""
+
+    def __init__(self) -> None:
+        #: By the commits that are compared, and the filter.
+        self._known: OrderedDict[tuple[str, str, str], Diff] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, one: str, other: str, filter_digest: str, compare: Callable[[], Diff]) -> Diff:
+        """The diff of two commits that is kept, or else what a comparison gives.
+
+        Names of branches, which move, never find one: the pages behind the first ask with its commits.
+        """
+        with self._lock:
+            known = self._known.get((one, other, filter_digest))
+            if known is not None:
+                self._known.move_to_end((one, other, filter_digest))
+                return known
+        found = compare()
+        if found.is_in_files:
+            with self._lock:
+                self._known[found.from_commit_id, found.to_commit_id, filter_digest] = found
+                while len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
+        return found
+
+    def clear(self) -> None:
+        """Let go of all of them."""
+        with self._lock:
+            self._known.clear()
+
+
+# ---- Where graphs are stored is known to the server and its log; failures, which may name files, are sent without
+#      it
+
+
+_FILE_SCHEME = "file://"
+_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+#: What stands before or after a name that is part of an address.
+_SIGNS = r"[/:.`'\"=]"
+
+
+class HiddenPlaces:
+    """Texts that are replaced by what they mean to a caller. Immutable and thread-safe."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """Replace patterns of regular expressions; the longest one that fits wins."""
+        self._names = [places[pattern] for pattern in sorted(places, key=len, reverse=True)]
+        patterns = "|".join(f"({pattern})" for pattern in sorted(places, key=len, reverse=True))
+        self._pattern = re.compile(patterns) if places else None
+
+    @classmethod
+    def of(cls, config: ServerConfig) -> HiddenPlaces:
+        """The places of a configuration: storage, endpoints, files of stored queries, uploads."""
+        places: dict[str, str] = {}
+        for graph in config.graphs:
+            places |= dict.fromkeys(_storage_patterns(graph.store), graph.graph_id)
+            for source in graph.queries:
+                places[_path_pattern(str(source.path))] = os.path.basename(source.path)
+        uploads = re.escape(os.path.join(tempfile.gettempdir(), "omnigraph-load-"))
+        places[uploads + r"[\w.-]*"] = "body"
+        for name in _ENDPOINTS:
+            if endpoint := os.environ.get(name):
+                places[re.escape(endpoint.rstrip("/"))] = "storage"
+        return cls(places)
+
+    def in_text(self, text: str) -> str:
+        """A text without these places."""
+        if self._pattern is None:
+            return text
+        return self._pattern.sub(lambda found: self._names[(found.lastindex or 1) - 1], text)
+
+    def in_document(self, document: Mapping[str, object]) -> dict[str, object]:
+        """A document whose texts are without them, at every depth."""
+        return {name: self._in_value(value) for name, value in document.items()}
+
+    def _in_value(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.in_text(value)
+            case dict():
+                return self.in_document(value)
+            case list() | tuple():
+                return [self._in_value(item) for item in value]
+            case _:
+                return value
+
+
+def _storage_patterns(store: str) -> Iterator[str]:
+    """Every spelling of the root of a graph that a failure may have."""
+    parts = urlsplit(store)
+    if parts.scheme not in ("", "file"):
+        yield re.escape(store.rstrip("/"))
+        yield re.escape(without_credentials(store).rstrip("/"))
+        if key := parts.path.strip("/"):
+            yield _path_pattern(f"{parts.hostname or ''}/{key}")
+            yield _path_pattern(key)
+        if bucket := re.escape(parts.hostname or ""):
+            yield rf"(?<={_SIGNS}){bucket}(?![\w-])"
+            yield rf"(?<![\w-]){bucket}(?={_SIGNS})"
+            yield rf"(?<=[Bb]ucket ){bucket}(?![\w-])"
+        return
+    path = store.removeprefix(_FILE_SCHEME).rstrip("/")
+    for known in {path, os.path.realpath(path)}:
+        for form in {known, quote(known)}:
+            # Lance tells paths of files without the slash at their beginning.
+            yield rf"(?:{_FILE_SCHEME})?/?{re.escape(form.lstrip('/'))}(?![\w-])"
+
+
+def _path_pattern(path: str) -> str:
+    """A path that is not a part of a longer name."""
+    return rf"/?(?<![\w.-]){re.escape(path)}(?![\w-])"
+
+
+# ---- What one process serves: its graphs, who may do what with them, and the bounds that all requests share
+
 
 #: Streams of all graphs at the same time.
 STREAMS = 8

@@ -6,10 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from omnigraph.budget import MemoryAccount, Turns
-from omnigraph.environ import available_memory, duration_s, is_on, whole_number
+from omnigraph.core.budget import MemoryAccount, ReadLimits, Turns
+from omnigraph.core.env_settings import available_memory, duration_s, is_on, whole_number
 from omnigraph.errors import BadRequestError
-from omnigraph.graph.limits import ReadLimits
 
 MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.

@@ -18,10 +18,9 @@ from anyio.from_thread import run as run_in_loop
 from starlette.responses import Response
 
 from omnigraph.errors import OmniError, ResourceLimitError
-from omnigraph.server.calls import until_gone
-from omnigraph.server.logs import logger
+from omnigraph.server.calls import run_in_thread, until_gone
+from omnigraph.server.responses import logger
 from omnigraph.server.settings import EXPORTS_PER_CALLER, EXPORTS_PER_GRAPH
-from omnigraph.server.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
     from starlette.types import Receive, Scope, Send
 
-    from omnigraph.budget import LinkedSignal
+    from omnigraph.core.budget import LinkedSignal
     from omnigraph.server.calls import GraphCall
     from omnigraph.server.service import Service
 

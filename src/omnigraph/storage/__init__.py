@@ -1,6 +1,6 @@
-"""Lance datasets and control files of one graph: the only room that imports `lance`.
+"""Files and Lance datasets of one graph: the only room that imports `lance` and `obstore`.
 
-Owns: locations, opening and scanning datasets at exact versions, two-phase writes, forks, control objects, durability.
-Never decides what is visible: that is the manifest. Nothing here moves the HEAD of a dataset except `commit_staged`.
-Start reading at `tables`, then `reads` and `staged`.
+Owns: locations and the border of a graph, control objects, locks and leases, answers of tasks, and in `datasets` the
+opening, scanning and staging of tables at exact versions. Knows no language and no commit of a graph. Start reading at
+`location`, then `datasets.tables` and `datasets.staged`.
 """

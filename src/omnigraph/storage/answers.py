@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import obstore
 import pyarrow as _arrow
 
-from omnigraph.ids import new_ulid
-from omnigraph.storage.boundary import inside
-from omnigraph.storage.failures import translated
+from omnigraph.core.ids import new_ulid
+from omnigraph.storage._failures import translated
 from omnigraph.storage.listing import delete_files, list_files, list_folders, remove_empty_folders
-from omnigraph.storage.location import STAGING_FOLDER, GraphLocation
-from omnigraph.storage.remote import open_store
+from omnigraph.storage.location import STAGING_FOLDER, GraphLocation, inside
+from omnigraph.storage.objects import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

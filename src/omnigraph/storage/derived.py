@@ -17,10 +17,10 @@ from zlib import crc32
 
 import numpy as np
 
+from omnigraph.core.ids import new_ulid
 from omnigraph.errors import OutsideRootError
-from omnigraph.ids import new_ulid
-from omnigraph.storage.boundary import inside
 from omnigraph.storage.listing import list_folders
+from omnigraph.storage.location import inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,5 +1,5 @@
-"""Small writes in process: a mutation is prepared in memory, validated as a whole, and staged once per table.
+"""Mutations and the checker of integrity rules.
 
-Owns: the accumulator with read-your-writes, statements, integrity rules and their local interpreter, staging. Never
-makes anything visible: that is the commit protocol. Start reading at `mutation`, then `rules` and `validate`.
+Owns: pending rows with read-your-writes, statements, rules on values and between rows, staging. Never commits. Start
+reading at `mutation`, then `rules`.
 """

@@ -1,19 +1,30 @@
-"""Tables of a schema in storage: their columns, and stored values as Arrow."""
+"""Tables of a schema as Arrow, and the rows that are committed so far."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.schema.catalog import EdgeDef, NodeDef
-from omnigraph.types.arrow import arrow_field
-from omnigraph.types.kinds import Scalar, ScalarType
+from omnigraph.commit.targets import open_pin
+from omnigraph.core.arrow import arrow_field
+from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+from omnigraph.storage.datasets.filters import OneOf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from omnigraph.types.values import StoredValue
+    from omnigraph.commit.rows import TablePin
+    from omnigraph.core.ids import TableKey
+    from omnigraph.core.values import StoredValue
+    from omnigraph.storage.datasets.filters import Filter
+    from omnigraph.storage.datasets.tables import Table, TableStore
+
+
+# ---- Tables of a schema in storage: their columns, and stored values as Arrow
+
 
 TypeDef = NodeDef | EdgeDef
 
@@ -73,3 +84,56 @@ def stored_values(column: pa.ChunkedArray[Any]) -> list[Any]:
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32()).to_pylist()
     return column.to_pylist()
+
+
+# ---- Reading the committed rows that a write is prepared against, at the versions of its snapshot
+
+
+#: Keys per probe: larger sets are split, very large ones are found by scanning.
+PROBE_CHUNK = 8_192
+_SCAN_ABOVE = 8 * PROBE_CHUNK
+
+
+class CommittedRows:
+    """The tables of one snapshot. Remembers which of them were looked at: they are the read set of the write."""
+
+    def __init__(self, store: TableStore, pins: Mapping[TableKey, TablePin]) -> None:
+        self._store = store
+        self._pins = pins
+        self.read: set[TableKey] = set()
+
+    def table(self, key: TableKey) -> Table:
+        """The table at its pinned version."""
+        self.read.add(key)
+        pin = self._pins[key]
+        return open_pin(self._store, pin)
+
+    def is_empty(self, key: TableKey) -> bool:
+        """Whether the table has no row; costs nothing."""
+        self.read.add(key)
+        return self._pins[key].row_count == 0
+
+    def select(self, key: TableKey, columns: Sequence[str], filter_: Filter) -> pa.Table:
+        """The rows that satisfy a filter."""
+        return self.table(key).read(columns, filter_)
+
+    def probe(
+        self, key: TableKey, column: str, values: Collection[str], columns: Sequence[str]
+    ) -> Iterator[pa.Table]:
+        """The rows whose text column holds one of the values, in pieces."""
+        if not values or self.is_empty(key):
+            return
+        if len(values) > _SCAN_ABOVE:
+            wanted = pa.array(sorted(values), pa.utf8())
+            for batch in self.table(key).scan([*dict.fromkeys([*columns, column])]):
+                found: Any = batch.filter(pc.is_in(batch.column(column), wanted))
+                yield pa.Table.from_batches([found]).select(list(columns))
+            return
+        ordered = sorted(values)
+        for begin in range(0, len(ordered), PROBE_CHUNK):
+            chunk = ordered[begin : begin + PROBE_CHUNK]
+            yield self.select(key, columns, OneOf(column, chunk))
+
+    def existing_ids(self, key: TableKey, ids: Collection[str]) -> set[str]:
+        """Those of the ids that exist."""
+        return {value for rows in self.probe(key, "id", ids, ["id"]) for value in texts(rows["id"])}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import lance
 
 from graph.races.jobs import Outcome, table_rows
+from omnigraph.commit.snapshot import snapshot_at
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.snapshot import snapshot_at
+from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, ConflictError, OmniError, PreconditionFailedError
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey
+from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.tables import TableStore
 
 if TYPE_CHECKING:
-    from omnigraph.manifest.snapshot import Snapshot
-    from omnigraph.recovery.lock import CommitLock, HeldTenure
+    from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.storage.locks import CommitLock, HeldTenure
 
 SCHEMA = """
 node Person { name: String @key  visits: I64? }

@@ -11,7 +11,7 @@ from omnigraph.graph.graph import Graph
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.recovery.lock import CommitLock, HeldTenure
+    from omnigraph.storage.locks import CommitLock, HeldTenure
 
 
 class OvertakenLock:

@@ -24,7 +24,7 @@ from omnigraph.errors import (
     RetryableCommitConflictError,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.lock import FileCommitLock
+from omnigraph.storage.locks import FileCommitLock
 
 if TYPE_CHECKING:
     from pathlib import Path

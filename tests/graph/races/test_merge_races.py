@@ -18,12 +18,12 @@ from graph.races.checks import acknowledged, check_graph, failed, lost
 from graph.races.conftest import WorkerProcess
 from graph.races.jobs import ADD_NOTE, ADD_PERSON, SET_VISITS, Outcome, table_rows, with_lock
 from graph.races.merge_jobs import JOBS, run_job
+from omnigraph.commit.snapshot import snapshot_at
 from omnigraph.errors import BranchNotFoundError, MergeConflictsError
 from omnigraph.graph.graph import Graph
-from omnigraph.manifest.snapshot import snapshot_at
 
 if TYPE_CHECKING:
-    from omnigraph.recovery.lock import CommitLock, HeldTenure
+    from omnigraph.storage.locks import CommitLock, HeldTenure
 
 WORKER = Path(__file__).with_name("merge_worker.py")
 PARTICIPANTS = 4

@@ -24,7 +24,7 @@ from graph.races.jobs import (
     table_rows,
 )
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.lock import FileCommitLock
+from omnigraph.storage.locks import FileCommitLock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,6 +19,8 @@ from graph.races.jobs import (
     WITH_LANGUAGE,
 )
 from graph.races.overtaking import overtaken
+from omnigraph.commit import attempt, schema_change
+from omnigraph.core.failpoints import Failpoint
 from omnigraph.errors import (
     BranchesExistError,
     CompilerError,
@@ -26,10 +28,8 @@ from omnigraph.errors import (
     ReadSetConflictError,
     SchemaViolationsError,
 )
-from omnigraph.failpoints import Failpoint
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery import attempt, schema_change
-from omnigraph.recovery.lock import LocalTenure
+from omnigraph.storage.locks import LocalTenure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from omnigraph import Graph
-from omnigraph.graph.turns import Turns
-from omnigraph.graph.writing import GraphWriter
+from omnigraph.commit.branch_queue import Turns
+from omnigraph.graph.mutations import GraphWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,8 +23,8 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from omnigraph.api.rows import Result
     from omnigraph.graph.graph import Graph
-    from omnigraph.wire.answer import Result
 
 UTC_MS = pa.timestamp("ms", tz="UTC")
 #: Every property that a read can show, with its type in a result.
@@ -387,7 +387,7 @@ def test_a_failure_while_running_belongs_to_the_call_as_well(
     people: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first batch is made inside `query`, so nobody meets the failure somewhere else."""
-    from omnigraph.engine.local import executor
+    from omnigraph.engine import executor
 
     def fail(*_: object, **__: object) -> None:
         raise BadRequestError("the disk is gone")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from graph.worlds import new_graph, run
-from omnigraph.engine.local import executor, scan
+from omnigraph.engine import executor, operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,28 +62,28 @@ def projected(monkeypatch: pytest.MonkeyPatch) -> Spy:
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """How many rows were read from tables by scans with values."""
-    spy, scan_rows = Spy(), scan.scan_rows
+    spy, scan_rows = Spy(), operators.scan_rows
 
     def counted(*given: Any, **named: Any) -> Any:
         for batch in scan_rows(*given, **named):
             spy.rows.append(batch.num_rows)
             yield batch
 
-    monkeypatch.setattr(scan, "scan_rows", counted)
+    monkeypatch.setattr(operators, "scan_rows", counted)
     return spy
 
 
 @pytest.fixture
 def crossed(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """How many rows of products were made."""
-    spy, cross = Spy(), scan._cross
+    spy, cross = Spy(), operators._cross
 
     def counted(*given: Any) -> Any:
         for rows in cross(*given):
             spy.rows.append(rows.count)
             yield rows
 
-    monkeypatch.setattr(scan, "_cross", counted)
+    monkeypatch.setattr(operators, "_cross", counted)
     return spy
 
 

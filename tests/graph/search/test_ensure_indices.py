@@ -35,7 +35,7 @@ from omnigraph.errors import (
     ConflictError,
     PreconditionFailedError,
 )
-from omnigraph.graph import indexing
+from omnigraph.maintenance import indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,7 +248,7 @@ def test_a_vector_property_without_a_vector_is_pending_with_a_reason(docs: Graph
 def test_a_pending_vector_index_appears_when_there_are_vectors(
     docs: Graph, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("omnigraph.search.indexes.VECTOR_INDEX_MIN_ROWS", 16)
+    monkeypatch.setattr("omnigraph.engine.wanted_indexes.VECTOR_INDEX_MIN_ROWS", 16)
     docs.ensure_indices()
     assert [item.property for item in docs.pending_indexes()] == ["vec"]
     append(docs, Doc=[doc_row(f"v{n:02}", vec=[float(n)] * 4) for n in range(16)])
@@ -458,7 +458,7 @@ def while_building(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], times: int = 1
 ) -> list[int]:
     """`act` happens after the indexes of a table were staged, so many times; answers how often that was."""
-    stage = indexing.stage_indices
+    stage = indexes.stage_indices
     staged: list[int] = []
 
     def stage_and_act(*given: Any) -> Any:
@@ -468,7 +468,7 @@ def while_building(
             act(len(staged))
         return result
 
-    monkeypatch.setattr(indexing, "stage_indices", stage_and_act)
+    monkeypatch.setattr(indexes, "stage_indices", stage_and_act)
     return staged
 
 
@@ -551,9 +551,9 @@ def test_a_write_to_another_table_does_not_disturb_a_run(
 def test_an_insert_that_lost_to_a_run_is_prepared_again(
     docs: Graph, monkeypatch: pytest.MonkeyPatch
 ):
-    from omnigraph.graph import writing
+    from omnigraph.graph import mutations
 
-    prepare = writing.prepare_mutation
+    prepare = mutations.prepare_mutation
     done: list[int] = []
 
     def prepare_and_build(*given: Any, **named: Any) -> Any:
@@ -563,7 +563,7 @@ def test_an_insert_that_lost_to_a_run_is_prepared_again(
             docs.ensure_indices()
         return prepared
 
-    monkeypatch.setattr(writing, "prepare_mutation", prepare_and_build)
+    monkeypatch.setattr(mutations, "prepare_mutation", prepare_and_build)
     receipt = write(docs, doc("c", "red cat"))
     assert receipt.commit is not None
     assert len(done) == 2
@@ -580,7 +580,7 @@ def test_a_failed_build_changes_nothing_and_the_next_run_succeeds(
         raise RuntimeError("no memory left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing, "stage_indices", fail)
+        patch.setattr(indexes, "stage_indices", fail)
         with pytest.raises(RuntimeError):
             docs.ensure_indices()
     assert docs.snapshot() == head

@@ -26,7 +26,7 @@ from graph.search.support import (
     tagged,
     write,
 )
-from omnigraph.engine.local import rank as ranking
+from omnigraph.engine import ranking
 from omnigraph.errors import CompilerError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import pytest
 
 from graph.search.oracle import WORDS, Document, Model, Ranked
 from omnigraph import Graph
-from omnigraph.engine.local import text_parts
-from omnigraph.search import indexes
+from omnigraph.engine import text_parts, wanted_indexes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,7 +180,7 @@ def test_random_searches_answer_as_plain_python_does(
         monkeypatch.setattr(text_parts, "SEGMENT_ROWS", 7)
     if seed % 3 == 0:
         # So few partitions that a search looks at all of them.
-        monkeypatch.setattr(indexes, "VECTOR_INDEX_MIN_ROWS", 8)
+        monkeypatch.setattr(wanted_indexes, "VECTOR_INDEX_MIN_ROWS", 8)
     world = World(tmp_path, seed)
     try:
         for _ in range(14):

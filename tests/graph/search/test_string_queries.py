@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from graph.search.support import ZERO, append, ask, new_graph
+from omnigraph.embedding.client import EmbeddingClient
+from omnigraph.embedding.providers import mock_vector
 from omnigraph.errors import BadRequestError, OmniError
-from omnigraph.search.embedding.client import EmbeddingClient
-from omnigraph.search.embedding.mock import mock_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

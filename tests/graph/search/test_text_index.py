@@ -22,8 +22,8 @@ from graph.search.support import (
     write,
 )
 from omnigraph import Graph
-from omnigraph.engine.local import text_parts
-from omnigraph.storage.text_columns import column_parts
+from omnigraph.engine import text_parts
+from omnigraph.storage.datasets.reads import column_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

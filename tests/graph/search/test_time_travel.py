@@ -19,13 +19,13 @@ from graph.search.support import (
     write,
 )
 from omnigraph import Graph
-from omnigraph.engine.local import adjacencies
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes
+from omnigraph.commit.rows import GraphCommit, Head, TablePin
+from omnigraph.core.ids import new_ulid
+from omnigraph.engine import expand
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.graph import reading
-from omnigraph.ids import new_ulid
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes
-from omnigraph.manifest.rows import GraphCommit, Head, TablePin
+from omnigraph.graph import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ def check_history(graph: Graph, then: dict[str, Answers]) -> None:
 
 @pytest.fixture
 def _traversal_indexes_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (adjacencies, reading):
+    for module in (expand, reads):
         monkeypatch.setattr(module, "PERSIST_MIN_EDGES", 1)
 
 

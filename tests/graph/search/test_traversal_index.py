@@ -20,8 +20,8 @@ from graph.search.support import (
     write,
 )
 from omnigraph import Graph
-from omnigraph.engine.local import adjacencies
-from omnigraph.graph import reading
+from omnigraph.engine import expand
+from omnigraph.graph import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ QUERIES = {
 @pytest.fixture(autouse=True)
 def _keep_small_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a few edges are worth an index on disk, and every traversal takes it."""
-    for module in (adjacencies, reading):
+    for module in (expand, reads):
         monkeypatch.setattr(module, "PERSIST_MIN_EDGES", 2)
     monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
 
@@ -74,7 +74,7 @@ def no_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: Any, **named: Any) -> Iterator[Any]:
         raise AssertionError("the edges were scanned")
 
-    monkeypatch.setattr(adjacencies, "scan_rows", refuse)
+    monkeypatch.setattr(expand, "scan_rows", refuse)
 
 
 def answers(graph: Graph, **target: Any) -> dict[str, list[tuple[object, ...]]]:
@@ -132,7 +132,7 @@ def test_a_maintenance_run_keeps_the_index_of_every_large_edge_type(root: Path):
 
 
 def test_a_small_edge_type_is_not_kept(root: Path, monkeypatch: pytest.MonkeyPatch):
-    for module in (adjacencies, reading):
+    for module in (expand, reads):
         monkeypatch.setattr(module, "PERSIST_MIN_EDGES", 6)
     with Graph.open(root) as graph:
         graph.ensure_indices()

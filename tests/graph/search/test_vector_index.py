@@ -19,7 +19,7 @@ from graph.search.support import (
     segments,
     write,
 )
-from omnigraph.search.indexes import VECTOR_INDEX_MIN_ROWS
+from omnigraph.engine.wanted_indexes import VECTOR_INDEX_MIN_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

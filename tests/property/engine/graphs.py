@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from omnigraph.query.ir import Direction
+from omnigraph.lang.query.ir import Direction
 
 
 @dataclass(frozen=True)

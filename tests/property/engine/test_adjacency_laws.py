@@ -12,13 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.budget import Budget
-from omnigraph.engine.local import reachability
-from omnigraph.engine.local.adjacency import Adjacency, Side, build_side, ranges
-from omnigraph.engine.local.entities import Numbering
-from omnigraph.engine.local.neighbours import AdjacentNeighbours, Reach, neighbours_of
-from omnigraph.engine.local.reachability import reach_within
-from omnigraph.query.ir import Direction
+from omnigraph.core.budget import Budget
+from omnigraph.engine import adjacency as reachability
+from omnigraph.engine.adjacency import (
+    Adjacency,
+    AdjacentNeighbours,
+    Reach,
+    Side,
+    build_side,
+    neighbours_of,
+    ranges,
+    reach_within,
+)
+from omnigraph.engine.entities import Numbering
+from omnigraph.lang.query.ir import Direction
 from property.engine.graphs import Edges, edges_between, hops
 
 #: Row ids of edges are far from their places, so that one is never taken for the other.

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.local.compare import Fixed, Side, Values, holds
-from omnigraph.query.ir import CompareOp
-from omnigraph.types.kinds import BaseType, ListType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
+from omnigraph.engine.predicates import Fixed, Side, Values, holds
+from omnigraph.lang.query.ir import CompareOp
 from property.engine.values import ORDERED, SCALARS, asked, held, is_true, partner, texts
 from unit.engine.tables import column
 

@@ -16,32 +16,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.budget import Budget
-from omnigraph.engine.local import neighbours
-from omnigraph.engine.local.adjacencies import find_adjacency
-from omnigraph.engine.local.neighbours import (
+from omnigraph.core.budget import Budget
+from omnigraph.engine import adjacency as neighbours
+from omnigraph.engine.adjacency import (
     AdjacentNeighbours,
     IndexedNeighbours,
     ScannedNeighbours,
+    reach_within,
 )
-from omnigraph.engine.local.reachability import reach_within
-from omnigraph.query.ir import Direction
-from omnigraph.schema.catalog import EdgeDef, IndexKind
-from omnigraph.search.indexes import WantedIndex, index_spec
-from omnigraph.storage.indexes import stage_indices
+from omnigraph.engine.expand import find_adjacency
+from omnigraph.engine.wanted_indexes import WantedIndex, index_spec
+from omnigraph.lang.query.ir import Direction
+from omnigraph.lang.schema.catalog import EdgeDef, IndexKind
+from omnigraph.storage.datasets.indexes import stage_indices
+from omnigraph.storage.datasets.reads import read_rows
+from omnigraph.storage.datasets.staged import commit_staged
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.reads import read_rows
-from omnigraph.storage.staged import commit_staged
 from property.engine.graphs import Edges, edges_between, hops
 from unit.engine.tables import append, delete, new_context, stored, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.engine.local.context import Context
-    from omnigraph.engine.local.neighbours import Neighbours
+    from omnigraph.engine.adjacency import Neighbours
+    from omnigraph.engine.context import Context
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.tables import Table
 
 NODES = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
 EDGES = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("id", "src", "dst")])

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.local.conditions import keep_true
-from omnigraph.engine.local.entities import row_id_array
-from omnigraph.engine.local.pushdown import push_down
-from omnigraph.engine.local.rows import Rows
-from omnigraph.query.ir import CompareOp, Comparison, Constant, ParamRef, PropertyRef
-from omnigraph.schema.catalog import IndexKind
-from omnigraph.search.indexes import WantedIndex, index_spec
-from omnigraph.storage.indexes import stage_indices
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.engine.entities import row_id_array
+from omnigraph.engine.predicates import keep_true
+from omnigraph.engine.pushdown import push_down
+from omnigraph.engine.rows import Rows
+from omnigraph.engine.wanted_indexes import WantedIndex, index_spec
+from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, ParamRef, PropertyRef
+from omnigraph.lang.schema.catalog import IndexKind
+from omnigraph.storage.datasets.indexes import stage_indices
+from omnigraph.storage.datasets.reads import read_rows, scan_rows
+from omnigraph.storage.datasets.staged import commit_staged
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.reads import read_rows, scan_rows
-from omnigraph.storage.staged import commit_staged
-from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
 from property.engine.values import ORDERED, SCALARS, asked, held, is_true, partner, texts
 from unit.engine.numbers import ASKED, HELD
 from unit.engine.tables import append, column, new_context, stored
@@ -33,11 +33,11 @@ from unit.engine.tables import append, column, new_context, stored
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.query.ir import Operand, Predicate
+    from omnigraph.core.types import BaseType
+    from omnigraph.core.values import StoredValue
+    from omnigraph.lang.query.ir import Operand, Predicate
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.tables import Table
-    from omnigraph.types.kinds import BaseType
-    from omnigraph.types.values import StoredValue
 
 ENUM = EnumType(("A", "a", "it's", "é"))
 PLAIN: list[BaseType] = [*(ScalarType(scalar) for scalar in SCALARS), ENUM]

@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from omnigraph.query.ir import CompareOp
-from omnigraph.types.kinds import INTEGERS, NUMERICS, Scalar, integer_range
-from omnigraph.types.values import to_f32
+from omnigraph.core.types import INTEGERS, NUMERICS, Scalar, integer_range
+from omnigraph.core.values import to_f32
+from omnigraph.lang.query.ir import CompareOp
 
 ORDERED = {
     CompareOp.EQ: operator.eq,

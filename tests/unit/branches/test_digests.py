@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.pipeline.digests import DIGEST, row_digests
-from omnigraph.types.arrow import arrow_type
-from omnigraph.types.kinds import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.core.arrow import arrow_type
+from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.pipeline.compare import DIGEST, row_digests
 
 TEXT, NUMBER = pa.utf8(), pa.int64()
 TEXTS = pa.list_(TEXT)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.branches.bases import base_rows, find_base
-from omnigraph.branches.truth_table import ABSENT, UNDECIDED
-from omnigraph.manifest.lineage import (
+from omnigraph.branches.truth_table import ABSENT, UNDECIDED, base_rows, find_base
+from omnigraph.commit.lineage import (
     base_commits,
     base_steps,
     distances,
@@ -17,7 +16,7 @@ from omnigraph.manifest.lineage import (
     merge_bases,
     parents,
 )
-from omnigraph.manifest.rows import GraphCommit
+from omnigraph.commit.rows import GraphCommit
 
 
 def history(text: str) -> dict[str, GraphCommit]:

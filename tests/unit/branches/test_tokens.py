@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.branches.tokens import (
+from omnigraph.branches.changes import (
     MAX_TOKEN_BYTES,
     TOKEN_VERSION,
     Position,
@@ -109,7 +109,7 @@ def test_a_cut_token_is_rejected(body: dict[str, object], cut: int):
 
 
 def test_a_token_of_another_release_is_rejected(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("omnigraph.branches.tokens.TOKEN_VERSION", TOKEN_VERSION + 1)
+    monkeypatch.setattr("omnigraph.branches.changes.TOKEN_VERSION", TOKEN_VERSION + 1)
     newer = encode_token({"a": 1})
     monkeypatch.undo()
     with pytest.raises(ChangeCursorRejectedError, match="another release made it"):

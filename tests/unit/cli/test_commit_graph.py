@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.commit_graph import COMMIT_MARK, draw_commits
-from omnigraph.manifest.rows import GraphCommit
+from omnigraph.cli.history_text import COMMIT_MARK, draw_commits
+from omnigraph.commit.rows import GraphCommit
 
 #: Who a commit id stands for: (id, parent, merged parent), newest first.
 History = list[tuple[str, str | None, str | None]]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph import Graph
-from omnigraph.cli.interrupts import Interrupts
+from omnigraph.cli.output import Interrupts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_terminated_command_is_stopped_like_an_interrupted_one(
 
 _TERMINATED = """
 import os, signal
-from omnigraph import failpoints
+from omnigraph.core import failpoints
 from omnigraph.cli.main import main
 
 def end(place):

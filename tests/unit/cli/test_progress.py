@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from omnigraph.cli.progress import terminal_progress
-from omnigraph.pipeline.progress import STOPPING, InnerProgress
+from omnigraph.cli.output import terminal_progress
+from omnigraph.pipeline.workers import STOPPING, InnerProgress
 
 
 class Terminal(io.StringIO):

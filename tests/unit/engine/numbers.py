@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.types.kinds import Scalar
+from omnigraph.core.types import Scalar
 
 #: Every number that a column of the type can hold and that sits beside a limit of some other type.
 HELD: dict[Scalar, list[Any]] = {

@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.engine.local.context import Context, EngineCaches
-from omnigraph.engine.settings import EngineSettings
-from omnigraph.ids import TableKey
-from omnigraph.manifest.rows import TablePin
-from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.schema.catalog import Catalog
-from omnigraph.storage.derived import DerivedArrays
-from omnigraph.storage.filters import OneOf
-from omnigraph.storage.staged import (
+from omnigraph.commit.rows import TablePin
+from omnigraph.commit.snapshot import Snapshot
+from omnigraph.core.arrow import arrow_type
+from omnigraph.core.ids import TableKey
+from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
+from omnigraph.engine.context import Context, EngineCaches
+from omnigraph.engine.path_choice import EngineSettings
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.storage.datasets.filters import OneOf
+from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
     stage_append,
     stage_delete,
     stage_upsert,
 )
-from omnigraph.storage.tables import Table, TableStore
-from omnigraph.types.arrow import arrow_type
-from omnigraph.types.kinds import BaseType, ListType, Scalar, ScalarType
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.derived import DerivedArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from omnigraph.core.values import StoredValue
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.types.values import StoredValue
 
 #: What days and milliseconds are made from.
 _RAW = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.local import adjacencies
-from omnigraph.engine.local.adjacencies import find_adjacency, is_adjacency_ready
-from omnigraph.engine.local.context import Context, EngineCaches
-from omnigraph.query.ir import Direction
-from omnigraph.schema.catalog import EdgeDef
+from omnigraph.engine import expand
+from omnigraph.engine.context import Context, EngineCaches
+from omnigraph.engine.expand import find_adjacency, is_adjacency_ready
+from omnigraph.lang.query.ir import Direction
+from omnigraph.lang.schema.catalog import EdgeDef
 from omnigraph.storage.derived import DerivedArrays
 from omnigraph.storage.location import parse_location
 from unit.engine.tables import append, delete, new_context, stored
@@ -20,9 +20,9 @@ from unit.engine.tables import append, delete, new_context, stored
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.engine.local.adjacency import Side
+    from omnigraph.engine.adjacency import Side
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.tables import Table
 
 LIKES = EdgeDef(name="Likes", source="Cat", target="Dog", properties={})
 NODES = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
@@ -60,20 +60,20 @@ def tables(location: GraphLocation) -> dict[str, Table]:
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adjacencies, "PERSIST_MIN_EDGES", len(PAIRS))
+    monkeypatch.setattr(expand, "PERSIST_MIN_EDGES", len(PAIRS))
 
 
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables whose edges were scanned."""
     found: list[str] = []
-    scan = adjacencies.scan_rows
+    scan = expand.scan_rows
 
     def noted(table: Table, *arguments: Any, **options: Any) -> Any:
         found.append(table.path)
         return scan(table, *arguments, **options)
 
-    monkeypatch.setattr(adjacencies, "scan_rows", noted)
+    monkeypatch.setattr(expand, "scan_rows", noted)
     return found
 
 
@@ -143,7 +143,7 @@ def test_without_parallel_edges_nothing_is_stored_twice(location, tables, scans)
 
 
 def test_few_edges_are_not_kept_on_disk(monkeypatch, location, tables, scans) -> None:
-    monkeypatch.setattr(adjacencies, "PERSIST_MIN_EDGES", len(PAIRS) + 1)
+    monkeypatch.setattr(expand, "PERSIST_MIN_EDGES", len(PAIRS) + 1)
     assert_right(process(location, tables))
     find_adjacency(process(location, tables), LIKES, keep=True)
     assert set_folders(location) == []

@@ -6,7 +6,7 @@ from threading import Barrier, Event, Semaphore
 
 import pytest
 
-from omnigraph.engine.local.caches import LruCache
+from omnigraph.core.cache import LruCache
 
 
 def kept(cache: LruCache[str], keys: str) -> str:
@@ -174,7 +174,7 @@ def test_a_failed_build_fails_for_the_thread_that_did_it_only() -> None:
 
 
 def test_values_of_hardly_any_size_are_counted_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.engine.local.caches._MAX_ENTRIES", 3)
+    monkeypatch.setattr("omnigraph.core.cache._MAX_ENTRIES", 3)
     cache: LruCache[str] = LruCache(1_000_000, len)
     for key in "abcde":
         cache.put(key, "")
@@ -182,7 +182,7 @@ def test_values_of_hardly_any_size_are_counted_as_well(monkeypatch: pytest.Monke
 
 
 def test_only_the_last_states_of_a_thing_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.engine.local.caches._MAX_STATES", 2)
+    monkeypatch.setattr("omnigraph.core.cache._MAX_STATES", 2)
     cache: LruCache[str] = LruCache(100, len)
     cache.put("x", "other")
     for key in "abac":

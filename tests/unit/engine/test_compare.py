@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.local.compare import Fixed, Side, Values, holds
-from omnigraph.query.ir import CompareOp
-from omnigraph.types.kinds import BaseType, EnumType, ListType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType
+from omnigraph.engine.predicates import Fixed, Side, Values, holds
+from omnigraph.lang.query.ir import CompareOp
 from unit.engine.numbers import ASKED, HELD
 from unit.engine.tables import column
 

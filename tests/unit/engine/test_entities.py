@@ -8,21 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.budget import Budget
-from omnigraph.engine.local import entities as module
-from omnigraph.engine.local.entities import Entities, Numbering, row_id_array
+from omnigraph.core.arrow import arrow_type
+from omnigraph.core.budget import Budget
+from omnigraph.core.types import ListType, Scalar
+from omnigraph.engine import entities as module
+from omnigraph.engine.entities import Entities, Numbering, row_id_array
+from omnigraph.storage.datasets.reads import read_rows
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.reads import read_rows
-from omnigraph.types.arrow import arrow_type
-from omnigraph.types.kinds import ListType, Scalar
 from unit.engine.tables import append, column, delete, new_caches, stored, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from omnigraph.engine.local.context import EngineCaches
+    from omnigraph.engine.context import EngineCaches
+    from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.tables import Table
 
 TAGS = arrow_type(ListType(Scalar.STRING))
 SCHEMA = pa.schema(

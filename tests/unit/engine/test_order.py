@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.budget import Budget
-from omnigraph.engine.local.order import order_codes, sort_by_codes, total_order
-from omnigraph.engine.local.rows import Rows
-from omnigraph.types.kinds import ListType, Scalar, ScalarType, VectorType
+from omnigraph.core.budget import Budget
+from omnigraph.core.types import ListType, Scalar, ScalarType, VectorType
+from omnigraph.engine.projection import order_codes, sort_by_codes, total_order
+from omnigraph.engine.rows import Rows
 from unit.engine.tables import column
 
 if TYPE_CHECKING:
-    from omnigraph.engine.local.context import Context
+    from omnigraph.engine.context import Context
 
 #: Values in ascending order, null first.
 ASCENDING: dict[Scalar, list[Any]] = {

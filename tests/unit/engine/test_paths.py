@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.paths import (
+from omnigraph.engine.path_choice import (
     ADJACENCY_COST_FACTOR,
+    EngineSettings,
     TraversalFacts,
+    TraversalMode,
     TraversalPath,
     choose_path,
     followed_edges,
 )
-from omnigraph.engine.settings import EngineSettings, TraversalMode
 
 INDEXED, ADJACENCY, SCAN = (
     TraversalPath.INDEXED,

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from omnigraph.engine.local.pushdown import push_down
-from omnigraph.query.ir import (
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType
+from omnigraph.engine.pushdown import push_down
+from omnigraph.lang.query.ir import (
     CompareOp,
     Comparison,
     Constant,
@@ -17,13 +18,12 @@ from omnigraph.query.ir import (
     TextKind,
     TextMatch,
 )
-from omnigraph.storage.filters import AllOf, AnyOf, Compare, HasItem, HasText
-from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType
+from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, HasItem, HasText
 
 if TYPE_CHECKING:
-    from omnigraph.query.ir import Operand, Predicate
-    from omnigraph.storage.filters import Filter
-    from omnigraph.types.kinds import BaseType
+    from omnigraph.core.types import BaseType
+    from omnigraph.lang.query.ir import Operand, Predicate
+    from omnigraph.storage.datasets.filters import Filter
 
 ENUM = EnumType(("draft", "final"))
 S, I32, I64, F64 = (

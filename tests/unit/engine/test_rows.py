@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.local.rows import Rows, concat_rows
+from omnigraph.engine.rows import Rows, concat_rows
 
 NAME = ("a", "name")
 AGE = ("b", "age")

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from omnigraph.engine.settings import EngineSettings, TraversalMode
+from omnigraph.engine.path_choice import EngineSettings, TraversalMode
 
 NUMBERS = {
     "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER": "indexed_max_frontier",

@@ -10,15 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.budget import Budget
-from omnigraph.engine.local.text_columns import LiveSegment, TextColumn
-from omnigraph.engine.local.text_segments import (
-    build_segment,
-    pack_segments,
-    split_runs,
-    unpack_segments,
-)
-from omnigraph.search.analysis import analyse_query, analyse_run, query_terms
+from omnigraph.core.budget import Budget
+from omnigraph.engine.text_analysis import analyse_query, analyse_run, query_terms
+from omnigraph.engine.text_columns import LiveSegment, TextColumn
+from omnigraph.engine.text_segments import build_segment, pack_segments, split_runs, unpack_segments
 
 TEXTS = st.lists(
     st.one_of(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.engine.local.variables import (
+from omnigraph.core.types import PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.engine.context import (
     counts_rows,
     is_hidden,
     live_after,
@@ -14,8 +15,7 @@ from omnigraph.engine.local.variables import (
     variable_names,
     variable_tables,
 )
-from omnigraph.query import ir
-from omnigraph.types.kinds import PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.lang.query import ir
 
 TEXT = PropertyType(ScalarType(Scalar.STRING))
 MAYBE = PropertyType(ScalarType(Scalar.STRING), nullable=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.schema.catalog import EdgeDef, IndexKind, MemberSet, NodeDef, PropertyDef, Provenance
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.search.indexes import (
+from omnigraph.core.types import PropertyType, Scalar, ScalarType
+from omnigraph.engine.wanted_indexes import (
     VECTOR_INDEX_MIN_ROWS,
     WantedIndex,
     index_spec,
@@ -15,8 +14,16 @@ from omnigraph.search.indexes import (
     vector_index_name,
     wanted_indexes,
 )
-from omnigraph.storage.indexes import PhysicalIndex
-from omnigraph.types.kinds import PropertyType, Scalar, ScalarType
+from omnigraph.lang.schema.catalog import (
+    EdgeDef,
+    IndexKind,
+    MemberSet,
+    NodeDef,
+    PropertyDef,
+    Provenance,
+)
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.storage.datasets.indexes import PhysicalIndex
 
 BTREE, VECTOR = IndexKind.BTREE, IndexKind.VECTOR
 ID = ("id", BTREE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.ids import TableKey
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes, Manifest
-from omnigraph.manifest.rows import GraphCommit, Head, TablePin
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes, Manifest
+from omnigraph.commit.rows import GraphCommit, Head, TablePin
+from omnigraph.core.ids import TableKey
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:

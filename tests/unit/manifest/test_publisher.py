@@ -7,6 +7,11 @@ from types import SimpleNamespace
 import lance
 import pytest
 
+from omnigraph.commit import publisher
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import FOLD_THRESHOLD, PUBLISHER_RETRY_BUDGET, Changes
+from omnigraph.commit.rows import STAMP, Tombstone, check_stamp, stamp
+from omnigraph.commit.snapshot import snapshot_at
 from omnigraph.errors import (
     AlreadyInitializedError,
     BranchNotFoundError,
@@ -18,13 +23,7 @@ from omnigraph.errors import (
     StorageFailure,
     StorageFormatError,
 )
-from omnigraph.manifest import publisher
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.format import STAMP, check_stamp, stamp
-from omnigraph.manifest.publisher import FOLD_THRESHOLD, PUBLISHER_RETRY_BUDGET, Changes
-from omnigraph.manifest.rows import Tombstone
-from omnigraph.manifest.snapshot import snapshot_at
-from omnigraph.storage import catalog as catalog_storage
+from omnigraph.storage import manifest_table as catalog_storage
 from unit.manifest.catalogs import (
     CITES,
     HASH,

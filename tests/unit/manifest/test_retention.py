@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.ids import TableKey
-from omnigraph.manifest.pruning import forgettable_rows, known_commits
-from omnigraph.manifest.retention import Reason, RetentionPolicy, plan_retention
-from omnigraph.manifest.rows import PublishedVersion, Tombstone, commit_row, version_row
-from omnigraph.manifest.snapshot import History, snapshot_at
+from omnigraph.commit.rows import PublishedVersion, Tombstone, commit_row, version_row
+from omnigraph.commit.snapshot import History, snapshot_at
+from omnigraph.core.ids import TableKey
+from omnigraph.maintenance.retention import (
+    Reason,
+    RetentionPolicy,
+    forgettable_rows,
+    known_commits,
+    plan_retention,
+)
 from unit.manifest.catalogs import CITES, PAPER, commit, head, pin
 
 SECOND = 1_000_000

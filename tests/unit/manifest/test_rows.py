@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.manifest import rows
-from omnigraph.manifest.rows import PublishedVersion, Tombstone
+from omnigraph.commit import rows
+from omnigraph.commit.rows import PublishedVersion, Tombstone
 from unit.manifest.catalogs import CITES, PAPER, commit, head, pin
 
 STONE = Tombstone(table_key=PAPER, incarnation=2, version=9, graph_version=4)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.commit.rows import PublishedVersion, Tombstone
+from omnigraph.commit.snapshot import History, branch_of, newest_heads, snapshot_at, snapshot_of
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError
-from omnigraph.ids import TableKey
-from omnigraph.manifest.rows import PublishedVersion, Tombstone
-from omnigraph.manifest.snapshot import History, branch_of, newest_heads, snapshot_at, snapshot_of
 from unit.manifest.catalogs import CITES, PAPER, commit, head, pin
 
 ARTICLE = TableKey("node:Article")

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes, Manifest
+from omnigraph.commit.snapshot import branch_at, snapshot_of
+from omnigraph.commit.targets import Target, resolve_target
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.manifest.branching import branch_at
-from omnigraph.manifest.expectations import Expectations
-from omnigraph.manifest.publisher import Changes, Manifest
-from omnigraph.manifest.snapshot import snapshot_of
-from omnigraph.manifest.targets import Target, resolve_target
 from unit.manifest.catalogs import HASH, commit, create_manifest, open_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.manifest.rows import GraphCommit, Head
+    from omnigraph.commit.rows import GraphCommit, Head
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

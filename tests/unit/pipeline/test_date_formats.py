@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.pipeline.date_formats import date_format, read_moments
+from omnigraph.pipeline.load.value_forms import date_format, read_moments
 
 EPOCH = datetime(1970, 1, 1)
 

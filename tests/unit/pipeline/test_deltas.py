@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.pipeline import deltas
+from omnigraph.pipeline.compare import DELTA, operation_codes, operation_counts
 from omnigraph.pipeline.deltas import DeltaPart, FiledDelta, HeldDelta
-from omnigraph.pipeline.differences import DELTA, operation_codes, operation_counts
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.storage.answers import write_answer
 from omnigraph.storage.location import parse_location

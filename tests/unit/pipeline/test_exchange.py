@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.pipeline import buckets
-from omnigraph.pipeline.buckets import BUCKET, Exchange, buckets_of, hash_buckets, text_hashes
-from omnigraph.pipeline.exchange import run_exchange
-from omnigraph.pipeline.progress import Silent
-from omnigraph.pipeline.workers import LocalWorkers
+from omnigraph.pipeline import exchange
+from omnigraph.pipeline.exchange import (
+    BUCKET,
+    Exchange,
+    buckets_of,
+    hash_buckets,
+    run_exchange,
+    text_hashes,
+)
+from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.answers import answer_folder
 from omnigraph.storage.location import parse_location
 
@@ -38,7 +43,7 @@ def kept(bucket: int, rows: Any) -> dict[str, Any]:
 def test_every_row_reaches_its_bucket_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_rows: int
 ) -> None:
-    monkeypatch.setattr(buckets, "RUN_ROWS", run_rows)
+    monkeypatch.setattr(exchange, "RUN_ROWS", run_rows)
     wanted = Exchange(
         stage="gather",
         items=[range(8), range(0), range(20, 31)],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import InputFileError
-from omnigraph.pipeline.inputs import find_files
+from omnigraph.pipeline.load.inputs import find_files
 
 if TYPE_CHECKING:
     from pathlib import Path

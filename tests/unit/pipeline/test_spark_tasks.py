@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.errors import BadRequestError, StorageError, StorageFailure
-from omnigraph.pipeline import spark_tasks
-from omnigraph.pipeline.spark_tasks import Kept, TaskFailureError, carrying, guarded, raise_carried
+from omnigraph.spark import tasks
+from omnigraph.spark.tasks import Kept, TaskFailureError, carrying, guarded, raise_carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +27,10 @@ def test_a_failure_that_may_go_away_is_left_to_spark_while_it_tries_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for attempt in range(3):
-        monkeypatch.setattr(spark_tasks, "attempt_number", lambda number=attempt: number)
+        monkeypatch.setattr(tasks, "attempt_number", lambda number=attempt: number)
         with pytest.raises(StorageError):
             guarded(failing(StorageFailure.TRANSIENT), 4)
-    monkeypatch.setattr(spark_tasks, "attempt_number", lambda: 3)
+    monkeypatch.setattr(tasks, "attempt_number", lambda: 3)
     assert guarded(failing(StorageFailure.TRANSIENT), 4)[0]["storage"] == "transient"
 
 

@@ -11,14 +11,13 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.column_map import ColumnMap
-from omnigraph.pipeline.columns import stored_column
-from omnigraph.pipeline.mapped_records import raw_records
-from omnigraph.pipeline.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.value_bodies import value_source
-from omnigraph.pipeline.values import Timestamps
-from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.pipeline.load.column_map import ColumnMap, raw_records
+from omnigraph.pipeline.load.columns import stored_column
+from omnigraph.pipeline.load.mapping import value_source
+from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.load.values import Timestamps
 
 
 class Bad:

@@ -9,11 +9,11 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.spark import spark_session
-from omnigraph.engine.spark.kinds import tries_of
 from omnigraph.errors import BadRequestError, SparkError
-from omnigraph.pipeline.spark_failures import check_session, spark_errors
-from omnigraph.pipeline.worker_choice import session_of_frames
+from omnigraph.spark import spark_session
+from omnigraph.spark.jobs import check_session, spark_errors
+from omnigraph.spark.kinds import tries_of
+from omnigraph.spark.worker_choice import session_of_frames
 
 
 def session(context: object) -> Any:

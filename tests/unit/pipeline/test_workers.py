@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.budget import Budget, bounded, finishing
+from omnigraph.core.budget import Budget, bounded, finishing
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError
-from omnigraph.pipeline.progress import Silent, advance
-from omnigraph.pipeline.row_tallies import RowTally
-from omnigraph.pipeline.workers import LocalWorkers, failure_message, raise_failure
+from omnigraph.pipeline.workers import LocalWorkers, Silent, advance, failure_message, raise_failure
+from omnigraph.spark.tasks import RowTally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import CompilerError
-from omnigraph.query.compiler import compile_query
+from omnigraph.lang.query.compiler import compile_query
 
 PARAMS = "$v: Vector(8), $t: String, $n: I32?"
 

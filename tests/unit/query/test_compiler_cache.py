@@ -4,11 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import CompilerError
-from omnigraph.query.compiler import QueryCompiler
-from omnigraph.query.explain import explain_ir
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.compiler import QueryCompiler
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.schema.compiler import compile_schema
 
 
 def text(name: str = "q", limit: int = 1) -> str:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.query.compiler import compile_query
-from omnigraph.query.descriptor import describe_field
-from omnigraph.types.kinds import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.query.signature import describe_field
 
 
 def read(clauses: str, reading, returned: str = "1 as one", params: str = ""):

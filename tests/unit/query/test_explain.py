@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.query.compiler import compile_file, compile_query
-from omnigraph.query.explain import explain_ir
-from omnigraph.schema.compiler import compile_schema_file
+from omnigraph.lang.query.compiler import compile_file, compile_query
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.schema.compiler import compile_schema_file
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PLANS = sorted((GOLDEN / "plans").glob("*.gq"))
@@ -17,9 +17,9 @@ PLANS = sorted((GOLDEN / "plans").glob("*.gq"))
 PROGRAM = """
 import sys
 from pathlib import Path
-from omnigraph.query.compiler import compile_file
-from omnigraph.query.explain import explain_ir
-from omnigraph.schema.compiler import compile_schema_file
+from omnigraph.lang.query.compiler import compile_file
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.schema.compiler import compile_schema_file
 golden = Path(sys.argv[1])
 catalog = compile_schema_file(golden / "reading.pg").catalog
 for path in sorted((golden / "plans").glob("*.gq")):

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS
-from omnigraph.query.lint import LintReport, LintStatus, lint_queries
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.lint import LintReport, LintStatus, lint_queries
+from omnigraph.lang.schema.compiler import compile_schema
 
 if TYPE_CHECKING:
-    from omnigraph.schema.catalog import Catalog
+    from omnigraph.lang.schema.catalog import Catalog
 
 READ = "query papers() { match { $p: Paper } return { $p.title } }"
 WRONG = "query wrong() { match { $p: Papr } return { $p.title } }"

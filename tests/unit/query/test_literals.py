@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import CompilerError
-from omnigraph.query import ir
-from omnigraph.query.compiler import compile_query
+from omnigraph.lang.query import ir
+from omnigraph.lang.query.compiler import compile_query
 
 
 def statement(text: str, reading, params: str = ""):
@@ -244,7 +244,7 @@ def test_t12_an_insert_assigns_everything_that_is_not_nullable(text, reading):
 
 
 def test_t12_a_non_null_embedding_has_to_be_assigned():
-    from omnigraph.schema.compiler import compile_schema
+    from omnigraph.lang.schema.compiler import compile_schema
 
     catalog = compile_schema(
         'node Note {\n  body: String\n  vec: Vector(4) @embed("body", model="mock-4")\n}'
@@ -302,7 +302,7 @@ def test_type_names_of_mutations_are_exact(reading):
     ids=["insert", "update", "delete"],
 )
 def test_a_node_type_wins_over_an_edge_type_of_the_same_name(text, kind):
-    from omnigraph.schema.compiler import compile_schema
+    from omnigraph.lang.schema.compiler import compile_schema
 
     catalog = compile_schema("node Same { x: I32? }\nedge Same: Same -> Same { x: I32? }").catalog
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.query import ir
-from omnigraph.query.compiler import compile_query
-from omnigraph.syntax.limits import MAX_PATTERNS
+from omnigraph.core.source import MAX_PATTERNS
+from omnigraph.lang.query import ir
+from omnigraph.lang.query.compiler import compile_query
 
 
 def pipeline(clauses: str, reading, params: str = "") -> tuple[ir.Op, ...]:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import BadRequestError, ParameterError
-from omnigraph.query.compiler import compile_query
-from omnigraph.query.params import bind_params
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.query.signature import bind_params
 
 SAFE = 2**53 - 1
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.query.parser import parse_queries
-from omnigraph.query.printer import print_queries
-from omnigraph.syntax.source import SourceText
+from omnigraph.core.source import SourceText
+from omnigraph.lang.query.ast import print_queries
+from omnigraph.lang.query.parser import parse_queries
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FILES = [
@@ -84,7 +84,7 @@ def test_queries_are_separated_by_a_blank_line():
 
 @pytest.mark.parametrize("value", ['"', "\\", "\n", "\t", "\r", "ä漢🜁", "", "// /* */", "\\n"])
 def test_every_string_survives_printing(value):
-    from omnigraph.query import ast
+    from omnigraph.lang.query import ast
 
     literal = ast.Literal_(value, "")
     query = ast.Query(

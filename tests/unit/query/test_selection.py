@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import (
     BadRequestError,
     CompilerError,
@@ -9,8 +10,7 @@ from omnigraph.errors import (
     MixedMutationError,
     QuerySelectionError,
 )
-from omnigraph.query.compiler import compile_file, compile_query, read_queries
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.compiler import compile_file, compile_query, read_queries
 
 READ = "query papers() { match { $p: Paper } return { $p.title } }"
 OTHER = "query venues() { match { $v: Venue } return { $v.city } }"

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.core.source import MAX_NESTING, SourceText
 from omnigraph.errors import CompilerError, Diagnostic
-from omnigraph.query.parser import parse_queries
-from omnigraph.syntax.limits import MAX_NESTING
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query.parser import parse_queries
 
 
 def problems(text: str) -> tuple[Diagnostic, ...]:
@@ -153,7 +152,7 @@ def test_a_nul_character_is_refused():
 
 
 def test_a_very_long_number_is_no_crash(reading):
-    from omnigraph.query.compiler import compile_query
+    from omnigraph.lang.query.compiler import compile_query
 
     text = read(f"$p.year = {'9' * 10_000}")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import CompilerError, Diagnostic
-from omnigraph.query.compiler import compile_query
+from omnigraph.lang.query.compiler import compile_query
 
 
 def read(clauses: str, tail: str = "return { $p.title }", params: str = "") -> str:

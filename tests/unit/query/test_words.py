@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import CompilerError
-from omnigraph.query import ast as tree
-from omnigraph.query import ir
-from omnigraph.query.compiler import compile_file, compile_query
-from omnigraph.query.parser import parse_queries
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.query import ast as tree
+from omnigraph.lang.query import ir
+from omnigraph.lang.query.compiler import compile_file, compile_query
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.schema.compiler import compile_schema
 
 if TYPE_CHECKING:
-    from omnigraph.schema.catalog import Catalog
+    from omnigraph.lang.schema.catalog import Catalog
 
 KEYWORDS = [
     *("query", "match", "return", "order", "limit", "not", "as", "asc", "desc", "true", "false"),

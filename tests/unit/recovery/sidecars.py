@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.recovery.sidecar import PlannedCommit, Sidecar, SidecarTable, WriterKind
+from omnigraph.commit.sidecar import PlannedCommit, Sidecar, SidecarTable, WriterKind
 
 OPERATION = "01M7GZR25SA3GECG1CBN830JN6"
 

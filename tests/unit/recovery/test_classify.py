@@ -4,8 +4,14 @@ from itertools import combinations
 
 import pytest
 
-from omnigraph.recovery.classify import Decision, TableClass, TableFacts, classify_table, decide
-from omnigraph.recovery.sidecar import WriterKind
+from omnigraph.commit.sidecar import (
+    Decision,
+    TableClass,
+    TableFacts,
+    WriterKind,
+    classify_table,
+    decide,
+)
 from unit.recovery.sidecars import entry
 
 EXACT = [

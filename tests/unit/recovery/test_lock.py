@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from omnigraph.commit.environment import GraphSettings
 from omnigraph.errors import (
     BadRequestError,
     LeaseLostError,
@@ -19,10 +20,9 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.graph.settings import GraphSettings
-from omnigraph.recovery import lock as lock_module
-from omnigraph.recovery.lock import FileCommitLock, LeaseCommitLock
+from omnigraph.storage import locks as lock_module
 from omnigraph.storage.location import COMMIT_LOCK
+from omnigraph.storage.locks import FileCommitLock, LeaseCommitLock
 from omnigraph.storage.objects import StoredObject
 
 SOON_S = 0.02
@@ -31,7 +31,7 @@ LONG_S = 60.0
 HOLDER = """
 import sys
 from pathlib import Path
-from omnigraph.recovery.lock import FileCommitLock
+from omnigraph.storage.locks import FileCommitLock
 with FileCommitLock(Path(sys.argv[1])).held(60):
     print("held", flush=True)
     sys.stdin.read()

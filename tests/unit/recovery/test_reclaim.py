@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph import failpoints
-from omnigraph.environ import duration_s
+from omnigraph.commit.environment import open_environment
+from omnigraph.commit.leftovers import reclaim_staged_files, staged_max_age_s
+from omnigraph.core import failpoints
+from omnigraph.core.env_settings import duration_s
+from omnigraph.core.failpoints import FailpointError
+from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import RecoveryRequiredError
-from omnigraph.failpoints import FailpointError
 from omnigraph.graph.graph import Graph
-from omnigraph.ids import TableKey, new_ulid
-from omnigraph.recovery.environment import open_environment
-from omnigraph.recovery.lock import StagingLock
-from omnigraph.recovery.reclaim import reclaim_staged_files, staged_max_age_s
+from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.storage.location import MANIFEST, RECOVERIES, parse_location
-from omnigraph.storage.staged import stage_append
+from omnigraph.storage.locks import StagingLock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.recovery.environment import GraphEnvironment
+    from omnigraph.commit.environment import GraphEnvironment
 
 SCHEMA = "node A { k: String @key }"
 ADD = "query q($k: String) { insert A { k: $k } }"
@@ -108,7 +108,7 @@ def test_what_a_dead_writer_committed_is_settled_first(
         failpoints.reset()
         patch.setenv(failpoints.VARIABLE, "after_table_commit=raise")
         # It cannot settle its own write, so the sidecar stays as after a death.
-        patch.setattr("omnigraph.recovery.attempt.settle", die)
+        patch.setattr("omnigraph.commit.attempt.settle", die)
         with pytest.raises(RecoveryRequiredError):
             graph.mutate(ADD, {"k": "c"})
     failpoints.reset()
@@ -129,7 +129,7 @@ def test_an_unreadable_sidecar_stops_it(world: World) -> None:
 def test_a_sidecar_that_appears_meanwhile_stops_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.recovery.reclaim.has_unsettled", lambda _: True)
+    monkeypatch.setattr("omnigraph.commit.leftovers.has_unsettled", lambda _: True)
     assert world.reclaim() == set()
     assert world.staged <= world.files()
 
@@ -150,7 +150,7 @@ def test_a_writer_waits_until_the_files_are_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that starts while files are removed stages after that, and loses nothing."""
-    from omnigraph.recovery import reclaim as module
+    from omnigraph.commit import leftovers as module
 
     started, remove = Event(), module.remove_leftovers
     outcome: list[object] = []

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from omnigraph.errors import StorageError
-from omnigraph.ids import TableKey
-from omnigraph.manifest.rows import Head, TablePin, Tombstone
-from omnigraph.recovery.environment import GraphEnvironment, open_environment
-from omnigraph.recovery.lock import LocalTenure
-from omnigraph.recovery.schema_change import (
+from omnigraph.commit.environment import GraphEnvironment, open_environment
+from omnigraph.commit.rows import Head, TablePin, Tombstone
+from omnigraph.commit.schema_change import (
     SchemaChange,
     accepted_texts,
     find_prepared,
@@ -24,13 +21,16 @@ from omnigraph.recovery.schema_change import (
     schema_changes,
     withdraw,
 )
+from omnigraph.core.ids import TableKey
+from omnigraph.errors import StorageError
+from omnigraph.storage.datasets.staged import commit_staged, create_table, plan_table, stage_append
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, parse_location
-from omnigraph.storage.staged import commit_staged, create_table, plan_table, stage_append
+from omnigraph.storage.locks import LocalTenure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.recovery.sidecar import SidecarSchema
+    from omnigraph.commit.sidecar import SidecarSchema
 
 PAPER, NOTE, TAG = TableKey("node:Paper"), TableKey("node:Note"), TableKey("node:Tag")
 COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False)])

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from omnigraph.errors import RecoveryRequiredError
-from omnigraph.recovery.sidecar import (
+from omnigraph.commit.sidecar import (
     WriterKind,
     delete_sidecar,
     list_sidecars,
     read_sidecar,
     write_sidecar,
 )
+from omnigraph.errors import RecoveryRequiredError
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 from unit.recovery.sidecars import OPERATION, entry, sidecar

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.graph.graph import Graph
-from omnigraph.recovery.lock import StagingLock
 from omnigraph.storage.location import STAGING_LOCK, parse_location
+from omnigraph.storage.locks import StagingLock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def test_an_object_store_has_none() -> None:
 
 
 def test_a_mutation_holds_it_until_its_commit(tmp_path: Path, monkeypatch) -> None:
-    from omnigraph.graph import writing as module
+    from omnigraph.graph import mutations as module
 
     root = tmp_path / "g.omni"
     seen: list[bool] = []

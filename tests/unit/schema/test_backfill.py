@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.schema.backfill import (
+from omnigraph.lang.schema.backfill import (
     Call,
     Constant,
     PropertyValue,
@@ -17,11 +17,11 @@ from omnigraph.schema.backfill import (
     split_target,
     used_properties,
 )
-from omnigraph.schema.catalog import TypeKind
-from omnigraph.schema.compiler import compile_schema
+from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.compiler import compile_schema
 
 if TYPE_CHECKING:
-    from omnigraph.schema.backfill import Expression
+    from omnigraph.lang.schema.backfill import Expression
 
 #: What rows have, and one property of every type to fill.
 OLD = compile_schema(

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.schema.catalog import (
+from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.lang.schema.catalog import (
     Catalog,
     CheckRule,
     Embedding,
@@ -13,7 +14,6 @@ from omnigraph.schema.catalog import (
     RangeRule,
     index_kinds,
 )
-from omnigraph.types.kinds import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from unit.schema.schemas import catalog_of
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.schema.contract import IR_VERSION, read_contract, write_contract, write_state
+from omnigraph.lang.schema.accepted import IR_VERSION, read_contract, write_contract, write_state
+from omnigraph.lang.schema.compiler import compile_schema
 from unit.schema.schemas import DOMAIN, accept, apply, catalog_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from omnigraph.schema.catalog import Catalog
+    from omnigraph.lang.schema.catalog import Catalog
 
 TEXT = """
 interface I { t: String @index }
@@ -69,9 +69,8 @@ def test_a_contract_is_read_back_as_it_was_written(text: str) -> None:
 
 
 def test_the_whole_reading_graph_is_read_back(reading: Catalog) -> None:
-    from omnigraph.schema.accepted import AcceptedSchema
-    from omnigraph.schema.identity import fresh_identities
-    from omnigraph.syntax.source import SourceText
+    from omnigraph.core.source import SourceText
+    from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 
     identities = fresh_identities(reading, DOMAIN, SourceText("")).identities
     accepted = AcceptedSchema(catalog=reading, identities=identities)

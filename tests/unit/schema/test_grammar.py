@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.schema.ast import EdgeDecl, InterfaceDecl, NodeDecl
-from omnigraph.schema.catalog import Cardinality, Provenance
-from omnigraph.schema.compiler import compile_schema
+from omnigraph.lang.schema.ast import EdgeDecl, InterfaceDecl, NodeDecl
+from omnigraph.lang.schema.catalog import Cardinality, Provenance
+from omnigraph.lang.schema.compiler import compile_schema
 from unit.schema.schemas import catalog_of, codes_of, findings_of, hash_of
 
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.core.ids import derive_id
 from omnigraph.errors import CompilerError, Severity
-from omnigraph.ids import derive_id
-from omnigraph.schema.catalog import TypeKind
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.schema.identity import Identities, TypeIdentity, fresh_identities
+from omnigraph.lang.schema.accepted import Identities, TypeIdentity, fresh_identities
+from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.compiler import compile_schema
 from unit.schema.schemas import DOMAIN, accept, apply, migrate
 
 NODE, EDGE, INTERFACE = TypeKind.NODE, TypeKind.EDGE, TypeKind.INTERFACE

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.types.kinds import EnumType
+from omnigraph.core.types import EnumType
 from unit.schema.schemas import catalog_of, codes_of, findings_of
 
 

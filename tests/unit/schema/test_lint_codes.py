@@ -5,7 +5,7 @@ import re
 import pytest
 
 from omnigraph.errors import Severity
-from omnigraph.schema.lint import (
+from omnigraph.lang.schema.steps import (
     RESERVED_FAMILIES,
     RULES,
     SHIPPED_FAMILIES,

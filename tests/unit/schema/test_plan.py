@@ -5,10 +5,9 @@ import json
 import pytest
 
 from omnigraph.errors import BadRequestError
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.schema.lint import LintCode
-from omnigraph.schema.plan import plan_migration
-from omnigraph.schema.steps import DropMode, UnsupportedChange
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.lang.schema.plan import plan_migration
+from omnigraph.lang.schema.steps import DropMode, LintCode, UnsupportedChange
 from unit.schema.schemas import accept, codes_of, kinds_of, migrate
 
 OLD = "node A { a: I32? b: I32? } node B {} node C {} edge E: A -> B edge F: A -> A { w: F32? }"

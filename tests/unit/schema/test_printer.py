@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.schema.parser import parse_schema
-from omnigraph.schema.printer import print_schema
-from omnigraph.syntax.source import SourceText
+from omnigraph.core.source import SourceText
+from omnigraph.lang.schema.ast import print_schema
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.lang.schema.parser import parse_schema
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.errors import BadRequestError
-from omnigraph.search.analysis import (
+from omnigraph.engine.text_analysis import (
     MAX_QUERY_TERMS,
     STOP_WORDS,
     Term,
     analyse_query,
     analyse_run,
     query_terms,
+    stem,
     words_of,
 )
-from omnigraph.search.stemming import stem
+from omnigraph.errors import BadRequestError
 
 SAME = {
     "accents": ("résumé", "resume"),

@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import OutsideRootError, StorageError
-from omnigraph.storage.addresses import dataset_of, rebased, with_bases, with_bases_in_file
-from omnigraph.storage.opening import open_dataset
+from omnigraph.storage.datasets.opening import (
+    dataset_of,
+    open_dataset,
+    rebased,
+    with_bases,
+    with_bases_in_file,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import OutsideRootError
-from omnigraph.ids import TableKey, new_ulid
-from omnigraph.storage.boundary import (
+from omnigraph.storage.listing import delete_files, is_deletable, list_files, list_folders
+from omnigraph.storage.location import (
     check_dataset_path,
     check_fork_name,
     inside,
     is_dataset_path,
     is_fork_name,
+    parse_location,
     refuse_links,
+    table_location,
     walk,
 )
-from omnigraph.storage.file_names import is_deletable
-from omnigraph.storage.listing import delete_files, list_files, list_folders
-from omnigraph.storage.location import parse_location, table_location
 
 if TYPE_CHECKING:
     from pathlib import Path

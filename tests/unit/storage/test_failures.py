@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from omnigraph.errors import StorageError, StorageFailure
-from omnigraph.storage.failures import translated
+from omnigraph.storage._failures import translated
 
 FULL = {
     "Python": OSError(errno.ENOSPC, "No space left on device"),

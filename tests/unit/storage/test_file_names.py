@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.file_names import attached_version, fork_of, line_folder, placed, reference
+from omnigraph.storage.listing import attached_version, fork_of, line_folder, placed, reference
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.filters import OneOf
-from omnigraph.storage.forks import create_fork
-from omnigraph.storage.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.staged import (
+from omnigraph.storage.datasets.filters import OneOf
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.datasets.staged import (
     commit_staged,
     create_table,
     stage_append,
@@ -20,7 +19,8 @@ from omnigraph.storage.staged import (
     stage_restore,
     stage_upsert,
 )
-from omnigraph.storage.tables import Table, TableStore
+from omnigraph.storage.datasets.tables import Table, TableStore
+from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.storage.layout import FragmentFacts, choose_fold, choose_rewrites
+from omnigraph.storage.datasets.compaction import FragmentFacts, choose_fold, choose_rewrites
 
 TARGET = 1000
 

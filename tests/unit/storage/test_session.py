@@ -3,7 +3,7 @@ from __future__ import annotations
 import lance
 import pytest
 
-from omnigraph.storage.opening import session
+from omnigraph.storage.datasets.opening import session
 
 METADATA, INDEXES = "metadata_cache_size_bytes", "index_cache_size_bytes"
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from lark import Transformer
 
+from omnigraph.core.source import SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
-from omnigraph.syntax.parsing import DeclarationGrammar
-from omnigraph.syntax.source import SourceText
+from omnigraph.lang.parsing import DeclarationGrammar
 
 GRAMMAR = r"""
 file: thing*

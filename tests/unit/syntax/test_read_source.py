@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.core.source import MAX_SOURCE_BYTES, read_source
 from omnigraph.errors import CompilerError, InputFileError
-from omnigraph.schema.compiler import compile_schema_file
-from omnigraph.syntax.limits import MAX_SOURCE_BYTES
-from omnigraph.syntax.source import read_source
+from omnigraph.lang.schema.compiler import compile_schema_file
 
 if TYPE_CHECKING:
     from pathlib import Path

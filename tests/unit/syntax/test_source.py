@@ -2,9 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.core.source import (
+    MAX_NESTING,
+    MAX_SOURCE_BYTES,
+    Findings,
+    SourceText,
+    Span,
+    check_readable,
+)
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Severity
-from omnigraph.syntax.limits import MAX_NESTING, MAX_SOURCE_BYTES
-from omnigraph.syntax.source import Findings, SourceText, Span, check_readable
 
 
 def excerpt(text: str, start: int, end: int) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.syntax.strings import EscapeFailure, unescape
+from omnigraph.lang.parsing import EscapeFailure, unescape
 
 
 @pytest.mark.parametrize(

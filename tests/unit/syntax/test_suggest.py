@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.syntax.suggest import did_you_mean, one_of
+from omnigraph.core.source import did_you_mean, one_of
 
 
 @pytest.mark.parametrize(

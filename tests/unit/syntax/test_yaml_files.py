@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.core.source import SourceText
+from omnigraph.core.yaml_files import YamlDocument, read_yaml
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
-from omnigraph.syntax.source import SourceText
-from omnigraph.yaml_files import YamlDocument, read_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.types.arrow import arrow_field, arrow_type
-from omnigraph.types.kinds import (
+from omnigraph.core.arrow import arrow_field, arrow_type
+from omnigraph.core.types import (
     BaseType,
     EnumType,
     ListType,

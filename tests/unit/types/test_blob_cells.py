@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.types.blob_cells import (
+from omnigraph.core.values import (
     ADDRESS_MARK,
     MARK,
     blob_text,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from omnigraph.types.kinds import (
+from omnigraph.core.types import (
     BaseType,
     EnumType,
     ListType,
@@ -13,7 +13,7 @@ from omnigraph.types.kinds import (
     ScalarType,
     VectorType,
 )
-from omnigraph.types.values import (
+from omnigraph.core.values import (
     StoredValue,
     coerce_json,
     coerce_scalar,
@@ -318,7 +318,7 @@ def test_a_stored_value_is_rendered_as_in_a_query(
 
 @pytest.mark.parametrize("text", ["", "a", '"', "\\", "\n\r\t", "\\n", '\\"', "知识"])
 def test_a_quoted_text_is_read_back(text: str) -> None:
-    from omnigraph.syntax.strings import unescape
+    from omnigraph.lang.parsing import unescape
 
     assert unescape(quote(text), 0) == text
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import omnigraph.ids
-import omnigraph.schema.compiler
-import omnigraph.syntax.suggest
+import omnigraph.core.ids
+import omnigraph.core.source
+import omnigraph.lang.schema.compiler
 
 if TYPE_CHECKING:
     from types import ModuleType

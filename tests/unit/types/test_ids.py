@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.ids import (
+from omnigraph.core.ids import (
     derive_id,
     directory_name,
     edge_table_key,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.types.kinds import (
+from omnigraph.core.types import (
     FLOATS,
     INTEGERS,
     MAX_VECTOR_DIMENSION,

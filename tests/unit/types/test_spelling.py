@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from omnigraph.types.kinds import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
-from omnigraph.types.values import StoredValue, canonical_spelling, parse_spelling
+from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.core.values import StoredValue, canonical_spelling, parse_spelling
 
 
 def f32(value: float) -> float:

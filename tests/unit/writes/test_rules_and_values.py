@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from omnigraph.core.types import PropertyType, Scalar, ScalarType
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
-from omnigraph.query import ir
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.types.kinds import PropertyType, Scalar, ScalarType
-from omnigraph.writes.external import ExternalIntake
-from omnigraph.writes.rules import EnumValues, Pattern, Range, ValueRule, derive_rules
-from omnigraph.writes.validate import check_values
-from omnigraph.writes.values import assigned_value
+from omnigraph.lang.query import ir
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.lang.schema.rules import EnumValues, Pattern, Range, ValueRule, derive_rules
+from omnigraph.writes.mutation import assigned_value
+from omnigraph.writes.pending import ExternalIntake
+from omnigraph.writes.rules import check_values
 
 SCHEMA = """
 node N {

@@ -1,1 +1,1 @@
-"""One module per command or family of commands."""
+"""One module per family of commands."""

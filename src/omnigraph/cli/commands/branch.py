@@ -1,33 +1,46 @@
-"""`omnigraph branch`: lines of work beside each other, and how they come together."""
+"""`omnigraph branch` and `diff`."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.conflict_tables import conflict_lines
-from omnigraph.cli.options import (
+from omnigraph.cli.flags import (
     AsJson,
     BranchName,
     Consent,
     ElasticEngine,
     EngineChoice,
+    Kinds,
+    Operations,
     Quiet,
     Timeout,
+    Types,
     refuse_address,
+    scoped,
 )
-from omnigraph.cli.output import print_json, print_text, print_warning
-from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.history_text import conflict_lines, diff_summary, net_change_line
+from omnigraph.cli.output import (
+    StreamedList,
+    print_json,
+    print_lines,
+    print_text,
+    print_warning,
+    terminal_progress,
+)
 from omnigraph.cli.scope import Address
-from omnigraph.cli.scoped import scoped
 from omnigraph.errors import MergeConflictsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omnigraph.wire.receipts import MergeResult
+    from omnigraph.api.results import MergeResult
+
+
+# ---- `omnigraph branch`: lines of work beside each other, and how they come together
+
 
 app = typer.Typer(
     help="Create, merge and delete branches.", no_args_is_help=True, rich_markup_mode=None
@@ -179,3 +192,48 @@ def merge_lines(result: MergeResult) -> Iterator[str]:
         yield f"  {change.type_key:<{width}}  {counts}"
     if result.branch_deleted:
         yield f"deleted branch {source}"
+
+
+# ---- `omnigraph diff`: what differs between two branches or commits
+
+
+def _state(metavar: str) -> Any:
+    return typer.Argument(metavar=metavar, help="branch or commit", callback=refuse_address)
+
+
+@scoped("diff")
+def diff(
+    one: Annotated[str, _state("FROM")],
+    other: Annotated[str, _state("TO")],
+    address: Address,
+    kind: Kinds = None,
+    type: Types = None,
+    op: Operations = None,
+    engine: EngineChoice = ElasticEngine.AUTO,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Show what turns one state of a graph into another: entities that came (+), changed (~) and went (-)."""
+    if engine is not ElasticEngine.AUTO:
+        address.refuse_on_server("--engine")
+    with (
+        address.open(read_only=True) as graph,
+        graph.diff(
+            one,
+            other,
+            kinds=kind,
+            types=type,
+            ops=op,
+            engine=engine,
+            progress=terminal_progress(quiet=quiet),
+            timeout_s=timeout,
+        ) as found,
+    ):
+        if json:
+            changes = StreamedList(found, lambda change: change.to_json())
+            stats = found.stats.to_json()
+            print_json({**found.header(), "changes": changes, "stats": stats})
+            return
+        print_lines(net_change_line(change) for change in found)
+        print_text(diff_summary(found, one, other))

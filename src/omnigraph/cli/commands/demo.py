@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.change_lines import diff_summary, net_change_line
 from omnigraph.cli.commands.branch import merge_lines
-from omnigraph.cli.commands.load import load_text
-from omnigraph.cli.commands.log import branch_heads, head_labels
-from omnigraph.cli.commands.mutate import result_line
-from omnigraph.cli.commit_graph import draw_commits
-from omnigraph.cli.output import print_text
-from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scoped import scoped
+from omnigraph.cli.commands.data import load_text
+from omnigraph.cli.commands.history import branch_heads, head_labels
+from omnigraph.cli.commands.query import result_line
+from omnigraph.cli.flags import scoped
+from omnigraph.cli.history_text import diff_summary, draw_commits, net_change_line
+from omnigraph.cli.output import print_text, terminal_progress
 from omnigraph.cli.tables import RowFormat, render_rows
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from omnigraph.api.rows import Result
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.graph.graph import Graph
-    from omnigraph.manifest.rows import GraphCommit
-    from omnigraph.wire.answer import Result
 
 _EXAMPLE = "bibliography"
 _BRANCH = "review"
@@ -124,7 +122,7 @@ def _load(story: _Story, graph: Graph, folder: Path) -> None:
 
 
 def _ask(story: _Story, graph: Graph, folder: Path) -> None:
-    from omnigraph.query.compiler import read_queries
+    from omnigraph.lang.query.compiler import read_queries
 
     queries = read_queries(folder / "queries.gq")
     with story.step("query: two or three citations away, on one topic (traversal)"):

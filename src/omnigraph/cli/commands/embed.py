@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import AsJson, ElasticEngine, Quiet, Timeout, Types, above_zero
-from omnigraph.cli.output import print_json, print_text
-from omnigraph.cli.progress import terminal_progress
+from omnigraph.cli.flags import AsJson, ElasticEngine, Quiet, Timeout, Types, above_zero, scoped
+from omnigraph.cli.output import print_json, print_text, terminal_progress
 from omnigraph.cli.scope import Address
-from omnigraph.cli.scoped import scoped
 
 if TYPE_CHECKING:
-    from omnigraph.graph.embedding import EmbeddedProperty, EmbedResult
-    from omnigraph.pipeline.embedding.files import EmbedFilesResult
-    from omnigraph.pipeline.embedding.specs import EmbedFiles, EmbedMode
-    from omnigraph.search.embedding.client import EmbeddingClient
+    from omnigraph.embedding.client import EmbeddingClient
+    from omnigraph.embedding.file_job import EmbedFiles, EmbedFilesResult, EmbedMode
+    from omnigraph.embedding.row_job import EmbeddedProperty, EmbedResult
 
 Seed = Annotated[
     Path | None,
@@ -208,7 +205,7 @@ def _property_text(item: EmbeddedProperty) -> str:
 
 
 def _embed_files(flags: _FileFlags, *, quiet: bool, json: bool) -> None:
-    from omnigraph.pipeline.embedding.files import embed_files
+    from omnigraph.embedding.file_job import embed_files
 
     call = _files_call(flags)
     embedder = _embedder(call.mode)
@@ -228,7 +225,7 @@ def _files_call(flags: _FileFlags) -> EmbedFiles:
         raise typer.BadParameter("give one of --clean and --reembed-all")
     if flags.seed is not None and (flags.input is not None or flags.spec is not None):
         raise typer.BadParameter("give --seed, or --input, --output and --spec")
-    from omnigraph.pipeline.embedding.specs import (
+    from omnigraph.embedding.file_job import (
         EmbedFiles,
         choose_mode,
         parse_selector,
@@ -255,9 +252,8 @@ def _files_call(flags: _FileFlags) -> EmbedFiles:
 
 
 def _embedder(mode: EmbedMode) -> EmbeddingClient | None:
-    from omnigraph.pipeline.embedding.specs import EmbedMode
-    from omnigraph.search.embedding.factory import create_embedder
-    from omnigraph.search.embedding.settings import EmbeddingSettings
+    from omnigraph.embedding.client import EmbeddingSettings, create_embedder
+    from omnigraph.embedding.file_job import EmbedMode
 
     if mode is EmbedMode.CLEAN:
         return None

@@ -1,15 +1,21 @@
-"""`omnigraph query`: read a graph."""
+"""`omnigraph query`, `mutate`, `explain`, `lint` and `alias`."""
 
 from __future__ import annotations
 
+import json as json_text
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import (
+from omnigraph.cli.config import config_path, read_operator_config
+from omnigraph.cli.flags import (
+    STORED,
     AsJson,
     AsOf,
+    Branch,
     GraphVersion,
+    OptionalSchemaFile,
     Params,
     ParamsFile,
     QueryFile,
@@ -18,16 +24,25 @@ from omnigraph.cli.options import (
     ReadBranch,
     SnapshotId,
     Timeout,
+    query_source,
+    read_params,
+    scoped,
+    source_or_name,
 )
-from omnigraph.cli.output import print_data, print_lines
-from omnigraph.cli.scope import Address
-from omnigraph.cli.scoped import scoped
-from omnigraph.cli.sources import STORED, read_params, source_or_name
+from omnigraph.cli.output import print_data, print_json, print_lines, print_text, print_warning
+from omnigraph.cli.scope import Address, connect, server_scope
 from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, render_rows
 
 if TYPE_CHECKING:
-    from omnigraph.cli.operator_config import Defaults
-    from omnigraph.wire.answer import Result
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from omnigraph.api.results import MutationResult
+    from omnigraph.api.rows import Result
+    from omnigraph.cli.config import Alias, Defaults
+    from omnigraph.lang.query.lint import LintReport
+
+
+# ---- `omnigraph query`: read a graph
 
 
 RowFormatOption = Annotated[
@@ -131,3 +146,251 @@ def print_rows(
         print_data(lines)
     else:
         print_lines(lines)
+
+
+# ---- `omnigraph mutate`: change a graph
+
+
+@scoped("mutate")
+def mutate(
+    address: Address,
+    name: QueryName = None,
+    query: QueryFile = None,
+    query_string: QueryText = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: Branch = "main",
+    if_commit: Annotated[
+        str | None,
+        typer.Option("--if-commit", metavar="ID", help="run only while the branch head is ID"),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Run one mutation query; all of it becomes visible at once, or nothing does.
+
+    With a source, NAME selects the query inside it; without one, it is a stored query of a server.
+    """
+    source = source_or_name(query, query_string, name)
+    values = read_params(params, params_file)
+    actor = address.actor
+    result: MutationResult
+    if isinstance(source, str):
+        with address.open_served(STORED) as server:
+            result = server.run(
+                source, values, branch=branch, expect_mutation=True, if_commit=if_commit
+            )
+    else:
+        with address.open(read_only=False) as graph:
+            result = graph.mutate(
+                source, values, name=name, branch=branch, actor=actor, if_commit=if_commit
+            )
+    if json:
+        print_json(result.to_json())
+    else:
+        print_text(result_line(result))
+
+
+def result_line(result: MutationResult) -> str:
+    """The receipt as a person reads it."""
+    if result.commit is None:
+        return "nothing matched, nothing changed"
+    nodes = f"{result.affected_nodes} node{'' if result.affected_nodes == 1 else 's'}"
+    edges = f"{result.affected_edges} edge{'' if result.affected_edges == 1 else 's'}"
+    return f"{nodes}, {edges} in commit {result.commit.commit_id} on {result.branch}"
+
+
+# ---- `omnigraph explain`: the plan of a query
+
+
+@scoped("explain")
+def explain(
+    address: Address,
+    name: QueryName = None,
+    schema: OptionalSchemaFile = None,
+    query: QueryFile = None,
+    query_string: QueryText = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: ReadBranch = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="run the query, show rows and time per operator")
+    ] = False,
+    timeout: Timeout = None,
+    json: AsJson = False,
+) -> None:
+    """Print what a query means, one operator per line; with a graph also how it would run there."""
+    from omnigraph.lang.query.compiler import compile_query
+    from omnigraph.lang.query.explain import explain_ir
+    from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+
+    if schema is not None and address.is_explicit:
+        raise typer.BadParameter("give --schema FILE or a graph, not both")
+    source = query_source(query, query_string)
+    values = read_params(params, params_file)
+    if schema is not None:
+        if analyze or values or branch is not None:
+            raise typer.BadParameter("--analyze, --params and --branch need a graph, not --schema")
+        catalog = compile_schema_file(schema).catalog
+        compiled = compile_query(source, catalog, name)
+        plan = explain_ir(compiled.ir)
+    else:
+        with address.open(read_only=True) as graph:
+            plan = graph.explain(
+                source,
+                values,
+                name=name,
+                branch=branch or "main",
+                analyze=analyze,
+                timeout_s=timeout,
+            )
+            catalog = compile_schema(graph.schema).catalog
+        compiled = compile_query(source, catalog, name)
+    if not json:
+        print_text(plan)
+        return
+    print_json(
+        {
+            "query_name": compiled.name,
+            "kind": "mutation" if compiled.is_mutation else "read",
+            "plan": plan.splitlines(),
+            "operation": compiled.operation.to_json(),
+        }
+    )
+
+
+# ---- `omnigraph lint`: check queries against a schema
+
+
+@scoped("lint", positional=True)
+def lint(
+    query: Annotated[
+        Path, typer.Option("--query", metavar="FILE", help="query file (.gq)", show_default=False)
+    ],
+    address: Address,
+    schema: OptionalSchemaFile = None,
+    json: AsJson = False,
+) -> None:
+    """Check every query of a file against a schema, or against the accepted one of a graph.
+
+    Prints one line per query, then warnings and a total. Exits with 1 when a query has an error.
+    """
+    if schema is not None and address.is_explicit:
+        raise typer.BadParameter("give --schema FILE or a graph, not both")
+    report = lint_graph(address, query) if schema is None else lint_files(schema, query)
+    if json:
+        print_json(report.to_json())
+    else:
+        print_text("\n".join(report_lines(report)))
+    if report.errors:
+        raise typer.Exit(1)
+
+
+def lint_files(schema: Path, query: Path) -> LintReport:
+    """The lint report of a query file against a schema file."""
+    from omnigraph.lang.query.compiler import read_queries
+    from omnigraph.lang.query.lint import lint_queries
+    from omnigraph.lang.schema.compiler import compile_schema_file
+
+    compiled = compile_schema_file(schema)
+    for warning in compiled.warnings:
+        print_warning(warning.render())
+    return lint_queries(read_queries(query), compiled.catalog, str(schema))
+
+
+def lint_graph(address: Address, query: Path) -> LintReport:
+    """The lint report of a query file against the accepted schema of a graph."""
+    from omnigraph.lang.query.compiler import read_queries
+    from omnigraph.lang.query.lint import lint_queries
+    from omnigraph.lang.schema.compiler import compile_schema
+
+    with address.open_storage(read_only=True) as graph:
+        catalog = compile_schema(graph.schema).catalog
+    return lint_queries(read_queries(query), catalog, address.uri)
+
+
+def report_lines(report: LintReport) -> Iterator[str]:
+    """The report as a person reads it."""
+    for result in report.results:
+        word = "ERROR" if result.diagnostics else "OK"
+        yield f"{word:<5} {result.kind} {result.name}"
+        for diagnostic in result.diagnostics:
+            yield diagnostic.render()
+        yield from _unlisted(result.diagnostic_total - len(result.diagnostics))
+    for finding in report.findings:
+        if finding.severity == "error" and finding.diagnostic is not None:
+            yield finding.diagnostic.render()
+            continue
+        code = f"{finding.code}: " if finding.code else ""
+        yield f"WARN  {code}{finding.message}"
+        yield f"      at {report.query_path}:{finding.line}:{finding.column}"
+    yield from _unlisted(report.unlisted)
+    counts = [
+        _count(len(report.results), "query", "queries"),
+        _count(report.errors, "error", "errors"),
+        _count(report.warnings, "warning", "warnings"),
+    ]
+    yield ", ".join(counts)
+
+
+def _unlisted(number: int) -> Iterator[str]:
+    if number > 0:
+        yield f"… and {_count(number, 'more error', 'more errors')}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+# ---- `omnigraph alias`: a stored read query under a name of one's own
+
+
+@scoped("alias")
+def alias(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="an alias of your configuration")],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="values, in the order of the alias: JSON, else text"),
+    ] = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    format: RowFormatOption = None,
+    csv_safe: CsvSafe = False,
+    json: AsJson = False,
+) -> None:
+    """Run the stored read query that an alias of your configuration stands for."""
+    check_format(format, json=json)
+    config = read_operator_config()
+    found = config.aliases.get(name)
+    if found is None:
+        known = ", ".join(sorted(config.aliases)) or "none"
+        raise typer.BadParameter(f"there is no alias `{name}` in {config_path()}: it has {known}")
+    chosen = row_format(config.defaults, json=json, format_=format or found.format)
+    check_csv_safe(chosen, csv_safe=csv_safe)
+    values = alias_params(name, found, args or [], read_params(params, params_file))
+    with connect(server_scope(found.server, config, found.graph), config) as graph:
+        result = graph.run(found.query, values, expect_mutation=False)
+        print_rows(result, config.defaults, chosen, csv_safe=csv_safe)
+
+
+def alias_params(
+    name: str, alias: Alias, args: Sequence[str], given: Mapping[str, object]
+) -> dict[str, object]:
+    """The parameters of a call: what is given by name goes before arguments, and those before what is fixed.
+
+    Raises:
+        typer.BadParameter: there are more arguments than the alias has names for.
+    """
+    if len(args) > len(alias.args):
+        names = ", ".join(alias.args) or "none"
+        raise typer.BadParameter(
+            f"alias `{name}` takes {len(alias.args)} arguments ({names}), not {len(args)}"
+        )
+    positional = {key: _value(text) for key, text in zip(alias.args, args, strict=False)}
+    return {**alias.params, **positional, **given}
+
+
+def _value(text: str) -> object:
+    try:
+        return json_text.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,4 +1,4 @@
-"""`omnigraph schema`: look at schemas and change them."""
+"""`omnigraph init` and `schema`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,56 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import AsJson, Consent, ElasticEngine, EngineChoice, Quiet, SchemaFile
-from omnigraph.cli.output import print_json, print_text, print_warning
-from omnigraph.cli.progress import terminal_progress
-from omnigraph.cli.scope import Address
-from omnigraph.cli.scoped import scoped
+from omnigraph.cli.flags import (
+    AsJson,
+    Consent,
+    ElasticEngine,
+    EngineChoice,
+    Quiet,
+    SchemaFile,
+    scoped,
+)
+from omnigraph.cli.output import print_json, print_text, print_warning, terminal_progress
+from omnigraph.cli.scope import Address, storage_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from omnigraph.schema.plan import MigrationPlan
+    from omnigraph.lang.schema.plan import MigrationPlan
+
+
+# ---- `omnigraph init`: create a graph
+
+
+@scoped("init")
+def init(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="where the graph will be")],
+    schema: SchemaFile,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace orphan schema files; never erases a graph")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Create a graph: its catalog, one empty dataset per type, and the schema files."""
+    from omnigraph.core.ids import new_ulid
+    from omnigraph.graph.graph import Graph
+    from omnigraph.lang.schema.accepted import fresh_identities
+    from omnigraph.lang.schema.compiler import compile_schema_file
+
+    root = storage_uri(uri, "the address")
+    compiled = compile_schema_file(schema)
+    hints = fresh_identities(compiled.catalog, new_ulid(), compiled.source)
+    for warning in (*compiled.warnings, *hints.warnings):
+        print_warning(warning.render())
+    with Graph.init(root, compiled, force=force) as graph:
+        if json:
+            print_json({"uri": graph.uri, "commit": graph.snapshot().commit_id})
+        else:
+            print_text(f"initialized {graph.uri}")
+
+
+# ---- `omnigraph schema`: look at schemas and change them
+
 
 app = typer.Typer(
     help="Look at schemas and change them.", no_args_is_help=True, rich_markup_mode=None
@@ -152,7 +192,7 @@ def diff(
 
 
 def _backfills(assignments: list[str] | None) -> dict[str, object]:
-    from omnigraph.schema.backfill import split_backfill
+    from omnigraph.lang.schema.backfill import split_backfill
 
     fills: dict[str, object] = {}
     for target, text in map(split_backfill, assignments or ()):
@@ -170,11 +210,10 @@ def plan_files(
     backfill: Mapping[str, object] | None = None,
 ) -> MigrationPlan:
     """The plan between two schema files; no graph is needed."""
-    from omnigraph.ids import new_ulid
-    from omnigraph.schema.accepted import AcceptedSchema
-    from omnigraph.schema.compiler import compile_schema_file
-    from omnigraph.schema.identity import fresh_identities
-    from omnigraph.schema.plan import plan_migration
+    from omnigraph.core.ids import new_ulid
+    from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
+    from omnigraph.lang.schema.compiler import compile_schema_file
+    from omnigraph.lang.schema.plan import plan_migration
 
     before, after = compile_schema_file(old), compile_schema_file(new)
     identities = fresh_identities(before.catalog, new_ulid(), before.source).identities

@@ -1,40 +1,131 @@
-"""`POST /graphs/{graph_id}/mcp`: the tools that the caller may see, and calls of them.
-
-Stateless: every request stands alone, is answered with JSON, and belongs to the actor of its token.
-"""
+"""The JSON-RPC endpoint of MCP, and its requests without a socket."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+import anyio
 import mcp_types as types
 from fastapi import APIRouter
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations of endpoints
+from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import __version__
-from omnigraph.errors import BadRequestError, OmniError
-from omnigraph.server.bodies import parse_body, read_json_bytes
+from omnigraph.api.protocol import JSON
+from omnigraph.errors import BadRequestError, InternalError, OmniError, ResourceLimitError
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.failures import internal_document
-from omnigraph.server.logs import logger
-from omnigraph.server.mcp.built_in import BUILT_INS
-from omnigraph.server.mcp.inner import ask
-from omnigraph.server.mcp.stored import stored_tool
-from omnigraph.server.operations import GRAPH, operation
-from omnigraph.server.routes.stored import invocable
-from omnigraph.wire.protocol import JSON
+from omnigraph.server.http_input import parse_body, read_json_bytes
+from omnigraph.server.mcp.tools import BUILT_INS, stored_tool
+from omnigraph.server.responses import internal_document, json_bytes, logger
+from omnigraph.server.routes.writes import invocable
+from omnigraph.server.routing import GRAPH, operation
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from omnigraph.server.calls import GraphCall
-    from omnigraph.server.mcp.tools import GraphTool
+    from omnigraph.server.mcp.tools import GraphTool, InnerRequest
+
+
+# ---- Requests to the routes of this server from inside: as from outside, with the same token, without a socket
+
+
+#: Answers beyond this are of no use to an agent, and of much to somebody who wants to fill the memory.
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+#: What an inner request keeps of the headers of the outer one: who asks, and under which name of the server.
+_KEPT = (b"authorization", b"host")
+#: What it keeps of the connection.
+_SHARED = ("asgi", "http_version", "scheme", "server", "client", "root_path")
+
+
+@dataclass(frozen=True, slots=True)
+class InnerAnswer:
+    """The status and the document of a route."""
+
+    status: int
+    document: dict[str, Any]
+
+
+async def ask(outer: Request, graph_id: str, inner: InnerRequest) -> InnerAnswer:
+    """What a route answers.
+
+    Raises:
+        ResourceLimitError: it answers too much.
+    """
+    collected = _Collected()
+    body = b"" if inner.body is None else json_bytes(inner.body)
+
+    unread = [body]
+
+    async def receive() -> Message:
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+        # Behind the body only the end of the connection comes, which is that of the outer request.
+        return await outer.receive()
+
+    scope = _scope(outer.scope, graph_id, inner, body)
+    # In a task, because a request gives its id and its actor to all log entries of its context.
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(outer.app, scope, receive, collected.send)
+    if collected.size > MAX_ANSWER_BYTES:
+        advice = "ask for less: give a `limit`, or return fewer columns"
+        raise ResourceLimitError("mcp_answer_bytes", MAX_ANSWER_BYTES, collected.size, advice)
+    document = json.loads(b"".join(collected.parts))
+    if not isinstance(document, dict):
+        raise InternalError("a route answered something else than an object")
+    return InnerAnswer(collected.status, document)
+
+
+def _scope(outer: Scope, graph_id: str, inner: InnerRequest, body: bytes) -> Scope:
+    path = inner.path if inner.is_flat else f"/graphs/{graph_id}{inner.path}"
+    headers = [(name, value) for name, value in outer["headers"] if name in _KEPT]
+    if inner.body is not None:
+        headers += [
+            (b"content-type", JSON.encode()),
+            (b"content-length", str(len(body)).encode()),
+        ]
+    return {name: outer[name] for name in _SHARED if name in outer} | {
+        "type": "http",
+        "method": inner.method,
+        "path": unquote(path),
+        "raw_path": path.encode("ascii"),
+        "query_string": inner.query.encode("ascii"),
+        "headers": headers,
+        "state": dict(outer.get("state", {})),
+    }
+
+
+class _Collected:
+    """A response, kept while it is small enough."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.size = 0
+        self.parts: list[bytes] = []
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            return
+        part = message.get("body", b"")
+        self.size += len(part)
+        if self.size > MAX_ANSWER_BYTES:
+            self.parts.clear()
+        else:
+            self.parts.append(part)
+
+
+# ---- `POST /graphs/{graph_id}/mcp`: the tools that the caller may see, and calls of them
+#
+# Stateless: every request stands alone, is answered with JSON, and belongs to the actor of its token.
+
 
 _log = logger(__name__)
 router = APIRouter()

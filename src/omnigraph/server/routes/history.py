@@ -1,34 +1,202 @@
-"""History: commits, the log over all branches, and the differences of two states."""
+"""Routes of branches, commits, log, diffs, changes, feed and baselines."""
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.errors import BranchNotFoundError
-from omnigraph.manifest.rows import MAIN
+from omnigraph.api import models
+from omnigraph.api.diffs import DiffFilter, diff_page
+from omnigraph.api.models import (
+    BaselineBody,
+    BranchBody,
+    ChangesParams,
+    CommitsParams,
+    DiffParams,
+    FeedParams,
+    LogParams,
+    MergeBody,
+)
+from omnigraph.api.protocol import JSON, NDJSON
+from omnigraph.api.results import receipt_document
+from omnigraph.commit.documents import commit_document, log_document
+from omnigraph.commit.rows import MAIN
+from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.policy.rules import Action
-from omnigraph.server import answers
-from omnigraph.server.bodies import parse_query
+from omnigraph.server.admission import BRANCH_OPERATION_BYTES
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, STOPPED, operation
-from omnigraph.server.requests import CommitsParams, DiffParams, LogParams
+from omnigraph.server.http_input import parse_query, read_json
 from omnigraph.server.responses import json_bytes, json_response
-from omnigraph.wire.commits import commit_document, log_document
-from omnigraph.wire.diffs import DiffFilter, diff_page
-from omnigraph.wire.protocol import JSON
+from omnigraph.server.routing import GRAPH, STOPPED, STOPPED_WRITE, operation
+from omnigraph.server.streams import produced, reserve
 
 if TYPE_CHECKING:
     from omnigraph.branches.diffs import Diff
-    from omnigraph.manifest.rows import GraphCommit
-    from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.commit.rows import GraphCommit
+    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.server.calls import GraphCall
+    from omnigraph.server.streams import Sink
+
+
+# ---- Branches: list, create, delete, merge
+
 
 router = APIRouter()
+#: In the path of one branch whose name is one segment.
+_SLASHES = GRAPH.count("/") + 2
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/branches",
+    id="list_branches",
+    tag="branches",
+    returns=models.Branches,
+)
+async def list_branches(request: Request) -> Response:
+    """The names of the branches that the caller may read, sorted."""
+    call = enter_graph(request)
+    call.authorize_some(Action.READ)
+
+    def work() -> list[str]:
+        names = call.graph.branches()
+        return [name for name in names if call.decide(Action.READ, branch=name).allowed]
+
+    return json_response({"branches": await call.read(work)})
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/branches",
+    id="create_branch",
+    tag="branches",
+    body=BranchBody,
+    returns=models.BranchChanged,
+    writes=True,
+)
+async def create_branch(request: Request) -> Response:
+    """Create a branch at the head of another one, or at any commit; no data is copied."""
+    call = enter_graph(request)
+    call.authorize_some(Action.BRANCH_CREATE)
+    body, _ = await read_json(request, BranchBody, call.settings)
+    base = MAIN if body.from_ is None else body.from_.strip()
+    origin = await _origin(call, base)
+    call.authorize(Action.BRANCH_CREATE, branch=origin, target=body.name)
+    if origin == base:  # otherwise it is a commit, which was found because the caller may read it
+        call.authorize(Action.READ, branch=base)
+    with call.admitted(BRANCH_OPERATION_BYTES):
+        await call.write(lambda: call.graph.create_branch(body.name, base, actor=call.actor))
+    return json_response(
+        {
+            "uri": call.served.address,
+            "name": body.name.strip(),
+            "from": base,
+            "actor_id": call.actor,
+        }
+    )
+
+
+async def _origin(call: GraphCall, base: str) -> str:
+    """The branch that a base belongs to: itself, or the one where a commit landed, if the caller may see it."""
+    commit = await call.read(lambda: call.commit_named(base))
+    return base if commit is None else commit.branch
+
+
+@operation(
+    router,
+    "DELETE",
+    f"{GRAPH}/branches/{{branch:path}}",
+    id="delete_branch",
+    tag="branches",
+    returns=models.BranchChanged,
+    writes=True,
+)
+async def delete_branch(request: Request) -> Response:
+    """Delete a branch; what it did and nobody merged is gone. The name is one percent-encoded segment."""
+    call = enter_graph(request)
+    name = _one_segment(request)
+    call.authorize(Action.BRANCH_DELETE, target=name)
+    with call.admitted(BRANCH_OPERATION_BYTES):
+        await call.write(lambda: call.graph.delete_branch(name, actor=call.actor))
+    return json_response(
+        {
+            "uri": call.served.address,
+            "name": name.strip(),
+            "actor_id": call.actor,
+        }
+    )
+
+
+def _one_segment(request: Request) -> str:
+    """The name at the end of the path, which must not be spread over several segments.
+
+    Raises:
+        NotFoundError: it is.
+    """
+    name: str = request.path_params["branch"]
+    raw: bytes = request.scope.get("raw_path", b"")
+    if raw.partition(b"?")[0].count(b"/") > _SLASHES:
+        raise NotFoundError("there is nothing at this path: encode a `/` in the name as %2F")
+    return name
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/branches/merge",
+    id="merge_branches",
+    tag="branches",
+    body=MergeBody,
+    returns=models.Merge,
+    errors=STOPPED_WRITE,
+    writes=True,
+)
+async def merge(request: Request) -> Response:
+    """Merge what happened on one branch into another; all of it becomes visible at once, or nothing does."""
+    call = enter_graph(request)
+    call.authorize_some(Action.BRANCH_MERGE)
+    body, _ = await read_json(request, MergeBody, call.settings)
+    target = MAIN if body.target is None else body.target
+    call.authorize(Action.BRANCH_MERGE, branch=body.source, target=target)
+    for name in (body.source, target):  # conflicts show the rows of both
+        call.authorize(Action.READ, branch=name)
+    deletion = call.decide(Action.BRANCH_DELETE, target=body.source) if body.delete_branch else None
+    may_delete = deletion is not None and deletion.allowed
+    timeout_s, signal = call.settings.write_timeout_s(body.timeout_s), call.new_signal()
+    with call.admitted(BRANCH_OPERATION_BYTES):
+        result = await call.stoppable(
+            lambda: call.graph.merge(
+                body.source,
+                target,
+                strategy=body.strategy,
+                dry_run=body.dry_run,
+                delete_branch=may_delete,
+                actor=call.actor,
+                engine="local",
+                timeout_s=timeout_s,
+                cancel=signal,
+            ),
+            signal,
+            writes=True,
+        )
+    if deletion is not None and not may_delete and not body.dry_run:
+        result = replace(result, branch_deleted=False, branch_delete_error=deletion.message)
+    elif result.branch_delete_error is not None:
+        shown = call.service.hidden.in_text(result.branch_delete_error)
+        result = replace(result, branch_delete_error=shown)
+    call.count_commit(result.commit)
+    return json_response(receipt_document(result))
+
+
+# ---- History: commits, the log over all branches, and the differences of two states
 
 
 @operation(
@@ -38,7 +206,7 @@ router = APIRouter()
     id="list_commits",
     tag="commits",
     query=CommitsParams,
-    returns=answers.Commits,
+    returns=models.Commits,
 )
 async def list_commits(request: Request) -> Response:
     """The history of a branch, newest first: its own commits and those it inherited."""
@@ -61,7 +229,7 @@ async def list_commits(request: Request) -> Response:
     id="get_log",
     tag="commits",
     query=LogParams,
-    returns=answers.Log,
+    returns=models.Log,
 )
 async def log(request: Request) -> Response:
     """Everything that one branch, or all that the caller may read, build on over both parents; newest first."""
@@ -114,7 +282,7 @@ def _merged(logs: list[list[GraphCommit]]) -> list[GraphCommit]:
     f"{GRAPH}/commits/{{commit_id}}",
     id="get_commit",
     tag="commits",
-    returns=answers.Commit,
+    returns=models.Commit,
 )
 async def get_commit(request: Request) -> Response:
     """One commit, of any branch that the caller may read."""
@@ -131,7 +299,7 @@ async def get_commit(request: Request) -> Response:
     id="get_diff",
     tag="changes",
     query=DiffParams,
-    returns=answers.DiffAnswer,
+    returns=models.DiffAnswer,
     errors=STOPPED,
 )
 async def diff(request: Request) -> Response:
@@ -161,3 +329,113 @@ async def diff(request: Request) -> Response:
         return json_bytes(page)
 
     return Response(await call.stoppable(work, signal), media_type=JSON)
+
+
+# ---- What happened: the changes of a commit, the feed of a branch, and baselines to begin from
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/commits/{{commit_id}}/changes",
+    id="get_commit_changes",
+    tag="changes",
+    query=ChangesParams,
+    returns=models.ChangesAnswer,
+    errors=(409, 413),
+)
+async def commit_changes(request: Request) -> Response:
+    """One page of what a commit did, against its first parent, with every entity before and after."""
+    call = enter_graph(request)
+    params = parse_query(request, ChangesParams)
+    commit_id = request.path_params["commit_id"]
+
+    def work() -> bytes:
+        call.visible_commit(commit_id)
+        page = call.graph.changes(
+            commit_id,
+            kinds=params.kind,
+            types=params.type,
+            ops=params.op,
+            limit=params.limit,
+            max_bytes=params.max_bytes,
+            page_token=params.page_token,
+        )
+        return json_bytes(page.to_json())
+
+    return Response(await call.read(work), media_type=JSON)
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/changes",
+    id="poll_changes",
+    tag="changes",
+    query=FeedParams,
+    returns=models.FeedAnswer,
+    errors=(409, 413),
+)
+async def poll(request: Request) -> Response:
+    """One page of the commits of a branch, oldest first, each with its changes."""
+    call = enter_graph(request)
+    params = parse_query(request, FeedParams)
+    branch = MAIN if params.branch is None else params.branch
+    call.authorize(Action.READ, branch=branch)
+
+    def work() -> bytes:
+        page = call.graph.feed(
+            branch,
+            params.cursor,
+            params.start,
+            kinds=params.kind,
+            types=params.type,
+            ops=params.op,
+            limit=params.limit,
+            max_bytes=params.max_bytes,
+            max_commits=params.max_commits,
+            page_token=params.page_token,
+        )
+        return json_bytes(page.to_json())
+
+    return Response(await call.read(work), media_type=JSON)
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/changes/baseline",
+    errors=STOPPED,
+    id="get_changes_baseline",
+    tag="changes",
+    body=BaselineBody,
+    body_required=False,
+    returns=NDJSON,
+)
+async def baseline(request: Request) -> Response:
+    """Every entity of a branch as JSON lines, and in a last line the cursor from which its feed goes on."""
+    call = enter_graph(request)
+    call.authorize_some(Action.EXPORT)
+    body, _ = await read_json(request, BaselineBody, call.settings, optional=True)
+    branch = MAIN if body.branch is None else body.branch
+    call.authorize(Action.EXPORT, branch=branch)
+    timeout_s, signal = call.settings.stream_timeout_s(body.timeout_s), call.new_signal()
+
+    def produce(sink: Sink) -> None:
+        result = call.graph.baseline(
+            branch,
+            out=sink,
+            kinds=body.kind,
+            types=body.type,
+            ops=body.op,
+            timeout_s=timeout_s,
+            cancel=signal,
+        )
+        handshake = {
+            "snapshot_commit_id": result.snapshot_commit_id,
+            "resume_cursor": result.resume_cursor,
+        }
+        sink.write(json.dumps({"baseline": handshake}) + "\n")
+
+    release = await reserve(call)
+    return await produced(call.service, produce, media_type=NDJSON, signal=signal, release=release)

@@ -1,4 +1,4 @@
-"""The schema: what it is, and making another one the accepted one."""
+"""Routes of schemas."""
 
 from __future__ import annotations
 
@@ -8,22 +8,84 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.api import models
+from omnigraph.api.models import SchemaApplyBody
+from omnigraph.api.protocol import JSON
+from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError
-from omnigraph.manifest.rows import MAIN
+from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.policy.rules import Action
-from omnigraph.schema.compiler import compile_schema
-from omnigraph.server import answers
-from omnigraph.server.bodies import read_json
 from omnigraph.server.calls import enter_graph
-from omnigraph.server.operations import GRAPH, operation
-from omnigraph.server.requests import SchemaApplyBody
+from omnigraph.server.http_input import read_json
 from omnigraph.server.responses import json_bytes, json_response
-from omnigraph.server.schema_types import types_json
-from omnigraph.wire.protocol import JSON
+from omnigraph.server.routing import GRAPH, operation
 
 if TYPE_CHECKING:
-    from omnigraph.schema.catalog import Catalog
-    from omnigraph.serving.stored import RegistryFinding
+    from collections.abc import Iterator
+
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
+    from omnigraph.server.stored_queries import RegistryFinding
+
+
+# ---- A schema as JSON, for programs that draw or list it
+
+
+def types_json(catalog: Catalog) -> dict[str, object]:
+    """All node and edge types with their properties."""
+    return {
+        "nodes": [_type(node) for node in catalog.nodes.values()],
+        "edges": [
+            _type(edge)
+            | {
+                "from": edge.source,
+                "to": edge.target,
+                "cardinality": str(edge.cardinality),
+            }
+            for edge in catalog.edges.values()
+        ],
+    }
+
+
+def _type(definition: NodeDef | EdgeDef) -> dict[str, object]:
+    return {
+        "name": definition.name,
+        "description": definition.metadata.description,
+        "properties": [_property(definition, item) for item in definition.properties.values()],
+    }
+
+
+def _property(definition: NodeDef | EdgeDef, item: PropertyDef) -> dict[str, object]:
+    return {
+        "name": item.name,
+        "type": str(item.type.base),
+        "nullable": item.type.nullable,
+        "description": item.description,
+        "annotations": list(_annotations(definition, item)),
+    }
+
+
+def _annotations(definition: NodeDef | EdgeDef, item: PropertyDef) -> Iterator[str]:
+    """What the schema says about a property, as it is written there."""
+    key = getattr(definition, "key", None)
+    if key is not None and item.name in key.members:
+        yield "@key"
+    if any(rule.members == (item.name,) for rule in definition.uniques):
+        yield "@unique"
+    if any(rule.members == (item.name,) for rule in definition.indexes):
+        yield "@index"
+    for rule in getattr(definition, "ranges", ()):
+        if rule.property == item.name:
+            low, high = ("" if bound is None else bound for bound in (rule.low, rule.high))
+            yield f"@range({low}..{high})"
+    for rule in getattr(definition, "checks", ()):
+        if rule.property == item.name:
+            yield "@check"
+    if item.embedding is not None:
+        yield f"@embed({item.embedding.source})"
+
+
+# ---- The schema: what it is, and making another one the accepted one
+
 
 router = APIRouter()
 
@@ -34,7 +96,7 @@ router = APIRouter()
     f"{GRAPH}/schema",
     id="get_schema",
     tag="schema",
-    returns=answers.SchemaAnswer,
+    returns=models.SchemaAnswer,
 )
 async def get_schema(request: Request) -> Response:
     """The accepted schema: its text, and its types for programs."""
@@ -56,7 +118,7 @@ async def get_schema(request: Request) -> Response:
     id="apply_schema",
     tag="schema",
     body=SchemaApplyBody,
-    returns=answers.SchemaApplied,
+    returns=models.SchemaApplied,
     writes=True,
 )
 async def apply_schema(request: Request) -> Response:

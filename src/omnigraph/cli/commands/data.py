@@ -1,0 +1,457 @@
+"""`omnigraph load`, `export` and `blob`."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.flags import (
+    AsJson,
+    AsOf,
+    Branch,
+    Consent,
+    GraphVersion,
+    Kind,
+    Quiet,
+    ReadBranch,
+    SnapshotId,
+    Timeout,
+    Types,
+    scoped,
+)
+from omnigraph.cli.output import (
+    print_json,
+    print_stages,
+    print_text,
+    print_warning,
+    terminal_progress,
+)
+from omnigraph.cli.scope import Address
+from omnigraph.core.ids import TableKey
+from omnigraph.errors import (
+    BadRequestError,
+    InputFileError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.api.results import BlobInfo, ExportResult, LoadResult
+    from omnigraph.errors import LoadReport
+
+
+# ---- `omnigraph load`: files of any size into a graph, as one commit
+
+
+class Mode(StrEnum):
+    """What happens to rows that exist."""
+
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+    MERGE = "merge"
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+class InputGrammar(StrEnum):
+    """How forgiving the reading is."""
+
+    STRICT = "strict"
+    COMPATIBLE = "compatible"
+
+
+Data = Annotated[
+    str | None,
+    typer.Option("--data", metavar="PATH", help="graph records: file, directory or pattern"),
+]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option("--mapping", metavar="FILE", help="which tables feed which types, and how (YAML)"),
+]
+Base = Annotated[
+    str | None,
+    typer.Option("--from", metavar="BASE", help="create a missing branch from this one"),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="do everything but the commit")]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="write refused records to FILE as JSON"),
+]
+EngineChoice = Annotated[
+    Engine | None, typer.Option("--engine", help="where the work is done: spark is the default")
+]
+GrammarChoice = Annotated[InputGrammar, typer.Option("--grammar", help="of graph records")]
+
+
+@scoped("load", positional=True)
+def load(
+    address: Address,
+    data: Data = None,
+    mapping: MappingFile = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", help="required")] = None,
+    branch: Branch = "main",
+    base: Base = None,
+    engine: EngineChoice = None,
+    grammar: GrammarChoice = InputGrammar.STRICT,
+    dry_run: DryRun = False,
+    report: ReportFile = None,
+    timeout: Timeout = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Load files into a graph: all records become visible in one commit, or none does."""
+    if mode is None:
+        raise typer.BadParameter("give --mode append, merge or overwrite")
+    flags = _LoadFlags(
+        data=data,
+        mapping=mapping,
+        mode=mode,
+        branch=branch,
+        base=base,
+        engine=engine,
+        grammar=grammar,
+        dry_run=dry_run,
+        report=report,
+        timeout=timeout,
+    )
+    _load(address, flags, yes=yes, quiet=quiet, json=json)
+
+
+@scoped("ingest", positional=True)
+def ingest(
+    address: Address,
+    data: Data = None,
+    mapping: MappingFile = None,
+    mode: Annotated[Mode, typer.Option("--mode")] = Mode.MERGE,
+    branch: Branch = "main",
+    base: Base = "main",
+    engine: EngineChoice = None,
+    grammar: GrammarChoice = InputGrammar.COMPATIBLE,
+    dry_run: DryRun = False,
+    report: ReportFile = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+) -> None:
+    """Load with the defaults of old releases: merge, compatible grammar, missing branches from main."""
+    print_warning("`ingest` is deprecated: use `load --mode merge`")
+    flags = _LoadFlags(
+        data=data,
+        mapping=mapping,
+        mode=mode,
+        branch=branch,
+        base=base,
+        engine=engine,
+        grammar=grammar,
+        dry_run=dry_run,
+        report=report,
+    )
+    _load(address, flags, yes=yes, quiet=quiet, json=json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LoadFlags:
+    data: str | None
+    mapping: Path | None
+    mode: Mode
+    branch: str
+    base: str | None
+    engine: Engine | None
+    grammar: InputGrammar
+    dry_run: bool
+    report: Path | None
+    timeout: float | None = None
+
+
+def _load(address: Address, flags: _LoadFlags, *, yes: bool, quiet: bool, json: bool) -> None:
+    if (flags.data is None) == (flags.mapping is None):
+        raise typer.BadParameter("give one of --data PATH and --mapping FILE")
+    if flags.engine is not None:
+        address.refuse_on_server("--engine")
+    if flags.mapping is not None:
+        address.refuse_on_server("--mapping")
+    actor = address.actor
+    if flags.mode is Mode.OVERWRITE:
+        address.require_consent("replaces data in", yes=yes, json=json)
+    address.echo("load into", quiet=quiet)
+    progress = terminal_progress(quiet=quiet)
+    with address.open(read_only=False) as graph:
+        try:
+            result = graph.load(
+                flags.data,
+                mapping=flags.mapping,
+                mode=flags.mode,
+                branch=flags.branch,
+                base=flags.base,
+                actor=actor,
+                engine=flags.engine or Engine.SPARK,
+                grammar=flags.grammar,
+                dry_run=flags.dry_run,
+                progress=progress,
+                timeout_s=flags.timeout,
+            )
+        except (LoadRejectedError, LoadKeyConflictError) as refused:
+            if flags.report is not None:
+                _write_report(flags.report, refused.report)
+            raise
+    print_stages(progress)
+    if json:
+        print_json(result.to_json())
+    else:
+        print_text(load_text(result))
+
+
+def load_text(result: LoadResult) -> str:
+    """The receipt as a person reads it."""
+    lines = []
+    for kind, counts in (("node", result.nodes_loaded), ("edge", result.edges_loaded)):
+        for name, count in counts.items():
+            gone = result.superseded_rows.get(TableKey(f"{kind}:{name}"), 0)
+            read = f" ({count:,} read)" if gone else ""
+            lines.append(f"{kind} {name}: {count - gone:,}{read}")
+    if result.superseded == 1:
+        lines.append("1 record was replaced by a later one of the same id")
+    elif result.superseded:
+        lines.append(f"{result.superseded:,} records were replaced by later ones of the same id")
+    total = sum(result.rows.values()) - result.superseded
+    records = f"{total:,} record{'' if total == 1 else 's'}"
+    if result.commit is None:
+        lines.append(
+            f"{records} would be loaded into {result.branch} ({result.mode}); nothing was written"
+        )
+    else:
+        created = f", a new branch from {result.base}" if result.branch_created else ""
+        lines.append(
+            f"{records} in commit {result.commit.commit_id} on {result.branch}{created} ({result.mode})"
+        )
+    return "\n".join(lines)
+
+
+def _write_report(path: Path, report: LoadReport) -> None:
+    try:
+        text = json_text.dumps(report.to_json(), indent=2, ensure_ascii=False)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputFileError(str(path), error.strerror or str(error)) from error
+    print_warning(f"refused records are described in {path}")
+
+
+# ---- `omnigraph export`: every entity of one snapshot, as a load reads it
+
+
+class FileFormat(StrEnum):
+    """What the files of an export are made of."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+@scoped("export", positional=True)
+def export(
+    address: Address,
+    branch: ReadBranch = None,
+    snapshot: SnapshotId = None,
+    graph_version: GraphVersion = None,
+    as_of: AsOf = None,
+    type: Types = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="PATH", help="file or directory to create; written through Spark"
+        ),
+    ] = None,
+    format: Annotated[FileFormat, typer.Option("--format", help="with --out")] = FileFormat.JSONL,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="with --out, a directory of JSONL files")
+    ] = False,
+    timeout: Timeout = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    json: AsJson = False,
+) -> None:
+    """Write every entity of a branch, now or at any point, or of a commit; without --out as sorted JSONL to stdout."""
+    if branch is not None and snapshot is not None:
+        raise typer.BadParameter("give one of --branch and --snapshot")
+    if out is None and (parts or json or format is not FileFormat.JSONL):
+        raise typer.BadParameter("--parts, --json and --format parquet need --out")
+    if parts and format is FileFormat.PARQUET:
+        raise typer.BadParameter("Parquet is always written in parts: leave out --parts")
+    if jsonl:
+        print_warning("`--jsonl` is deprecated: it is the default format")
+    with address.open(read_only=True) as graph:
+        try:
+            result = graph.export(
+                "-" if out is None else out,
+                branch=branch or "main",
+                snapshot=snapshot,
+                version=graph_version,
+                as_of=as_of,
+                types=type,
+                format=format,
+                parts=parts,
+                progress=terminal_progress(quiet=out is None),
+                timeout_s=timeout,
+            )
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read the lines has seen enough (`| head`). What is still in the buffer has no reader either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+    if json:
+        print_json(result.to_json())
+    elif out is not None:
+        print_text(_text(result))
+
+
+def _text(result: ExportResult) -> str:
+    counts = [f"edge:{name}: {count:,}" for name, count in result.edges.items()]
+    counts += [f"node:{name}: {count:,}" for name, count in result.nodes.items()]
+    files = f"{len(result.files)} file{'' if len(result.files) == 1 else 's'}"
+    return "\n".join([*counts, f"exported commit {result.commit_id} to {result.target} ({files})"])
+
+
+# ---- `omnigraph blob`: the bytes of one blob cell, or what it is
+
+
+app = typer.Typer(no_args_is_help=True, help="Read single blob cells.")
+
+Entity = Annotated[Kind, typer.Argument(metavar="ENTITY", help="node or edge")]
+TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="the type; an edge type in any case")]
+EntityId = Annotated[str, typer.Argument(metavar="ID", help="the id of the entity")]
+Property = Annotated[str, typer.Argument(metavar="PROPERTY", help="a Blob property")]
+
+
+@app.command("get")
+@scoped("blob get")
+def get(
+    entity: Entity,
+    type: TypeName,
+    id: EntityId,
+    property: Property,
+    address: Address,
+    branch: ReadBranch = None,
+    snapshot: SnapshotId = None,
+    graph_version: GraphVersion = None,
+    as_of: AsOf = None,
+    offset: Annotated[int, typer.Option("--offset", metavar="N", help="first byte")] = 0,
+    length: Annotated[
+        int | None, typer.Option("--length", metavar="N", help="bytes at most; all by default")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="file to write, instead of stdout")
+    ] = None,
+) -> None:
+    """Write the raw bytes of a blob, or a range of them. An external blob is not followed: its address is shown."""
+    from omnigraph.api.results import check_range
+
+    _check_target(branch, snapshot)
+    check_range(offset, length)
+    with address.open(read_only=True) as graph:
+        blob = graph.open_blob(
+            f"{entity}:{type}",
+            id,
+            property,
+            branch=branch or "main",
+            snapshot=snapshot,
+            version=graph_version,
+            as_of=as_of,
+        )
+        chunks = blob.chunks(offset, length)
+        if out is None:
+            _to_stdout(chunks)
+        else:
+            _to_file(chunks, out)
+
+
+@app.command("stat")
+@scoped("blob stat")
+def stat(
+    entity: Entity,
+    type: TypeName,
+    id: EntityId,
+    property: Property,
+    address: Address,
+    branch: ReadBranch = None,
+    snapshot: SnapshotId = None,
+    graph_version: GraphVersion = None,
+    as_of: AsOf = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a blob is: managed with size and tag, or external with its address."""
+    _check_target(branch, snapshot)
+    with address.open(read_only=True) as graph:
+        info = graph.stat_blob(
+            f"{entity}:{type}",
+            id,
+            property,
+            branch=branch or "main",
+            snapshot=snapshot,
+            version=graph_version,
+            as_of=as_of,
+        )
+    if json:
+        print_json(info.to_json())
+    else:
+        print_text(_blob_text(info))
+
+
+def _check_target(branch: str | None, snapshot: str | None) -> None:
+    if branch is not None and snapshot is not None:
+        raise typer.BadParameter("give one of --branch and --snapshot")
+
+
+def _to_stdout(chunks: Iterator[bytes]) -> None:
+    if sys.stdout.isatty():
+        raise typer.BadParameter(
+            "a blob may hold anything, and a terminal would obey it: give --out FILE, or redirect the output"
+        )
+    try:
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the bytes has seen enough. What is still in the buffer has no reader either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+
+
+def _to_file(chunks: Iterator[bytes], out: Path) -> None:
+    """The file appears when it is complete; until then, and after a failure, what was there stays."""
+    out = out.resolve()
+    if out.exists() and not out.is_file():
+        raise BadRequestError(f"{out} is no file: give the path of a file")
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("xb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+        unfinished.replace(out)
+    except OSError as error:
+        raise BadRequestError(f"{out} cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+
+
+def _blob_text(info: BlobInfo) -> str:
+    lines = [f"{info.cell}", f"  kind      {info.kind}"]
+    if info.uri is not None:
+        lines.append(f"  uri       {info.uri}")
+    else:
+        lines += [f"  size      {info.size:,} bytes", f"  etag      {info.etag}"]
+    return "\n".join([*lines, f"  snapshot  {info.snapshot_id} ({info.target})"])

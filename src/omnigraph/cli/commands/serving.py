@@ -1,0 +1,397 @@
+"""`omnigraph queries`, `policy` and `graphs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.flags import (
+    AsJson,
+    ConfigFile,
+    ConfiguredGraph,
+    OptionalSchemaFile,
+    Store,
+    scoped,
+)
+from omnigraph.cli.output import print_json, print_lines, print_text
+from omnigraph.cli.scope import Address, storage_uri
+from omnigraph.errors import BadRequestError
+from omnigraph.errors.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.policy.policy import CaseResult, Policy
+    from omnigraph.policy.rules import Action
+    from omnigraph.server.config import QuerySource, ServedGraph
+    from omnigraph.server.stored_queries import CheckReport
+
+
+# ---- `omnigraph queries`: the stored queries of a server, before it starts and while it runs
+
+
+queries_app = typer.Typer(
+    help="List and check the stored queries of a server.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+QueryPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--queries", metavar="PATH", help="file or directory of queries, instead of --config"
+    ),
+]
+
+
+@queries_app.command("list")
+@scoped("queries list")
+def list_queries(
+    address: Address, config: ConfigFile = None, queries: QueryPath = None, json: AsJson = False
+) -> None:
+    """List stored queries: kind, name, parameters, description, instruction, name as a tool.
+
+    Those of a running server, as far as you may run them, or those of a configuration or of files.
+    """
+    entries = _entries(address, config, queries)
+    if json:
+        print_json({"queries": entries})
+    else:
+        print_text("\n".join(_list_lines(entries)) or "no stored queries")
+
+
+@queries_app.command("validate")
+@scoped("queries validate")
+def validate_queries(
+    config: ConfigFile = None,
+    graph: ConfiguredGraph = None,
+    queries: QueryPath = None,
+    store: Store = None,
+    schema: OptionalSchemaFile = None,
+    json: AsJson = False,
+) -> None:
+    """Check stored queries against the schema of their graph, or against a schema file.
+
+    Prints what is wrong, then a total. Exits with 1 when a server would not serve the graph.
+    """
+    from omnigraph.server.stored_queries import check_files
+
+    sources, served = _sources(config, graph, queries)
+    report = check_files(sources, _catalog(served, store, schema))
+    if json:
+        print_json(report.to_json())
+    else:
+        print_text("\n".join(_report_lines(report)))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _entries(address: Address, config: Path | None, queries: Path | None) -> list[dict[str, Any]]:
+    """The catalog of what the flags name."""
+    from omnigraph.server.stored_queries import StoredQueries
+
+    if config is None and queries is None:
+        with address.open_served("stored queries are those of a server") as graph:
+            return list(graph.queries())
+    if address.names_server:
+        raise typer.BadParameter("give one of --server, --config FILE and --queries PATH")
+    sources, _ = _sources(config, address.graph_id, queries)
+    return StoredQueries.read(sources).to_json()
+
+
+def _sources(
+    config: Path | None, graph: str | None, queries: Path | None
+) -> tuple[tuple[QuerySource, ...], ServedGraph | None]:
+    """The sources that the flags name, and the graph when a configuration names it."""
+    from omnigraph.server.config import query_sources, read_config
+
+    if queries is not None and config is None:
+        if graph is not None:
+            raise typer.BadParameter("--graph chooses among the graphs of --config")
+        return query_sources(queries), None
+    if config is None or queries is not None:
+        raise typer.BadParameter("give exactly one of --config FILE and --queries PATH")
+    served = read_config(config).graph(graph)
+    return served.queries, served
+
+
+def _catalog(served: ServedGraph | None, store: str | None, schema: Path | None) -> Catalog:
+    from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+
+    if store is not None and (served is not None or schema is not None):
+        raise typer.BadParameter("give one of --config, --store and --schema to check against")
+    if schema is not None:
+        return compile_schema_file(schema).catalog
+    address = store if served is None else served.store
+    if address is None:
+        raise typer.BadParameter("nothing to check against: give --store URI or --schema FILE")
+    from omnigraph.graph.graph import Graph
+
+    with Graph.open(storage_uri(address, "the graph"), read_only=True) as graph:
+        return compile_schema(graph.schema).catalog
+
+
+def _list_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for entry in entries:
+        kind = "mutation" if entry["mutation"] else "read"
+        params = ", ".join(_parameter(param) for param in entry["params"])
+        yield f"{kind:<8} {entry['name']}({params})"
+        for label, text in (
+            ("", entry.get("description")),
+            ("instruction: ", entry.get("instruction")),
+            ("tool: ", entry["tool_name"]),
+        ):
+            if text is not None:
+                yield f"         {label}{one_line(text)}"
+
+
+def _parameter(param: Mapping[str, Any]) -> str:
+    size = param.get("item_kind") or param.get("vector_dim")
+    of = "" if size is None else f" of {size}"
+    return f"{param['name']}: {param['kind']}{of}{'?' if param['nullable'] else ''}"
+
+
+def _report_lines(report: CheckReport) -> Iterator[str]:
+    for finding in (*report.breakages, *report.warnings):
+        yield finding.diagnostic.render()
+    if report.unlisted:
+        yield f"… and {_count(report.unlisted, 'more breakage', 'more breakages')}"
+    counts = [
+        _count(report.queries, "query", "queries"),
+        _count(report.total, "breakage", "breakages"),
+        _count(len(report.warnings), "warning", "warnings"),
+    ]
+    yield ", ".join(counts)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+# ---- `omnigraph policy`: policy files, checked, tested and asked before a server uses them
+
+
+policy_app = typer.Typer(
+    help="Check, test and ask policy files.", no_args_is_help=True, rich_markup_mode=None
+)
+
+PolicyFile = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="policy file, instead of --config")
+]
+
+
+@policy_app.command("validate")
+@scoped("policy validate")
+def validate_policy(
+    file: PolicyFile = None,
+    config: ConfigFile = None,
+    graph: ConfiguredGraph = None,
+    json: AsJson = False,
+) -> None:
+    """Compile a policy and count its actors; with --config alone every policy that the configuration names."""
+    if file is None and config is not None and graph is None:
+        found = _policies(config)
+    else:
+        found = [_policy(file, config, graph)]
+    if json:
+        print_json({"policies": [_summary(path, policy) for path, policy in found]})
+    else:
+        print_lines(_summary_line(path, policy) for path, policy in found)
+
+
+@policy_app.command("test")
+@scoped("policy test")
+def run_cases_of_policy(
+    tests: Annotated[
+        Path,
+        typer.Option(
+            "--tests", metavar="FILE", help="cases with their answers", show_default=False
+        ),
+    ],
+    file: PolicyFile = None,
+    config: ConfigFile = None,
+    graph: ConfiguredGraph = None,
+    json: AsJson = False,
+) -> None:
+    """Ask a policy every case of a file. Exits with 1 when an answer is not the expected one."""
+    from omnigraph.policy.policy import read_cases, run_cases
+
+    _, policy = _policy(file, config, graph)
+    results = run_cases(policy, read_cases(tests))
+    failed = sum(not result.passed for result in results)
+    if json:
+        counts = {"ok": not failed, "passed": len(results) - failed, "failed": failed}
+        print_json({**counts, "cases": [result.to_json() for result in results]})
+    else:
+        print_lines(_result_lines(results, failed))
+    if failed:
+        raise typer.Exit(1)
+
+
+@policy_app.command("explain")
+@scoped("policy explain")
+def explain_policy(
+    actor: Annotated[
+        str, typer.Option("--actor", metavar="ID", help="who asks", show_default=False)
+    ],
+    action: Annotated[
+        str, typer.Option("--action", metavar="ACTION", help="what for", show_default=False)
+    ],
+    file: PolicyFile = None,
+    config: ConfigFile = None,
+    graph: ConfiguredGraph = None,
+    branch: Annotated[
+        str | None,
+        typer.Option("--branch", metavar="NAME", help="branch that is read, changed or merged"),
+    ] = None,
+    target_branch: Annotated[
+        str | None,
+        typer.Option(
+            "--target-branch",
+            metavar="NAME",
+            help="branch that is created, deleted, merged into or gets a schema",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Say whether an actor may do something, by which rule, and why not."""
+    from omnigraph.policy.rules import PolicyRequest
+
+    request = PolicyRequest(actor, _action(action), branch, target_branch)
+    _, policy = _policy(file, config, graph)
+    decision = policy.decide(request)
+    if json:
+        print_json(
+            {
+                "actor": actor,
+                "action": str(request.action),
+                "branch": request.branch,
+                "target_branch": request.target_branch,
+                "decision": decision.word,
+                "rule": decision.rule,
+                "message": decision.message,
+            }
+        )
+    else:
+        print_text(f"{decision.word}: {decision.message}")
+
+
+def _policy(file: Path | None, config: Path | None, graph: str | None) -> tuple[Path, Policy]:
+    """The one policy that the arguments name."""
+    from omnigraph.policy.policy import Policy
+
+    if (file is None) == (config is None):
+        raise typer.BadParameter("give exactly one of FILE and --config FILE")
+    if file is not None:
+        if graph is not None:
+            raise typer.BadParameter("--graph chooses among the graphs of --config")
+        return file, Policy.from_file(file)
+    from omnigraph.server.config import read_config
+
+    assert config is not None, "one of the two is given"
+    served = read_config(config).graph(graph)
+    if served.policy is None:
+        raise BadRequestError(f"graph `{served.graph_id}` has no policy in {config}")
+    return served.policy, _read(served.policy, is_server=False)
+
+
+def _policies(config: Path) -> list[tuple[Path, Policy]]:
+    """Every policy of a configuration, the one of the server first."""
+    from omnigraph.server.config import read_config
+
+    read = read_config(config)
+    files = [(read.policy, True), *((graph.policy, False) for graph in read.graphs)]
+    found = [
+        (path, _read(path, is_server=is_server))
+        for path, is_server in dict.fromkeys(files)
+        if path is not None
+    ]
+    if not found:
+        raise BadRequestError(f"{config} names no policy")
+    return found
+
+
+def _read(path: Path, *, is_server: bool) -> Policy:
+    """A policy that fits the place where a configuration names it."""
+    from omnigraph.policy.policy import Policy
+
+    policy = Policy.from_file(path)
+    if not (policy.is_for_server if is_server else policy.is_for_graph):
+        about, given = ("a graph", "the server") if is_server else ("a server", "a graph")
+        raise BadRequestError(f"{path} is about {about}, and the configuration gives it to {given}")
+    return policy
+
+
+def _action(name: str) -> Action:
+    from omnigraph.core.source import did_you_mean
+    from omnigraph.policy.rules import Action
+
+    try:
+        return Action(name)
+    except ValueError:
+        words = [str(word) for word in Action]
+        hint = did_you_mean(name, words) or f"known are {', '.join(words)}"
+        raise typer.BadParameter(f"there is no action `{name}`: {hint}") from None
+
+
+def _summary(path: Path, policy: Policy) -> dict[str, object]:
+    rules = policy.rules
+    return {
+        "file": str(path),
+        "about": "graph" if policy.is_for_graph else "server",
+        "actors": policy.actors,
+        "groups": len(rules.groups),
+        "rules": len(rules.rules),
+        "protected_branches": sorted(rules.protected_branches),
+    }
+
+
+def _summary_line(path: Path, policy: Policy) -> str:
+    about = "a graph" if policy.is_for_graph else "a server"
+    counts = [
+        _case_count(policy.actors, "actor"),
+        _case_count(len(policy.rules.groups), "group"),
+        _case_count(len(policy.rules.rules), "rule"),
+    ]
+    return f"{path} is valid: a policy of {about} with {', '.join(counts)}"
+
+
+def _result_lines(results: Sequence[CaseResult], failed: int) -> Iterator[str]:
+    for result in results:
+        word = "OK" if result.passed else "FAIL"
+        expected = "" if result.passed else f"expected {result.expected}, got "
+        yield f"{word:<5} {result.case.id}: {expected}{result.decision.word}: {result.decision.message}"
+    yield f"{_case_count(len(results), 'case')}, {failed} failed"
+
+
+def _case_count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+# ---- `omnigraph graphs`: what a server serves
+
+
+graphs_app = typer.Typer(
+    help="See which graphs a server serves.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@graphs_app.callback()
+def _graphs() -> None:
+    pass
+
+
+@graphs_app.command("list")
+@scoped("graphs list")
+def list_graphs(address: Address, json: AsJson = False) -> None:
+    """List the graphs of a server, sorted by id."""
+    graphs = address.served_graphs()
+    if json:
+        print_json({"graphs": graphs})
+        return
+    width = max((len(graph["graph_id"]) for graph in graphs), default=0)
+    lines = [f"{graph['graph_id']:<{width}}  {graph['uri']}" for graph in graphs]
+    print_text("\n".join(lines) or "no graphs")

@@ -1,0 +1,228 @@
+"""`omnigraph profile`, `login`, `logout` and `version`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph import INTERNAL_SCHEMA_VERSION, __version__
+from omnigraph.cli.capabilities import RULES
+from omnigraph.cli.config import (
+    Profile,
+    credentials_path,
+    forget_token,
+    read_operator_config,
+    store_token,
+)
+from omnigraph.cli.flags import AsJson, scoped
+from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
+from omnigraph.cli.scope import ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
+from omnigraph.cli.tables import text_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.cli.config import OperatorConfig
+    from omnigraph.cli.scope import Scope
+
+
+# ---- `omnigraph profile`: the named scopes of the configuration, and which one holds
+
+
+app = typer.Typer(
+    help="Look at the scopes of your configuration.", no_args_is_help=True, rich_markup_mode=None
+)
+
+#: How the defaults are called beside the profiles.
+_DEFAULTS = "(defaults)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeView:
+    """A scope as it is shown; `binding` is what the file says, `target` what it stands for."""
+
+    name: str | None
+    binding: str | None
+    scope_kind: str | None
+    target: str | None
+    valid: bool
+    error: str | None
+    default_graph: str | None
+    active: bool
+
+
+@app.command("list")
+@scoped("profile list")
+def list_profiles(json: AsJson = False) -> None:
+    """List the profiles and the defaults; a star marks what holds now."""
+    views = list(scope_views(read_operator_config(), os.environ.get("OMNIGRAPH_PROFILE")))
+    if json:
+        print_json({"profiles": [asdict(view) for view in views]})
+    elif views:
+        rows = [
+            [
+                "*" if view.active else "",
+                view.name or _DEFAULTS,
+                view.scope_kind or "",
+                view.target or view.binding or "",
+                view.default_graph or "",
+                "" if view.valid else "not valid",
+            ]
+            for view in views
+        ]
+        print_lines(text_table(["", "profile", "kind", "target", "graph", ""], rows))
+    else:
+        print_text("no profiles")
+
+
+@app.command("show")
+@scoped("profile show")
+def show_profile(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="the one that holds, if left out")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show one profile, or the scope that holds now."""
+    views = list(scope_views(read_operator_config(), os.environ.get("OMNIGRAPH_PROFILE")))
+    found = next((v for v in views if (v.active if name is None else v.name == name)), None)
+    if found is None:
+        which = "no scope holds" if name is None else f"there is no profile `{name}`"
+        names = ", ".join(view.name for view in views if view.name is not None)
+        raise typer.BadParameter(f"{which}: your configuration has {names or 'no profiles'}")
+    if json:
+        print_json(asdict(found))
+        return
+    facts = {
+        "profile": found.name or _DEFAULTS,
+        "kind": found.scope_kind,
+        "binding": found.binding,
+        "target": found.target,
+        "graph": found.default_graph,
+        "active": "yes" if found.active else "no",
+        "error": found.error,
+    }
+    print_text("\n".join(f"{key:<8} {value}" for key, value in facts.items() if value is not None))
+
+
+def scope_views(config: OperatorConfig, active: str | None) -> Iterator[ScopeView]:
+    """Every profile, and the defaults when they name a scope."""
+    for name in sorted(config.profiles):
+        yield _view(name, config.profiles[name], config, is_active=name == active)
+    if active and active not in config.profiles:
+        yield _view(active, Profile(), config, is_active=True)
+    defaults = config.defaults
+    if defaults.server is not None or defaults.store is not None:
+        scope = Profile(
+            server=defaults.server, store=defaults.store, default_graph=defaults.default_graph
+        )
+        yield _view(None, scope, config, is_active=not active)
+
+
+def _view(
+    name: str | None, profile: Profile, config: OperatorConfig, *, is_active: bool
+) -> ScopeView:
+    kinds = [kind for kind in ("server", "cluster", "store") if getattr(profile, kind) is not None]
+    target, error = None, None
+    try:
+        target = _target(_scope(name, config))
+    except typer.BadParameter as refused:
+        error = refused.message
+    return ScopeView(
+        name=name,
+        binding=getattr(profile, kinds[0]) if len(kinds) == 1 else None,
+        scope_kind=kinds[0] if len(kinds) == 1 else None,
+        target=target,
+        valid=error is None,
+        error=error,
+        default_graph=profile.default_graph,
+        active=is_active,
+    )
+
+
+def _scope(name: str | None, config: OperatorConfig) -> Scope:
+    if name is not None:
+        return profile_scope(name, config)
+    return resolve_scope(ScopeFlags(), RULES["query"], config, None)
+
+
+def _target(scope: Scope) -> str:
+    return scope.url if isinstance(scope, ServerScope) else scope.uri
+
+
+# ---- `omnigraph login` and `logout`: the tokens of named servers
+
+
+ServerName = Annotated[
+    str, typer.Argument(metavar="NAME", help="a server of your configuration", show_default=False)
+]
+
+
+@scoped("login")
+def login(
+    name: ServerName,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token", metavar="TOKEN", help="otherwise it is read", show_default=False, hidden=True
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Keep the token of a server in a file that only you can read. It is asked for, or read from standard input."""
+    if token is not None:
+        print_warning(
+            "--token shows the token to all users who list processes, and keeps it in the history of your shell: "
+            "leave it out, and type or pipe the token"
+        )
+    config = read_operator_config()
+    if name not in config.servers:
+        raise typer.BadParameter(f"give the name of a server: {_why_not(name)}")
+    url = server_scope(name, config).url
+    store_token(name, _read_token() if token is None else token.strip())
+    if json:
+        print_json({"server": name, "url": url, "credentials": str(credentials_path())})
+    else:
+        print_text(f"the token of {name} ({url}) is kept in {credentials_path()}")
+
+
+@scoped("logout")
+def logout(name: ServerName, json: AsJson = False) -> None:
+    """Forget the token of a server; it is no mistake when there is none."""
+    was_known = forget_token(name)
+    if json:
+        print_json({"server": name, "removed": was_known})
+    else:
+        print_text(f"forgot the token of {name}" if was_known else f"there is no token of {name}")
+
+
+def _why_not(name: str) -> str:
+    from omnigraph.cli.config import config_path
+
+    return f"`{name}` is not among the `servers` in {config_path()}"
+
+
+def _read_token() -> str:
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("token: ").strip()
+    return sys.stdin.readline().strip()
+
+
+# ---- `omnigraph version`
+
+
+@scoped("version")
+def version() -> None:
+    """Print the release and the storage format it reads and writes."""
+    show_version()
+
+
+def show_version() -> None:
+    """Print them; `--version` does the same."""
+    print_text(f"omnigraph {__version__}\ninternal-schema {INTERNAL_SCHEMA_VERSION}")

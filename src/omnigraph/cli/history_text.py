@@ -1,0 +1,332 @@
+"""Commits, changes and conflicts as text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from omnigraph.cli.tables import VALUE_WIDTH, compared, fit, image_values, text_table
+from omnigraph.errors.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from omnigraph.api.diffs import ReportedDiff
+    from omnigraph.branches.changes import Cause, Change
+    from omnigraph.branches.diffs import Diff, NetChange
+    from omnigraph.commit.rows import GraphCommit
+    from omnigraph.errors import MergeConflict
+
+
+# ---- The history of a graph as a drawing: a line per commit, and lanes that lead down to its parents
+#
+# A lane is a column that waits for one commit, and no two lanes wait for the same one: they join as soon as they
+# would. So a drawing is at most one column wider than its history has open ends::
+#
+#     ●   a merge opens a lane to its merged parent (├─╮),
+#     ├─╮
+#     │ │ ●   or is linked to the lane that waits for it already (├─│─┤),
+#     ├─│─┤
+#     │ ├─╯   and lanes to the same parent join (├─╯)
+#     │ ●
+#     ● │
+#     ├─╯
+#     ●
+#
+# A horizontal line passes behind a vertical one (`─│─`) without touching it. Parents that are not in the drawing are
+# dotted: `┆` under a commit that has no other, `├┄` beside the lane to the one that is.
+
+
+COMMIT_MARK = "●"
+_LANE = "│"
+_FREE = " "
+
+
+def draw_commits(
+    commits: Sequence[GraphCommit],
+    heads: Mapping[str, Sequence[str]],
+    describe: Callable[[GraphCommit], str],
+) -> Iterator[str]:
+    """The lines of the drawing, made one by one; time grows with commits × lanes.
+
+    Args:
+        commits: newest first, every commit before its parents. Parents that are not among them are drawn as cut off.
+        heads: the branches whose head a commit is, by commit id; printed behind its text, in the given order.
+        describe: the text of a commit, in one line.
+    """
+    #: The commit that each column waits for; None where a column is free.
+    lanes: list[str | None] = []
+    undrawn = {commit.commit_id for commit in commits}
+    ended_column: int | None = None
+    for commit in commits:
+        undrawn.discard(commit.commit_id)
+        column = _column_of(commit, lanes, ended_column)
+        lanes[column] = commit.commit_id
+        yield f"{_row(lanes, {column: COMMIT_MARK})} {_text(commit, heads, describe)}"
+
+        parents = _parents(commit)
+        drawn_later = [parent for parent in parents if parent in undrawn]
+        if len(drawn_later) < len(parents):
+            yield _cut_off(lanes, column, is_last=not drawn_later)
+        if len(drawn_later) == 2:  # the merged parent first: the lane itself goes on to the parent
+            yield _lead_to_merged_parent(lanes, column, drawn_later[1])
+        if not drawn_later:
+            lanes[column] = None
+        elif drawn_later[0] in lanes:
+            yield _join(lanes, column, lanes.index(drawn_later[0]))
+        else:
+            lanes[column] = drawn_later[0]
+        ended_column = None if drawn_later else column
+        while lanes and lanes[-1] is None:
+            lanes.pop()
+
+
+def _parents(commit: GraphCommit) -> list[str]:
+    both = dict.fromkeys((commit.parent_id, commit.merged_parent_id))
+    return [parent for parent in both if parent is not None]
+
+
+def _text(
+    commit: GraphCommit,
+    heads: Mapping[str, Sequence[str]],
+    describe: Callable[[GraphCommit], str],
+) -> str:
+    branches = heads.get(commit.commit_id)
+    return f"{describe(commit)} ({', '.join(branches)})" if branches else describe(commit)
+
+
+def _column_of(commit: GraphCommit, lanes: list[str | None], ended_column: int | None) -> int:
+    """The column that waits for a commit, or a free one when nothing above leads to it."""
+    if commit.commit_id in lanes:
+        return lanes.index(commit.commit_id)
+    # Right under a commit whose lane ended, it would look like the parent.
+    free = (column for column in _free_columns(lanes) if column != ended_column)
+    column = next(free, len(lanes))
+    if column == ended_column:
+        column += 1
+    lanes.extend([None] * (column + 1 - len(lanes)))
+    return column
+
+
+def _free_columns(lanes: list[str | None]) -> Iterator[int]:
+    return (column for column, awaited in enumerate(lanes) if awaited is None)
+
+
+def _lead_to_merged_parent(lanes: list[str | None], column: int, merged_parent: str) -> str:
+    """Link a merge to the lane of its merged parent; opens that lane in the nearest free column if there is none."""
+    is_new = merged_parent not in lanes
+    if is_new:
+        if None not in lanes:
+            lanes.append(None)
+        # The nearest, because it crosses the fewest lanes; of two, the right one.
+        other = min(_free_columns(lanes), key=lambda free: (abs(free - column), free < column))
+        lanes[other] = merged_parent
+    else:
+        other = lanes.index(merged_parent)
+    if other > column:
+        return _connector(lanes, column, other, "├", "╮" if is_new else "┤")
+    return _connector(lanes, other, column, "╭" if is_new else "├", "┤")
+
+
+def _join(lanes: list[str | None], column: int, other: int) -> str:
+    """Close the right one of two lanes that lead to the same commit, which is what `other` waits for."""
+    left, right = sorted((column, other))
+    line = _connector(lanes, left, right, "├", "╯")
+    lanes[left], lanes[right] = lanes[other], None
+    return line
+
+
+def _cut_off(lanes: list[str | None], column: int, *, is_last: bool) -> str:
+    if is_last:
+        return _row(lanes, {column: "┆"})
+    cells = list(_row(lanes, {column: "├"}).ljust(2 * column + 2))
+    cells[2 * column + 1] = "┄"
+    return "".join(cells)
+
+
+def _connector(
+    lanes: list[str | None], left: int, right: int, left_end: str, right_end: str
+) -> str:
+    row = _row(lanes, {left: left_end, right: right_end})
+    start, end = 2 * left + 1, 2 * right
+    return row[:start] + row[start:end].replace(_FREE, "─") + row[end:]
+
+
+def _row(lanes: list[str | None], marks: Mapping[int, str]) -> str:
+    """A line of lanes, two cells wide each, with other characters than `│` in some columns."""
+    cells = (
+        marks.get(column, _FREE if awaited is None else _LANE)
+        for column, awaited in enumerate(lanes)
+    )
+    return " ".join(cells).rstrip()
+
+
+# ---- Commits as lines
+
+
+#: Room for the name of a branch: lines of commits with short ones stand in columns.
+BRANCH_WIDTH = 8
+
+
+def commit_line(
+    commit: GraphCommit, *, branch: str | None = None, branch_width: int = BRANCH_WIDTH
+) -> str:
+    """One commit as a line; `branch` is what is said about its branch, if that is not the name alone."""
+    name, actor = one_line(branch or commit.branch), one_line(commit.actor or "-")
+    when = time_text(commit.created_at)
+    return f"{commit.commit_id}  {when}  {name:<{branch_width}} {commit.kind:<14} {actor}"
+
+
+def cause_line(cause: Cause) -> str:
+    """The commit behind a block of changes as a line."""
+    merged, actor = cause.merged_parent_commit_id, cause.actor_id
+    provenance = "" if merged is None else f", merged {merged}"
+    author = "" if actor is None else f" by {one_line(actor)}"
+    when = time_text(cause.authored_at)
+    return f"commit {cause.graph_commit_id}  {when}  {cause.authored_branch}{author}{provenance}"
+
+
+def time_text(microseconds: int) -> str:
+    """A moment, to the second."""
+    return f"{datetime.fromtimestamp(microseconds / 1e6, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+# ---- Changes of entities as lines: `+` came, `~` changed, `-` went
+
+
+_MARKS = {"insert": "+", "update": "~", "delete": "-"}
+#: Longest text about an entity that came or went. Of one that changed, every change is told.
+_ROW_WIDTH = 100
+
+
+def change_line(change: Change) -> str:
+    """A change with what it did: `~ node Person 'Alice'  age: 30 → 31`."""
+    line = _entity(change.op, change.kind, change.type_name, change.id)
+    before, after = change.before, change.after
+    row = after if after is not None else before
+    if row is None:
+        return line
+    ends = row.get("endpoints")
+    if isinstance(ends, dict):
+        line += _ends(ends["from"], ends["to"])
+    if before is not None and after is not None:
+        told = _differences(image_values(before), image_values(after))
+    else:
+        told = fit(_properties(row), _ROW_WIDTH)
+    return f"{line}  {told}" if told else line
+
+
+def net_change_line(change: NetChange) -> str:
+    """A difference: `~ node Person 'Alice'`, of an edge with its ends."""
+    line = _entity(change.op, change.kind, change.type_name, change.id)
+    ends = change.endpoints
+    return line if ends is None else line + _ends(ends["from"], ends["to"])
+
+
+def diff_summary(diff: Diff | ReportedDiff, one: str, other: str) -> str:
+    """How much differs between two states, in a line."""
+    names = f"from {one} to {other}"
+    stats = diff.stats
+    if not len(diff):
+        return f"no differences {names}"
+    count = len(stats.types_affected)
+    types = "1 type" if count == 1 else f"{count} types"
+    return f"{stats.inserts:,} inserted, {stats.updates:,} updated, {stats.deletes:,} deleted in {types} {names}"
+
+
+def _entity(op: str, kind: str, type_name: str, entity_id: str) -> str:
+    return f"{_MARKS[op]} {kind} {type_name} '{one_line(entity_id)}'"
+
+
+def _ends(source: str, target: str) -> str:
+    return f" ({one_line(source)} → {one_line(target)})"
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    told = []
+    for name in {**before, **after}:
+        old, new = before.get(name, "null"), after.get(name, "null")
+        if old != new:
+            told.append(f"{name}: {' → '.join(compared([old, new]))}")
+    return ", ".join(told)
+
+
+def _properties(row: Mapping[str, object]) -> str:
+    values = image_values({"properties": row["properties"]})
+    present = {name: text for name, text in values.items() if text != "null"}
+    return ", ".join(f"{name}: {fit(text, VALUE_WIDTH)}" for name, text in present.items())
+
+
+# ---- Conflicts of a merge as tables: what the branches disagree about, side by side
+
+
+#: Conflicts that are shown; the rest is counted.
+MAX_SHOWN = 50
+_ID_WIDTH = 40
+_ABSENT = "(none)"
+_DELETED = "(deleted)"
+
+
+def conflict_lines(
+    source: str, target: str, conflicts: Sequence[MergeConflict], total: int
+) -> Iterator[str]:
+    """Why a merge is not possible, the conflicts, and what to do about them."""
+    count = "1 conflict" if total == 1 else f"{total:,} conflicts"
+    yield f"{source} cannot be merged into {target}, nothing was changed: {count}"
+    shown = conflicts[:MAX_SHOWN]
+    about_rows = [conflict for conflict in shown if conflict.kind.is_about_a_row]
+    others = [conflict for conflict in shown if not conflict.kind.is_about_a_row]
+    sides = (f"ours ({target})", f"theirs ({source})")
+    yield from text_table(
+        ("kind", "type", "id", "property", "base", *sides),
+        [row for conflict in about_rows for row in _side_by_side(conflict)],
+    )
+    yield from text_table(
+        ("kind", "type", "id", "message"),
+        [(*_names(conflict), fit(conflict.message, 2 * _ID_WIDTH)) for conflict in others],
+    )
+    if total > len(shown):
+        yield f"… and {total - len(shown):,} more"
+    if others:
+        yield "change one of the branches and merge again"
+    else:
+        yield "change one of the branches, or decide all of them with --strategy ours or theirs"
+
+
+def _names(conflict: MergeConflict) -> tuple[str, str, str]:
+    return str(conflict.kind), conflict.type_key, fit(conflict.entity_id or "-", _ID_WIDTH)
+
+
+def _side_by_side(conflict: MergeConflict) -> Iterator[tuple[str, ...]]:
+    """A row per property that differs; only the first of them names the conflict."""
+    names = _names(conflict)
+    for line in _differing(conflict) or [("-", *_of_sides(conflict, None))]:
+        yield (*names, *line)
+        names = ("", "", "")
+
+
+def _differing(conflict: MergeConflict) -> list[tuple[str, ...]]:
+    images = [image_values(row) for row in _rows(conflict) if row is not None]
+    properties = {name: None for image in images for name in image}
+    return [
+        (name, *_of_sides(conflict, name))
+        for name in properties
+        if len({image.get(name, "null") for image in images}) > 1
+    ]
+
+
+def _of_sides(conflict: MergeConflict, name: str | None) -> list[str]:
+    """One property at the base and on both sides, or the words for a side that has no row."""
+    gone = _ABSENT if conflict.base is None else _DELETED
+    rows = _rows(conflict)
+    texts = [
+        "" if name is None else image_values(row).get(name, "null")
+        for row in rows
+        if row is not None
+    ]
+    shown = iter(compared(texts))
+    return [gone if row is None else next(shown) for row in rows]
+
+
+def _rows(conflict: MergeConflict) -> tuple[Mapping[str, object] | None, ...]:
+    return conflict.base, conflict.ours, conflict.theirs

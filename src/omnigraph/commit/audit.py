@@ -1,0 +1,129 @@
+"""The audit of recovery: one row per action, in a dataset of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.core.types import Scalar, ScalarType
+from omnigraph.storage._failures import translated
+from omnigraph.storage.datasets.filters import Compare
+from omnigraph.storage.datasets.staged import (
+    check_written,
+    commit_staged,
+    create_table,
+    stage_append,
+    stage_overwrite,
+    sync_commit,
+    with_checksums,
+)
+from omnigraph.storage.datasets.tables import TableStore, dataset_exists
+from omnigraph.storage.location import RECOVERIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.storage.location import GraphLocation
+
+ROLLED_FORWARD = "RolledForward"
+ROLLED_BACK = "RolledBack"
+
+#: Every record is a fragment of its own until they are folded.
+_MAX_FRAGMENTS = 32
+
+_COLUMNS: dict[str, tuple[pa.DataType, bool]] = {
+    "recovery_id": (pa.utf8(), False),
+    "graph_commit_id": (pa.utf8(), True),
+    "recovery_kind": (pa.utf8(), False),
+    "recovery_for_actor": (pa.utf8(), True),
+    "operation_id": (pa.utf8(), False),
+    "writer_kind": (pa.utf8(), False),
+    "created_at": (pa.int64(), False),
+    "tables": (pa.utf8(), False),
+}
+_SCHEMA = pa.schema([pa.field(name, type_, null) for name, (type_, null) in _COLUMNS.items()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryRecord:
+    """One settled sidecar. `created_at` is in microseconds since the epoch."""
+
+    recovery_id: str
+    graph_commit_id: str | None
+    recovery_kind: str
+    recovery_for_actor: str | None
+    operation_id: str
+    writer_kind: str
+    created_at: int
+    #: Per table key: its class, `from_version` and the logical `to_version`.
+    tables: Mapping[str, Mapping[str, object]]
+
+    def to_json(self) -> dict[str, object]:
+        """The record as `recovery list --json` prints it."""
+        return {
+            "recovery_id": self.recovery_id,
+            "graph_commit_id": self.graph_commit_id,
+            "recovery_kind": self.recovery_kind,
+            "recovery_for_actor": self.recovery_for_actor,
+            "operation_id": self.operation_id,
+            "writer_kind": self.writer_kind,
+            "created_at": self.created_at,
+            "tables": {key: dict(outcome) for key, outcome in self.tables.items()},
+        }
+
+
+class RecoveryAudit:
+    """Reads and appends recovery records. Appending needs the commit lock."""
+
+    def __init__(self, location: GraphLocation, *, durable: bool) -> None:
+        self._location = location
+        self._durable = durable
+
+    def append(self, record: RecoveryRecord) -> None:
+        """Add one record."""
+        reach(Failpoint.AUDIT_WRITE)
+        if dataset_exists(self._location, RECOVERIES):
+            table = TableStore(self._location).open(RECOVERIES)
+        else:
+            table = create_table(self._location, RECOVERIES, _SCHEMA)
+        row = record.to_json() | {"tables": json.dumps(record.to_json()["tables"], sort_keys=True)}
+        staged = stage_append(table, pa.Table.from_pylist([row], schema=_SCHEMA))
+        check_written(self._location, staged)
+        committed = commit_staged(with_checksums(staged))
+        if self._durable:
+            sync_commit(self._location, committed, staged)
+
+    def fold(self) -> None:
+        """Write all records anew as one fragment, when there are many."""
+        if not dataset_exists(self._location, RECOVERIES):
+            return
+        table = TableStore(self._location).open(RECOVERIES)
+        if table.fragment_count() <= _MAX_FRAGMENTS:
+            return
+        staged = stage_overwrite(table, table.read())
+        check_written(self._location, staged)
+        committed = commit_staged(with_checksums(staged))
+        if self._durable:
+            sync_commit(self._location, committed, staged)
+
+    def has(self, operation_id: str) -> bool:
+        """Whether an operation is recorded already."""
+        return bool(self._read(operation_id))
+
+    def records(self) -> list[RecoveryRecord]:
+        """All records, newest first."""
+        return sorted(self._read(None), key=lambda record: record.recovery_id, reverse=True)
+
+    def _read(self, operation_id: str | None) -> list[RecoveryRecord]:
+        if not dataset_exists(self._location, RECOVERIES):
+            return []
+        condition = None
+        if operation_id is not None:
+            condition = Compare("operation_id", ScalarType(Scalar.STRING), "=", operation_id)
+        rows = TableStore(self._location).open(RECOVERIES).read(None, condition).to_pylist()
+        with translated(f"reading {RECOVERIES}"):
+            return [RecoveryRecord(**(row | {"tables": json.loads(row["tables"])})) for row in rows]

@@ -1,0 +1,352 @@
+"""Stores, locks and settings of one open graph."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.audit import RecoveryAudit
+from omnigraph.commit.publisher import Manifest
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.core.env_settings import whole_number
+from omnigraph.core.ids import fnv1a64
+from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
+from omnigraph.storage.datasets.tables import TableStore
+from omnigraph.storage.external import DENY_ALL, ExternalPolicy, policy_of
+from omnigraph.storage.lease import (
+    LEASE_S,
+    LEASE_VARIABLE,
+    LONGEST_LEASE_S,
+    SHORTEST_LEASE_S,
+    request_limit_s,
+)
+from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK
+from omnigraph.storage.locks import (
+    CommitLock,
+    FileCommitLock,
+    HeldTenure,
+    LeaseCommitLock,
+    ReadingLock,
+    StagingLock,
+    held_file,
+)
+from omnigraph.storage.objects import ControlObjects, ObstoreObjects, replace_content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from omnigraph.commit.expectations import Expectations
+    from omnigraph.commit.publisher import Changes
+    from omnigraph.commit.rows import Head
+    from omnigraph.commit.snapshot import ManifestState
+    from omnigraph.storage.location import GraphLocation
+
+
+# ---- Everything a writer needs to reach one graph, gathered once
+
+
+DEFAULT_LOCK_TIMEOUT_S = 60.0
+
+
+def now_us() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedTexts:
+    """What a commit that changes the schema carries, so that it and its successors decode with it."""
+
+    source: str
+    contract: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCommit:
+    """What a writer decides about the commit that it publishes; the rest follows from its changes and the head."""
+
+    commit_id: str
+    kind: str
+    operation_id: str
+    actor: str | None
+    merged_parent_id: str | None = None
+    merge_strategy: str | None = None
+    #: Set by recovery only: for whom it published, and when that writer wrote.
+    recovery_for_actor: str | None = None
+    written_at: int | None = None
+    #: Set by schema changes only: the texts that are accepted from now on.
+    texts: AcceptedTexts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphEnvironment:
+    """The stores, the catalog and the lock of one graph. Thread-safe."""
+
+    location: GraphLocation
+    objects: ControlObjects
+    tables: TableStore
+    manifest: Manifest
+    audit: RecoveryAudit
+    lock: CommitLock
+    staging: StagingLock
+    reading: ReadingLock
+    durable: bool
+    lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S
+    #: The length of the leases that this process takes on an object store.
+    lease_s: float = LEASE_S
+    clock: Callable[[], int] = field(default=now_us)
+    #: The time with the commit lock, inside the window only.
+    held_tenure: HeldTenure | None = None
+
+    @contextmanager
+    def window(self) -> Iterator[GraphEnvironment]:
+        """Hold the commit lock; the environment inside knows that it is held, and enters no second window.
+
+        A holder whose predecessor may still be alive first lets it publish no more: what is read inside the window
+        stays true until this holder changes it, or is itself taken over.
+
+        Raises:
+            RetryableCommitConflictError: the lock stayed busy.
+        """
+        if self.held_tenure is not None:
+            yield self
+            return
+        with self.lock.held(self.lock_timeout_s) as tenure:
+            held = replace(self, held_tenure=tenure)
+            if tenure.needs_fence:
+                held.raise_fence()
+            yield held
+
+    @contextmanager
+    def new_window(self) -> Iterator[GraphEnvironment]:
+        """A window of its own for a writer whose tenure is lost, as in the middle of another window."""
+        with replace(self, held_tenure=None).window() as held:
+            yield held
+
+    @property
+    def tenure(self) -> HeldTenure:
+        """The time with the commit lock."""
+        assert self.held_tenure is not None, "only inside the window"
+        return self.held_tenure
+
+    def raise_fence(self) -> None:
+        """Keep earlier holders of the lock from publishing; one look when the fence is up."""
+        tenure = self.tenure
+        if tenure.epoch is not None:
+            fence = self.manifest.state().fence
+            if tenure.needs_fence:
+                # Equal is not enough: after the loss of the lock object two holders may have the same epoch.
+                tenure.rise_above(fence)
+            if fence != tenure.epoch:
+                self.manifest.raise_fence(tenure)
+        tenure.needs_fence = False
+
+    def publish(
+        self, expectations: Expectations, changes: Changes, commit: NewCommit
+    ) -> GraphCommit:
+        """As `Manifest.publish`, under the tenure of this window: the commit follows the head of its branch."""
+
+        def make_commit(head: Head, graph_version: int) -> GraphCommit:
+            return GraphCommit(
+                commit_id=commit.commit_id,
+                graph_version=graph_version,
+                branch=head.branch,
+                parent_id=head.commit_id,
+                merged_parent_id=commit.merged_parent_id,
+                merge_strategy=commit.merge_strategy,
+                # The moment from which on it is visible, which is not that of a writer that was interrupted.
+                created_at=self.clock(),
+                written_at=commit.written_at,
+                kind=commit.kind,
+                operation_id=commit.operation_id,
+                schema_hash=changes.schema_hash or head.schema_hash,
+                actor=commit.actor,
+                recovery_for_actor=commit.recovery_for_actor,
+                tables=tuple(pin.table_key for pin in changes.pins),
+                schema_source=None if commit.texts is None else commit.texts.source,
+                schema_contract=None if commit.texts is None else commit.texts.contract,
+            )
+
+        self.tenure.check()
+        return self.manifest.publish(expectations, changes, make_commit, tenure=self.tenure)
+
+    def publish_branch(self, make_head: Callable[[ManifestState, int], Head]) -> Head:
+        """As `Manifest.publish_branch`, under the tenure of this window."""
+        self.tenure.check()
+        return self.manifest.publish_branch(make_head, tenure=self.tenure)
+
+    def write_object(self, name: str, data: bytes) -> None:
+        """Write a control object as the holder of the lock: what a successor wrote meanwhile is not replaced.
+
+        Raises:
+            LeaseLostError: another writer has the lock.
+        """
+        if self.tenure.epoch is None:
+            self.objects.write(name, data)
+            return
+        current = self.objects.read(name)
+        # After the look: a successor that writes later than this changes the tag.
+        self.tenure.check()
+        if not replace_content(self.objects, name, data, None if current is None else current.tag):
+            self.tenure.lose()
+            raise LeaseLostError
+
+    def claim_remotely(self, name: str) -> AbstractContextManager[HeldTenure]:
+        """Claim a name on an object store; a claim whose owner died is taken over.
+
+        Raises:
+            RetryableCommitConflictError: a living process has the claim.
+        """
+        return _lease_lock(self.location, name, self.lease_s).claimed()
+
+    @contextmanager
+    def claim_branch(self, name: str) -> Iterator[None]:
+        """Be the only writer that makes a branch together with its data: their forks would share directories.
+
+        Raises:
+            RetryableCommitConflictError: somebody else is making it now.
+        """
+        name_on_disk = f"{BRANCH_CLAIM}{fnv1a64(name.encode()):016x}"
+        with ExitStack() as stack:
+            try:
+                if self.location.is_local:
+                    stack.enter_context(held_file(self.location.path / name_on_disk))
+                else:
+                    stack.enter_context(self.claim_remotely(name_on_disk))
+            except RetryableCommitConflictError as error:
+                raise RetryableCommitConflictError(
+                    f"another writer is making branch {name!r} now; nothing happened, try again"
+                ) from error
+            yield
+
+
+def _lease_lock(location: GraphLocation, name: str, lease_s: float) -> LeaseCommitLock:
+    # Connections of its own: a request that hangs for longer than the lease would lose it.
+    objects = ObstoreObjects(location, durable=False, request_limit_s=request_limit_s(lease_s))
+    return LeaseCommitLock(objects, name, lease_s=lease_s)
+
+
+def open_environment(
+    location: GraphLocation,
+    *,
+    durable: bool,
+    lock_timeout_s: float = DEFAULT_LOCK_TIMEOUT_S,
+    lease_s: float = LEASE_S,
+) -> GraphEnvironment:
+    """The environment of a graph; nothing is read yet."""
+    lock: CommitLock = (
+        FileCommitLock(location.path)
+        if location.is_local
+        else _lease_lock(location, COMMIT_LOCK, lease_s)
+    )
+    return GraphEnvironment(
+        location=location,
+        objects=ObstoreObjects(location, durable=durable),
+        tables=TableStore(location),
+        manifest=Manifest(location, durable=durable),
+        audit=RecoveryAudit(location, durable=durable),
+        lock=lock,
+        staging=StagingLock(location),
+        reading=ReadingLock(location),
+        durable=durable,
+        lock_timeout_s=lock_timeout_s,
+        lease_s=lease_s,
+    )
+
+
+# ---- Settings of an open graph, from the environment
+
+
+_log = logging.getLogger(__name__)
+#: A JSON list of the bases below which external blobs may lie.
+EXTERNAL_BLOB_BASES = "OMNIGRAPH_EXTERNAL_BLOB_BASES"
+#: Bytes of input up to which a load may run in this process.
+LOCAL_LOAD_MAX_BYTES = "OMNIGRAPH_LOCAL_LOAD_MAX_BYTES"
+_DEFAULT_LOCAL_MAX_BYTES = 64 * 1024 * 1024
+_MILLISECONDS = re.compile(r"[0-9]{1,9}")
+#: How often insert-only work that lost a race is prepared again before the conflict surfaces.
+REPREPARATION_BUDGET = 32
+#: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
+OPTIMISTIC_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSettings:
+    """What can be configured about a graph in use."""
+
+    #: Flush every commit to disk before it is acknowledged.
+    durable: bool = True
+    lock_timeout_s: float = 60.0
+    #: How long the commit lock of an object store stays with a writer that is dead or stands still.
+    lease_s: float = LEASE_S
+    mutation_max_bytes: int = 256 * 1024 * 1024
+    #: Make one fragment of many small ones right after the write that notices them.
+    folds: bool = True
+    #: Small fragments beyond this many are folded.
+    fold_fragments: int = 64
+    #: Which external blobs its writers may refer to or copy; none by default, and never stored in the graph.
+    external_blobs: ExternalPolicy = DENY_ALL
+
+    @staticmethod
+    def from_environment() -> GraphSettings:
+        """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default.
+
+        Raises:
+            BadRequestError: the length of a lease is not usable. Other writers wait for it, so it is not guessed.
+        """
+        defaults = GraphSettings()
+        timeout_ms = whole_number("OMNIGRAPH_LOCK_TIMEOUT_MS", int(defaults.lock_timeout_s * 1000))
+        return GraphSettings(
+            durable=os.environ.get("OMNIGRAPH_DURABILITY", "full") != "process",
+            lock_timeout_s=timeout_ms / 1000,
+            lease_s=_lease_s(),
+            mutation_max_bytes=whole_number(
+                "OMNIGRAPH_MUTATION_MAX_BYTES", defaults.mutation_max_bytes
+            ),
+            folds=os.environ.get("OMNIGRAPH_FOLD", "on") != "off",
+            fold_fragments=whole_number(
+                "OMNIGRAPH_FOLD_FRAGMENTS", defaults.fold_fragments, lowest=1
+            ),
+            external_blobs=_external_policy(),
+        )
+
+
+def local_load_max_bytes() -> int:
+    """How large the input of a load may be that runs in this process."""
+    return whole_number(LOCAL_LOAD_MAX_BYTES, _DEFAULT_LOCAL_MAX_BYTES)
+
+
+def _lease_s() -> float:
+    text = os.environ.get(LEASE_VARIABLE)
+    if text is None:
+        return LEASE_S
+    lowest_ms, highest_ms = int(SHORTEST_LEASE_S * 1000), int(LONGEST_LEASE_S * 1000)
+    if not _MILLISECONDS.fullmatch(text.strip()) or not lowest_ms <= int(text) <= highest_ms:
+        raise BadRequestError(
+            f"{LEASE_VARIABLE}={text[:40]} is not usable: give a whole number of milliseconds from {lowest_ms} to "
+            f"{highest_ms}, or unset it for {LEASE_S * 1000:.0f}"
+        )
+    return int(text) / 1000
+
+
+def _external_policy() -> ExternalPolicy:
+    """The bases of the environment; nothing is allowed when they cannot be read."""
+    text = os.environ.get(EXTERNAL_BLOB_BASES)
+    if text is None:
+        return DENY_ALL
+    try:
+        bases = json.loads(text)
+        if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+            raise ValueError("it is no list of texts")
+        return policy_of(bases)
+    except (ValueError, RecursionError, BadRequestError) as problem:
+        # The text is not repeated: it may hold credentials.
+        _log.warning("%s allows nothing: %s", EXTERNAL_BLOB_BASES, problem)
+        return DENY_ALL

@@ -1,0 +1,238 @@
+"""Which snapshot a read means, and opening what it pins."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.lineage import first_parents
+from omnigraph.commit.rows import MAIN
+from omnigraph.commit.snapshot import Snapshot, branch_of, snapshot_at, snapshot_of
+from omnigraph.core.ids import check_branch_name
+from omnigraph.errors import (
+    BadRequestError,
+    BlobIntegrityError,
+    HistoricalVersionReclaimedError,
+    HistoryReclaimedError,
+    NotFoundError,
+    StorageError,
+    StorageFailure,
+)
+from omnigraph.storage.datasets.tables import dataset_exists, is_reclaimed, newest_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from omnigraph.commit.publisher import Manifest
+    from omnigraph.commit.rows import GraphCommit, TablePin
+    from omnigraph.commit.snapshot import ManifestState
+    from omnigraph.storage.datasets.tables import Table, TableStore
+
+
+# ---- Which snapshot a read means: a branch head, a commit, a graph version or a moment
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a read was asked to look at. `snapshot` excludes everything else; `version` and `as_of` each other."""
+
+    branch: str = MAIN
+    snapshot: str | None = None
+    version: int | None = None
+    as_of: str | datetime | None = None
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        given = [item is not None for item in (self.snapshot, self.version, self.as_of)]
+        if sum(given) > 1:
+            raise BadRequestError("give one of snapshot, version and as_of")
+        if self.snapshot is not None and self.branch != MAIN:
+            raise BadRequestError(
+                "a snapshot is a commit of the whole graph: give no branch with it"
+            )
+
+    def _check_types(self) -> None:
+        """Values come from callers without a type checker: each has to be what it is taken for.
+
+        Raises:
+            BadRequestError: one is something else.
+        """
+        for name in ("branch", "snapshot"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (value is None and name == "snapshot"):
+                raise BadRequestError(f"{name} is a text, not {_shown(value)}")
+        if self.version is not None and (
+            isinstance(self.version, bool) or not isinstance(self.version, int)
+        ):
+            raise BadRequestError(
+                f"version is a whole number, the graph version of a commit, not {_shown(self.version)}"
+            )
+        if self.as_of is not None:
+            _microseconds(self.as_of)
+
+    @property
+    def is_head(self) -> bool:
+        """Whether the newest state of a branch is meant."""
+        return self.snapshot is None and self.version is None and self.as_of is None
+
+    def to_json(self) -> dict[str, object]:
+        """The target as an envelope shows it."""
+        if self.snapshot is not None:
+            return {"snapshot": self.snapshot}
+        shown: dict[str, object] = {"branch": self.branch}
+        if self.version is not None:
+            shown["graph_version"] = self.version
+        if self.as_of is not None:
+            shown["as_of"] = str(self.as_of)
+        return shown
+
+    def __str__(self) -> str:
+        """The target as people read it."""
+        if self.snapshot is not None:
+            return f"snapshot {self.snapshot}"
+        if self.version is not None:
+            return f"branch {self.branch} at graph version {self.version}"
+        if self.as_of is not None:
+            return f"branch {self.branch} as of {self.as_of}"
+        return f"branch {self.branch}"
+
+
+def resolve_target(manifest: Manifest, state: ManifestState, target: Target) -> Snapshot:
+    """The one snapshot that a read of the target sees.
+
+    Raises:
+        BranchNotFoundError: there is no such branch.
+        NotFoundError: there is no such commit, or the branch has no state at that version or moment.
+        HistoryReclaimedError: the branch had a state then, and it was cleaned up from the history.
+    """
+    if target.snapshot is not None:
+        history = manifest.history()
+        check_readable(state, history.commits.get(target.snapshot), target.snapshot)
+        return snapshot_at(history, target.snapshot)
+    head = state.head(check_branch_name(target.branch))
+    if target.version is None and target.as_of is None:
+        return snapshot_of(head)
+    history = manifest.history()
+    line = first_parents(history.commits, head.commit_id)
+    if target.version is not None:
+        if not head.incarnation <= target.version <= state.graph_version:
+            raise NotFoundError(
+                f"branch {target.branch} has graph versions {head.incarnation} to "
+                f"{state.graph_version}, not {target.version}"
+            )
+        found = next((item for item in line if item.graph_version <= target.version), None)
+    else:
+        moment = _microseconds(target.as_of)
+        found = next((item for item in line if item.created_at <= moment), None)
+    if found is None:
+        oldest = list(first_parents(history.commits, head.commit_id))[-1]
+        if oldest.parent_id is not None:
+            raise HistoryReclaimedError(oldest.commit_id)
+        raise NotFoundError(f"branch {target.branch} has no commit at or before {target.as_of}")
+    return snapshot_at(history, found.commit_id)
+
+
+def check_readable(state: ManifestState, commit: GraphCommit | None, commit_id: str) -> GraphCommit:
+    """Make sure that there is such a commit, and that its branch is still there.
+
+    Raises:
+        NotFoundError: there is no such commit, or its branch was deleted.
+    """
+    if commit is None:
+        raise NotFoundError(f"there is no commit {commit_id}")
+    if branch_of(state.all_heads, commit).deleted:
+        raise NotFoundError(
+            f"commit {commit_id} was made on branch {commit.branch}, which was deleted"
+        )
+    return commit
+
+
+def _microseconds(moment: object) -> int:
+    """A moment as microseconds since the epoch; without a zone it is UTC.
+
+    Raises:
+        BadRequestError: it is not a moment.
+    """
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError as error:
+            raise BadRequestError(
+                f"{moment!r} is not a time of the form 2026-05-01T12:00:00Z"
+            ) from error
+    if not isinstance(moment, datetime):
+        raise BadRequestError(
+            f"as_of is a datetime, or a text of the form 2026-05-01T12:00:00Z, not {_shown(moment)}"
+        )
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _shown(value: object) -> str:
+    return f"{value!r}, which is a {type(value).__name__}"
+
+
+# ---- Opening what a snapshot pins, and telling what was cleaned up from what is broken
+
+
+def open_pin(store: TableStore, pin: TablePin) -> Table:
+    """The table at the version that a snapshot reads.
+
+    Raises:
+        HistoricalVersionReclaimedError: the version was there once, and was cleaned up.
+        StorageError: the table is damaged, or cannot be reached.
+    """
+    try:
+        return store.open(pin.location, pin.branch, pin.version)
+    except StorageError as error:
+        if error.failure is not StorageFailure.NOT_FOUND or not _was_cleaned_up(store, pin):
+            raise
+        raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
+
+
+def _was_cleaned_up(store: TableStore, pin: TablePin) -> bool:
+    """Whether a cleanup removed a version: of a dataset that is there, or of one that left a mark.
+
+    The newest version of a dataset is never removed: where a newer one than all that are there is missing, it was lost.
+    """
+    location = store.location
+    newest = newest_version(location, pin.location, pin.branch)
+    if newest is not None:
+        return newest > pin.version
+    return dataset_exists(location, pin.location) or is_reclaimed(location, pin.location)
+
+
+def check_pins(store: TableStore, pins: Iterable[TablePin]) -> None:
+    """Make sure that versions are still there; looks at names only, and past every handle that is kept.
+
+    Raises:
+        HistoricalVersionReclaimedError: one was cleaned up.
+    """
+    for pin in pins:
+        if not dataset_exists(store.location, pin.location, pin.branch, pin.version):
+            raise HistoricalVersionReclaimedError(pin.table_key, pin.version)
+
+
+@contextmanager
+def reading_pins(store: TableStore, pins: Iterable[TablePin | None]) -> Iterator[None]:
+    """Read tables that were opened before: one that was cleaned up since then is told as such.
+
+    Raises:
+        HistoricalVersionReclaimedError: reading failed, and one of the versions was cleaned up.
+    """
+    try:
+        yield
+    except (StorageError, BlobIntegrityError) as error:
+        for pin in pins:
+            if pin is None or dataset_exists(store.location, pin.location, pin.branch, pin.version):
+                continue
+            if _was_cleaned_up(store, pin):
+                raise HistoricalVersionReclaimedError(pin.table_key, pin.version) from error
+        raise

@@ -1,0 +1,133 @@
+"""Value types as Arrow types, and Arrow columns as JSON values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, assert_never
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
+from omnigraph.core.values import render_date, render_datetime
+
+# ---- How value types are stored: the mapping to Arrow
+#
+# Kept apart from `kinds`, so that the compilers run without importing pyarrow.
+
+
+_SCALARS: dict[Scalar, pa.DataType] = {
+    Scalar.STRING: pa.utf8(),
+    Scalar.BLOB: pa.large_binary(),
+    Scalar.BOOL: pa.bool_(),
+    Scalar.I32: pa.int32(),
+    Scalar.I64: pa.int64(),
+    Scalar.U32: pa.uint32(),
+    Scalar.U64: pa.uint64(),
+    Scalar.F32: pa.float32(),
+    Scalar.F64: pa.float64(),
+    Scalar.DATE: pa.date32(),
+    Scalar.DATETIME: pa.date64(),
+}
+
+
+def arrow_type(base: BaseType) -> pa.DataType:
+    """The Arrow type of a column of `base`.
+
+    `DateTime` is `date64`, milliseconds since the epoch in UTC. A vector's items are nullable in Arrow, as Lance
+    writes them, but a null item is refused before anything is stored.
+    """
+    match base:
+        case ScalarType(scalar):
+            return _SCALARS[scalar]
+        case EnumType():
+            return pa.utf8()
+        case ListType(item):
+            return pa.list_(pa.field("item", _SCALARS[item], nullable=True))
+        case VectorType(dimension):
+            return pa.list_(pa.field("item", pa.float32(), nullable=True), dimension)
+        case _:
+            assert_never(base)
+
+
+def arrow_field(name: str, type_: PropertyType) -> pa.Field[pa.DataType]:
+    """The Arrow field of one property."""
+    return pa.field(name, arrow_type(type_.base), nullable=type_.nullable)
+
+
+# ---- Values of Arrow columns as JSON, one meaning for results, images of rows and changes
+
+
+#: Larger integers lose digits in readers that know floats only; they travel as text.
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+def json_column(column: pa.Array[Any], base: BaseType) -> list[object]:
+    """The values of a result column as JSON values.
+
+    Dates are `YYYY-MM-DD`, instants `YYYY-MM-DDTHH:MM:SS.mmmZ`; integers beyond ±(2^53-1) and floats that are not
+    finite are text.
+    """
+    match base:
+        case ScalarType(Scalar.DATE):
+            return [_present(render_date, day) for day in column.cast(pa.int32()).to_pylist()]
+        case ScalarType(Scalar.DATETIME):
+            return [_present(render_datetime, ms) for ms in column.cast(pa.int64()).to_pylist()]
+        case ListType(Scalar.DATE | Scalar.DATETIME as item):
+            narrow = pa.int32() if item is Scalar.DATE else pa.int64()
+            lists: Any = column.cast(pa.list_(narrow))
+            return [_moments(values, item) for values in lists.to_pylist()]
+        case ScalarType(Scalar.F32):
+            return _narrow_floats(column)
+        case VectorType() | ListType(Scalar.F32):
+            items = iter(_narrow_floats(pc.list_flatten(column)))
+            return [
+                None if length is None else [next(items) for _ in range(length)]
+                for length in _lengths(column)
+            ]
+        case ListType():
+            return [
+                None if values is None else [_number(value) for value in values]
+                for values in column.to_pylist()
+            ]
+        case _:
+            return [_number(value) for value in column.to_pylist()]
+
+
+def _narrow_floats(column: pa.Array[Any]) -> list[object]:
+    """32-bit floats with as many digits as they have: 0.1, not 0.10000000149011612."""
+    texts: Any = column.cast(pa.utf8())
+    return [None if text is None else _number(float(text)) for text in texts.to_pylist()]
+
+
+def _lengths(column: pa.Array[Any]) -> list[int | None]:
+    lists: Any = column
+    if pa.types.is_fixed_size_list(lists.type):
+        size = lists.type.list_size
+        return [size if present else None for present in lists.is_valid().to_pylist()]
+    return [None if item is None else len(item) for item in lists.to_pylist()]
+
+
+def _present(render: Any, value: int | None) -> str | None:
+    return None if value is None else render(value)
+
+
+def _moments(values: list[int | None] | None, item: Scalar) -> list[str | None] | None:
+    render = render_date if item is Scalar.DATE else render_datetime
+    return None if values is None else [_present(render, value) for value in values]
+
+
+def _number(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_SAFE_INTEGER:
+        return str(value)
+    return value

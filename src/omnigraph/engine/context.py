@@ -1,0 +1,288 @@
+"""What the operators of one query share: tables, variables and caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from omnigraph.commit.targets import open_pin
+from omnigraph.core.budget import Budget
+from omnigraph.core.cache import LruCache, Together
+from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.engine.entities import Entities, Numbering
+from omnigraph.lang.query import ir
+from omnigraph.storage.datasets.indexes import list_indexes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from omnigraph.commit.rows import TablePin
+    from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.core.values import StoredValue
+    from omnigraph.engine.adjacency import Adjacency
+    from omnigraph.engine.arrays import ArrowColumn, IntArray
+    from omnigraph.engine.path_choice import EngineSettings
+    from omnigraph.engine.text_columns import Scored, TextColumn, Tokens
+    from omnigraph.engine.text_segments import Segments
+    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.storage.datasets.indexes import IndexCoverage
+    from omnigraph.storage.datasets.tables import Table, TableStore
+    from omnigraph.storage.derived import DerivedArrays
+
+
+# ---- What the variables of a query are bound to, and how long each of them is needed. Pure
+
+
+#: Stands for the outer row inside the pipeline of an anti-join.
+OUTER_ROW = "~outer"
+
+
+def is_hidden(variable: str) -> bool:
+    """Whether a variable has no name in the query text."""
+    return variable.startswith("~")
+
+
+def variable_tables(ops: Iterable[ir.Op]) -> dict[str, TableKey]:
+    """The table of every variable that a pipeline binds; a negation has variables of its own."""
+    found: dict[str, TableKey] = {}
+    for op in ops:
+        match op:
+            case ir.NodeScan(variable, node_type):
+                found[variable] = node_table_key(node_type)
+            case ir.Expand():
+                found[op.target] = node_table_key(op.target_type)
+                if op.edge_variable is not None:
+                    found[op.edge_variable] = edge_table_key(op.edge_type)
+            case ir.Filter() | ir.AntiJoin():
+                pass
+            case _:
+                assert_never(op)
+    return found
+
+
+def live_after(ops: Sequence[ir.Op], needed: Iterable[str]) -> list[frozenset[str]]:
+    """Per operator, the variables that something behind it still asks for."""
+    live = frozenset(needed)
+    result: list[frozenset[str]] = []
+    for op in reversed(ops):
+        result.append(live)
+        live = (live - frozenset(_introduced(op))) | frozenset(_used(op))
+    return result[::-1]
+
+
+def needed_variables(query: ir.ReadIR) -> frozenset[str]:
+    """The variables that the result is made from, those that break ties included."""
+    needed = {operand.variable for operand in result_operands(query)}
+    if query.rank is not None:
+        needed.add(rank_field(query.rank).variable)
+    if not query.grouped and (query.order or query.rank is not None):
+        needed.update(name for name in variable_names(query.pipeline) if not is_hidden(name))
+    return frozenset(needed)
+
+
+def result_operands(query: ir.ReadIR) -> Iterator[ir.PropertyRef | ir.EntityRef]:
+    """What is read of entities for the result columns and order keys."""
+    for projection in query.projections:
+        match projection.expression:
+            case ir.PropertyRef() | ir.EntityRef():
+                yield projection.expression
+            case ir.Aggregate() if not counts_rows(projection.expression):
+                if isinstance(projection.expression.argument, ir.PropertyRef | ir.EntityRef):
+                    yield projection.expression.argument
+            case _:
+                pass
+    for key in query.order:
+        if isinstance(key.expression, ir.PropertyRef):
+            yield key.expression
+
+
+def counts_rows(aggregate: ir.Aggregate) -> bool:
+    """Whether an aggregate is the number of rows: a count of what is never null."""
+    if aggregate.function is not ir.AggregateFunction.COUNT:
+        return False
+    match aggregate.argument:
+        case ir.EntityRef():
+            return True
+        case ir.PropertyRef(type=type_):
+            return not type_.nullable
+        case _:
+            return False
+
+
+def variable_names(ops: Iterable[ir.Op]) -> Iterator[str]:
+    """The variables that a pipeline binds, without those of negations."""
+    for op in ops:
+        yield from _introduced(op)
+
+
+def rank_field(rank: ir.Rank) -> ir.PropertyRef:
+    """The property whose entities are ranked."""
+    return rank_field(rank.first) if isinstance(rank, ir.Rrf) else rank.field
+
+
+def predicate_variables(predicate: ir.Predicate) -> Iterator[str]:
+    """The variables of a predicate."""
+    operands = (
+        (predicate.left, predicate.right)
+        if isinstance(predicate, ir.Comparison)
+        else (predicate.field,)
+    )
+    for operand in operands:
+        if isinstance(operand, ir.PropertyRef | ir.EntityRef):
+            yield operand.variable
+
+
+def _introduced(op: ir.Op) -> Iterator[str]:
+    match op:
+        case ir.NodeScan(variable):
+            yield variable
+        case ir.Expand():
+            yield op.target
+            if op.edge_variable is not None:
+                yield op.edge_variable
+        case ir.Filter() | ir.AntiJoin():
+            pass
+        case _:
+            assert_never(op)
+
+
+def _used(op: ir.Op) -> Iterator[str]:
+    match op:
+        case ir.NodeScan():
+            pass
+        case ir.Expand():
+            yield op.source
+        case ir.Filter(predicate):
+            yield from predicate_variables(predicate)
+        case ir.AntiJoin(outer):
+            yield from outer
+        case _:
+            assert_never(op)
+
+
+# ---- What every operator of one running query shares
+
+
+_KEPT_TEXTS = 8
+_KEPT_LOOKUPS = 8
+_KEPT_NUMBERINGS = 64
+_KEPT_USES = 1024
+
+
+class QueryEmbedder(Protocol):
+    """Turns the text of a `nearest` into a vector."""
+
+    def __call__(self, field: ir.PropertyRef, node_type: str, text: str) -> tuple[float, ...]:
+        """The vector of a text in the space of a property."""
+        ...
+
+
+class EngineCaches:
+    """What the engine of one open graph keeps between queries. Thread-safe."""
+
+    def __init__(self, settings: EngineSettings, derived: DerivedArrays) -> None:
+        self.settings = settings
+        self.derived = derived
+        self.numberings: LruCache[Numbering] = LruCache(_KEPT_NUMBERINGS)
+        self.columns: LruCache[ArrowColumn] = LruCache(
+            settings.column_cache_bytes, lambda array: int(array.nbytes)
+        )
+        self.adjacencies: LruCache[Adjacency] = LruCache(settings.adjacency_entries)
+        self.text_columns: LruCache[TextColumn] = LruCache(_KEPT_TEXTS)
+        #: Terms of fragments, by the identity of their texts.
+        self.text_segments: LruCache[Segments] = LruCache(
+            settings.column_cache_bytes, lambda segments: segments.nbytes
+        )
+        #: Row ids of fragments in storage order, by the identity of the rows that are alive.
+        self.part_rows: LruCache[IntArray] = LruCache(
+            settings.column_cache_bytes // 4, lambda array: int(array.nbytes)
+        )
+        self.tokens: LruCache[Tokens] = LruCache(_KEPT_TEXTS)
+        #: Work that was done without a traversal index, per state of an edge table.
+        self.traversal_debt: LruCache[float] = LruCache(_KEPT_NUMBERINGS)
+        #: How often a column was read in small parts, per state of its table.
+        self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
+        self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
+        #: Scans of whole columns that run now.
+        self.scans: Together[dict[str, ArrowColumn]] = Together()
+        self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
+
+    def entities(self, table: Table, budget: Budget) -> Entities:
+        """The rows of a table, read within a budget."""
+        return Entities(
+            table,
+            budget=budget,
+            numberings=self.numberings,
+            columns=self.columns,
+            column_uses=self.column_uses,
+            key_lookups=self.key_lookups,
+            scans=self.scans,
+            column_budget=self.settings.column_cache_bytes,
+        )
+
+    def indexes(self, table: Table) -> Mapping[str, IndexCoverage]:
+        """The stored indexes of a table, by name."""
+        key = (table.path, table.branch, table.version, table.fingerprint)
+        return self._indexes.get_or_build(key, lambda: list_indexes(table))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.numberings.clear()
+        self.columns.clear()
+        self.adjacencies.clear()
+        self.text_columns.clear()
+        self.text_segments.clear()
+        self.part_rows.clear()
+        self.tokens.clear()
+        self.key_lookups.clear()
+        self.column_uses.clear()
+        self.traversal_debt.clear()
+        self._indexes.clear()
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One running query: its snapshot, its parameters and the way to its rows."""
+
+    catalog: Catalog
+    snapshot: Snapshot
+    store: TableStore
+    caches: EngineCaches
+    values: Mapping[str, StoredValue]
+    tables: Mapping[str, TableKey]
+    embed: QueryEmbedder
+    #: What the query may use; every operator looks at it.
+    budget: Budget = field(default_factory=Budget)
+    #: Whether the newest state of a branch is read, so that what follows from it is worth being kept on disk.
+    is_head: bool = True
+    #: Text conditions that were answered for the whole table already.
+    matches: dict[tuple[TableKey, ir.TextMatch], IntArray] = field(default_factory=dict)
+    #: The relevance of all rows, by the ranking that asked for it.
+    relevances: dict[tuple[TableKey, ir.Bm25], Scored] = field(default_factory=dict)
+    _entities: dict[TableKey, Entities] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> EngineSettings:
+        """The settings of the engine."""
+        return self.caches.settings
+
+    def inside(self, pipeline: Sequence[ir.Op]) -> Context:
+        """The same query inside a block that binds variables of its own."""
+        return replace(self, tables={**self.tables, **variable_tables(pipeline)})
+
+    def type_entities(self, key: TableKey) -> Entities:
+        """The rows of a type at the snapshot."""
+        known = self._entities.get(key)
+        if known is None:
+            pin = self.snapshot.pins[key]
+            table = open_pin(self.store, pin)
+            known = self._entities[key] = self.caches.entities(table, self.budget)
+        return known
+
+    def opened_pins(self) -> list[TablePin]:
+        """The tables that the query has opened so far."""
+        return [self.snapshot.pins[key] for key in self._entities]
+
+    def entities(self, variable: str) -> Entities:
+        """The rows that a variable ranges over."""
+        return self.type_entities(self.tables[variable])

@@ -1,0 +1,394 @@
+"""Runs the representation of a query as a stream of batches, and tells its physical choices."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, assert_never
+
+from omnigraph.core.ids import node_table_key
+from omnigraph.engine.aggregate import Grouping
+from omnigraph.engine.context import is_hidden, needed_variables, rank_field, result_operands
+from omnigraph.engine.expand import traversal_facts
+from omnigraph.engine.operators import START, Measured, ScanHints, run_pipeline
+from omnigraph.engine.path_choice import choose_path, followed_edges
+from omnigraph.engine.projection import (
+    entity_columns,
+    first_rows,
+    project,
+    result_schema,
+    sort_groups,
+)
+from omnigraph.engine.pushdown import push_down
+from omnigraph.engine.ranking import ranked_rows
+from omnigraph.engine.rows import Rows
+from omnigraph.engine.text_parts import is_text_ready
+from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
+from omnigraph.lang.query import ir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from omnigraph.core.budget import Budget
+    from omnigraph.engine.context import Context
+    from omnigraph.engine.operators import Profile
+
+
+# ---- A read from its representation to a stream of result batches
+
+
+_Made = TypeVar("_Made", "Rows", "pa.Table")
+
+#: Rows of one result batch: of the first, and at most; and how many bytes one should have.
+FIRST_ROWS = 1 << 13
+RESULT_ROWS = 1 << 16
+RESULT_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStream:
+    """The columns of a result, and its rows as they are made."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def execute(context: Context, query: ir.ReadIR, profile: Profile | None = None) -> ResultStream:
+    """Run a read; nothing happens before the first batch is asked for."""
+    schema = result_schema(query.projections)
+    if query.limit == 0:
+        return ResultStream(schema, iter(()))
+    make = _grouped if query.grouped else _plain
+    return ResultStream(schema, _bounded(context.budget, make(context, query, schema, profile)))
+
+
+def _bounded(budget: Budget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a result, counted; the time that their reader takes is not that of the query."""
+    try:
+        for batch in batches:
+            budget.count_rows(batch.num_rows)
+            paused_at = budget.pause()
+            yield batch
+            budget.resume(paused_at)
+    finally:
+        budget.release_all()
+
+
+def _plain(
+    context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
+) -> Iterator[pa.RecordBatch]:
+    left, most = query.limit, FIRST_ROWS
+    for rows in _timed("Project", _bags(context, query, profile), profile):
+        start, total = 0, rows.total if left is None else min(left, rows.total)
+        while start < total:
+            context.budget.enter("Project")
+            batch = rows.written_out(start, min(most, total - start))
+            made = project(context, batch, query.projections, schema)
+            yield made
+            start += batch.count
+            if made.num_rows == most:
+                # Values may be of any size: what has come says how many rows make a batch.
+                width = max(made.nbytes // made.num_rows, 1)
+                most = max(1, min(RESULT_ROWS, RESULT_BYTES // width))
+        if left is not None:
+            left -= total
+            if left == 0:
+                return
+
+
+def _bags(context: Context, query: ir.ReadIR, profile: Profile | None) -> Iterator[Rows]:
+    """The rows of the result, in order where there is one."""
+    if query.rank is not None:
+        yield _staged(profile, "Rank", lambda: ranked_rows(context, query, profile))
+        return
+    stream = run_pipeline(
+        context,
+        query.pipeline,
+        [START],
+        needed_variables(query),
+        hints=scan_hints(context, query),
+        profile=profile,
+    )
+    if query.order:
+        yield _staged(profile, "Order", lambda: first_rows(context, stream, query))
+    else:
+        yield from stream
+
+
+def _grouped(
+    context: Context, query: ir.ReadIR, schema: pa.Schema, profile: Profile | None
+) -> Iterator[pa.RecordBatch]:
+    stream = run_pipeline(
+        context,
+        query.pipeline,
+        [START],
+        needed_variables(query),
+        hints=scan_hints(context, query),
+        profile=profile,
+    )
+    groups = _staged(profile, "Group", lambda: _group(context, query, stream, schema))
+    yield from context.budget.steps(groups.to_batches(max_chunksize=RESULT_ROWS))
+
+
+def _group(
+    context: Context, query: ir.ReadIR, stream: Iterator[Rows], schema: pa.Schema
+) -> pa.Table:
+    grouping = Grouping(context, query.projections)
+    for rows in stream:
+        context.budget.enter("Group")
+        grouping.add(rows)
+    context.budget.enter("Group")
+    groups = sort_groups(context, grouping.finish(schema), query)
+    return groups if query.limit is None else groups.slice(0, query.limit)
+
+
+def scan_hints(context: Context, query: ir.ReadIR) -> ScanHints:
+    """What the first scan reads beside the nodes.
+
+    Values are read with the nodes when nearly all nodes that are found will be shown: there is no other operator, and
+    no order that leaves most of them out; or the nodes are found by their key.
+    """
+    scan = query.pipeline[0]
+    if not isinstance(scan, ir.NodeScan):
+        # A filter without variables comes before everything else.
+        return ScanHints()
+    is_alone = len(query.pipeline) == 1
+    is_cut = bool(query.order) and query.limit is not None
+    if not (is_alone and not is_cut) and not _finds_by_key(context, scan):
+        return ScanHints()
+    wanted = dict.fromkeys(entity_columns(result_operands(query)))
+    columns = tuple(name for variable, name in wanted if variable == scan.variable)
+    limit = query.limit if is_alone and not query.order and not query.grouped else None
+    return ScanHints(columns=columns, limit=limit)
+
+
+def _finds_by_key(context: Context, scan: ir.NodeScan) -> bool:
+    key = context.catalog.nodes[scan.node_type].key
+    equal = {
+        item.left.property
+        for item in scan.filters
+        if isinstance(item, ir.Comparison)
+        and item.op is ir.CompareOp.EQ
+        and isinstance(item.left, ir.PropertyRef)
+        and isinstance(item.right, ir.ParamRef | ir.Constant)
+    }
+    return key is not None and equal.issuperset(key.members)
+
+
+def _staged(profile: Profile | None, stage: str, work: Callable[[], _Made]) -> _Made:
+    """Do the work of a stage; the time of the operators that it drives is theirs."""
+    if profile is None:
+        return work()
+    measured = profile.stages.setdefault(stage, Measured())
+    driven, begin = _operator_seconds(profile), time.perf_counter()
+    made = work()
+    elapsed = time.perf_counter() - begin
+    measured.seconds += elapsed - (_operator_seconds(profile) - driven)
+    measured.rows += _size(made)
+    return made
+
+
+def _size(made: Rows | pa.Table) -> int:
+    return made.total if isinstance(made, Rows) else made.num_rows
+
+
+def _operator_seconds(profile: Profile) -> float:
+    """Time of all operators so far; those inside a negation are part of it."""
+    return sum(item.seconds for place, item in profile.operators.items() if len(place) == 1)
+
+
+def _timed(stage: str, bags: Iterator[Rows], profile: Profile | None) -> Iterator[Rows]:
+    if profile is None:
+        yield from bags
+        return
+    for rows in bags:
+        measured = profile.stages.setdefault(stage, Measured())
+        begin = time.perf_counter()
+        yield rows
+        measured.seconds += time.perf_counter() - begin
+        measured.rows += rows.total
+
+
+# ---- The physical choices of a read as text: estimates before it runs, rows and times after
+
+
+#: Guesses of the share of rows that a filter keeps, when nothing is known about the values.
+_EQUAL_SHARE = 0.01
+_OTHER_SHARE = 0.3
+_TEXT_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One operator: how it runs, and how many rows are expected behind it."""
+
+    place: tuple[int, ...]
+    depth: int
+    text: str
+    rows: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The physical choices of a read, made before it runs."""
+
+    steps: tuple[_Step, ...]
+    rank: str | None
+
+    def render(self, profile: Profile | None = None) -> str:
+        """One line per operator with its path and estimate; with a profile also what happened."""
+        lines = ["plan"]
+        for step in self.steps:
+            measured = None if profile is None else profile.operators.get(step.place)
+            lines.append(f"{'  ' * step.depth}{step.text}{_numbers(step, measured)}")
+        if self.rank is not None:
+            lines.append(f"  {self.rank}")
+        if profile is not None:
+            for name, measured in profile.stages.items():
+                lines.append(f"  {name}: {_rows(measured.rows)} in {_milliseconds(measured)}")
+        return "\n".join(lines) + "\n"
+
+
+def plan_query(context: Context, query: ir.ReadIR) -> Plan:
+    """How a read would run on this snapshot now."""
+    steps = tuple(_steps(context, query.pipeline, 1.0, (), 1))
+    return Plan(steps, None if query.rank is None else _rank_text(context, query))
+
+
+def _numbers(step: _Step, measured: Measured | None) -> str:
+    estimate = f"about {_rows(step.rows)}"
+    if measured is None:
+        return f" · {estimate}"
+    path = "" if measured.path is None or measured.path in step.text else f" via {measured.path}"
+    return f" · {estimate} · {_rows(measured.rows)}{path} in {_milliseconds(measured)}"
+
+
+def _milliseconds(measured: Measured) -> str:
+    return f"{max(measured.seconds, 0.0) * 1000:.2f} ms"
+
+
+def _rows(rows: float) -> str:
+    count = round(rows) if rows >= 1 or rows == 0 else 1
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def _steps(
+    context: Context,
+    ops: Sequence[ir.Op],
+    rows: float,
+    place: tuple[int, ...],
+    depth: int,
+) -> Iterator[_Step]:
+    for number, op in enumerate(ops):
+        here = (*place, number)
+        match op:
+            case ir.NodeScan():
+                text, share = _scan_text(context, op)
+                rows *= context.entities(op.variable).row_count * share
+                yield _Step(here, depth, text, rows)
+            case ir.Expand():
+                text, rows = _expand_text(context, op, rows)
+                yield _Step(here, depth, text, rows)
+            case ir.Filter():
+                rows *= _OTHER_SHARE
+                yield _Step(here, depth, "Filter in memory", rows)
+            case ir.AntiJoin(_, pipeline):
+                inside = context.inside(pipeline)
+                inner = list(_steps(inside, pipeline, rows, here, depth + 1))
+                rows *= 0.5
+                yield _Step(here, depth, "AntiJoin, once for all outer rows", rows)
+                yield from inner
+            case _:
+                assert_never(op)
+
+
+def _scan_text(context: Context, op: ir.NodeScan) -> tuple[str, float]:
+    pushed = push_down(op.filters, context.values) if context.values else None
+    indexes = context.caches.indexes(context.entities(op.variable).table)
+    columns = sorted({name for predicate in op.filters for name in _columns(predicate)})
+    helpers = [scalar_index_name(name) for name in columns if scalar_index_name(name) in indexes]
+    parts = [f"NodeScan {_name(op.variable)}"]
+    share = 1.0
+    for predicate in op.filters:
+        share *= _share(context, op, predicate)
+    if not op.filters:
+        parts.append("all rows")
+    elif helpers and (pushed is None or pushed.filter is not None):
+        parts.append(f"with {', '.join(helpers)}")
+    else:
+        parts.append("by a scan with a filter")
+    for predicate in op.filters:
+        if isinstance(predicate, ir.TextMatch):
+            parts.append(_text_path(context, predicate))
+    return ": ".join([parts[0], ", ".join(parts[1:])]), share
+
+
+def _share(context: Context, op: ir.NodeScan, predicate: ir.Predicate) -> float:
+    if isinstance(predicate, ir.TextMatch):
+        return _TEXT_SHARE
+    if predicate.op is not ir.CompareOp.EQ:
+        return _OTHER_SHARE
+    key = context.catalog.nodes[op.node_type].key
+    if key is not None and key.members == tuple(_columns(predicate)):
+        return 1.0 / max(context.entities(op.variable).row_count, 1)
+    return _EQUAL_SHARE
+
+
+def _text_path(context: Context, predicate: ir.TextMatch) -> str:
+    field = predicate.field
+    if predicate.kind is ir.TextKind.FUZZY:
+        return f"{field.property} by its words"
+    return f"{field.property} by {_text_index(context, field)}"
+
+
+def _text_index(context: Context, field: ir.PropertyRef) -> str:
+    is_ready = is_text_ready(context, context.entities(field.variable), field.property)
+    return "its text index, ready" if is_ready else "its text index, to be built"
+
+
+def _expand_text(context: Context, op: ir.Expand, rows: float) -> tuple[str, float]:
+    edge = context.catalog.edges[op.edge_type]
+    hops = 1 if edge.source != edge.target else op.high
+    frontier = max(1, round(rows))
+    facts = traversal_facts(context, edge, op.direction, frontier, hops)
+    path = choose_path(facts, context.settings)
+    targets = context.type_entities(node_table_key(op.target_type)).row_count
+    reached = min(followed_edges(facts), rows * targets)
+    for predicate in (*op.filters, *op.edge_filters):
+        is_equal = isinstance(predicate, ir.Comparison) and predicate.op is ir.CompareOp.EQ
+        reached *= _EQUAL_SHARE if is_equal else _OTHER_SHARE
+    ready = "" if not facts.is_ready else ", ready"
+    return f"Expand {_name(op.source)} {op.edge_type}: {path}{ready}", reached
+
+
+def _rank_text(context: Context, query: ir.ReadIR) -> str:
+    assert query.rank is not None
+    rank = query.rank
+    arms = (rank.first, rank.second) if isinstance(rank, ir.Rrf) else (rank,)
+    variable = rank_field(rank).variable
+    scan = query.pipeline[0]
+    first = isinstance(scan, ir.NodeScan) and scan.variable == variable
+    order = "best candidates first" if first else "after the match"
+    ways = []
+    for arm in arms:
+        entities = context.entities(arm.field.variable)
+        name = arm.field.property
+        if isinstance(arm, ir.Nearest):
+            has_index = vector_index_name(name) in context.caches.indexes(entities.table)
+            ways.append(f"nearest {name}: {'vector index' if has_index else 'exact scan'}")
+        else:
+            ways.append(f"bm25 {name}: {_text_index(context, arm.field)}")
+    return f"Rank {_name(variable)} {order} ({'; '.join(ways)})"
+
+
+def _columns(predicate: ir.Predicate) -> Iterator[str]:
+    if isinstance(predicate, ir.Comparison):
+        for operand in (predicate.left, predicate.right):
+            if isinstance(operand, ir.PropertyRef):
+                yield operand.property
+
+
+def _name(variable: str) -> str:
+    return variable if is_hidden(variable) else f"${variable}"

@@ -1,0 +1,156 @@
+"""Settings of execution, and the choice of a path for a traversal from numbers. Pure."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.core.env_settings import available_memory, whole_number
+
+# ---- Settings of the query engine, from the environment
+
+
+#: What a read may take on the smallest machine.
+_LEAST_MEMORY = 64 * 1024 * 1024
+_log = logging.getLogger(__name__)
+
+
+class TraversalMode(StrEnum):
+    """Which path a traversal takes: the cheapest one, or always the same one."""
+
+    AUTO = "auto"
+    INDEXED = "indexed"
+    CSR = "csr"
+    SCAN = "scan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What can be configured about the execution of reads."""
+
+    traversal_mode: TraversalMode = TraversalMode.AUTO
+    #: Largest frontier and number of hops that are probed through indexes.
+    indexed_max_frontier: int = 1024
+    indexed_max_hops: int = 6
+    #: Bytes of property columns that are kept in memory between queries.
+    column_cache_bytes: int = 256 * 1024 * 1024
+    #: Bytes that the intermediate results of one read may take.
+    query_memory_bytes: int = 2 * 1024**3
+    #: Traversal indexes that are kept in memory between queries.
+    adjacency_entries: int = 8
+
+    @staticmethod
+    def from_environment() -> EngineSettings:
+        """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default."""
+        defaults = EngineSettings()
+        return EngineSettings(
+            traversal_mode=_mode("OMNIGRAPH_TRAVERSAL_MODE", defaults.traversal_mode),
+            indexed_max_frontier=whole_number(
+                "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", defaults.indexed_max_frontier
+            ),
+            indexed_max_hops=whole_number(
+                "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", defaults.indexed_max_hops
+            ),
+            column_cache_bytes=whole_number(
+                "OMNIGRAPH_COLUMN_CACHE_BYTES", defaults.column_cache_bytes
+            ),
+            query_memory_bytes=whole_number(
+                "OMNIGRAPH_QUERY_MEMORY_BYTES",
+                max(min(defaults.query_memory_bytes, available_memory() // 4), _LEAST_MEMORY),
+                lowest=1,
+            ),
+        )
+
+
+def _mode(name: str, default: TraversalMode) -> TraversalMode:
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        return TraversalMode(text.strip().lower())
+    except ValueError:
+        known = ", ".join(mode.value for mode in TraversalMode)
+        _log.warning("%s=%s is not one of %s; using %s", name, text, known, default)
+        return default
+
+
+# ---- Which path a traversal takes: one rule from numbers to a choice. Pure
+
+
+#: Building the traversal index costs as much as following so many edges per edge.
+ADJACENCY_COST_FACTOR = 1.5
+
+
+#: Hops that an estimate looks at; further ones add little or have reached everything.
+_ESTIMATED_HOPS = 32
+
+
+class TraversalPath(StrEnum):
+    """The three paths; all return the same rows."""
+
+    INDEXED = "indexed"
+    ADJACENCY = "adjacency"
+    EDGE_SCAN = "edge scan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraversalFacts:
+    """What the choice depends on."""
+
+    #: Distinct nodes to start from.
+    frontier: int
+    hops: int
+    edges: int
+    #: Nodes of the type that the traversal starts from.
+    sources: int
+    #: Whether the column that is probed has an index that covers every edge.
+    is_indexed: bool
+    #: Whether the traversal index is in memory or on disk already.
+    is_ready: bool
+    #: Edges that were followed on this state of the table without the traversal index.
+    debt: float
+
+
+def followed_edges(facts: TraversalFacts) -> float:
+    """Estimate of the edges that a breadth-first walk follows: the mean degree, hop by hop, at most all of them."""
+    degree = facts.edges / max(facts.sources, 1)
+    nodes, followed = float(facts.frontier), 0.0
+    for _ in range(min(facts.hops, _ESTIMATED_HOPS)):
+        step = nodes * degree
+        followed += step
+        if followed >= facts.edges * facts.frontier or step == 0:
+            break
+        nodes = min(step, float(facts.sources) * facts.frontier)
+    return min(followed, float(facts.edges) * max(facts.frontier, 1))
+
+
+def choose_path(facts: TraversalFacts, settings: EngineSettings) -> TraversalPath:
+    """The cheapest path.
+
+    A traversal index that exists is always taken. Otherwise small walks probe the table, as long as all of them
+    together have cost less than building the index would.
+    """
+    match settings.traversal_mode:
+        case TraversalMode.INDEXED:
+            return TraversalPath.INDEXED
+        case TraversalMode.CSR:
+            return TraversalPath.ADJACENCY
+        case TraversalMode.SCAN:
+            return TraversalPath.EDGE_SCAN
+        case TraversalMode.AUTO:
+            pass
+    if facts.is_ready:
+        return TraversalPath.ADJACENCY
+    budget = facts.edges * ADJACENCY_COST_FACTOR - facts.debt
+    if (
+        facts.is_indexed
+        and facts.frontier <= settings.indexed_max_frontier
+        and facts.hops <= settings.indexed_max_hops
+        and followed_edges(facts) <= budget
+    ):
+        return TraversalPath.INDEXED
+    if facts.hops == 1 and facts.debt == 0 and facts.frontier <= settings.indexed_max_frontier:
+        return TraversalPath.EDGE_SCAN
+    return TraversalPath.ADJACENCY

@@ -1,0 +1,335 @@
+"""Result columns, their equality, keys of order, and the total order."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.core.arrow import arrow_type
+from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType
+from omnigraph.engine.arrays import ArrowColumn, IntArray, pc, plain_numbers
+from omnigraph.engine.context import is_hidden
+from omnigraph.engine.predicates import with_columns
+from omnigraph.engine.pushdown import value_of
+from omnigraph.engine.rows import Rows, concat_rows
+from omnigraph.lang.query import ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from omnigraph.core.types import BaseType
+    from omnigraph.core.values import StoredValue
+    from omnigraph.engine.context import Context
+    from omnigraph.engine.rows import Column
+
+
+# ---- Result columns: values in the types that a result shows
+
+
+#: Where the score of the rank key is attached to rows.
+SCORE_COLUMN: Column = ("~rank", "score")
+ID = "id"
+
+
+def result_type(base: BaseType) -> pa.DataType:
+    """The Arrow type in a result: as stored, but instants are timestamps in UTC, which every reader understands."""
+    if base == ScalarType(Scalar.DATETIME):
+        return pa.timestamp("ms", tz="UTC")
+    if base == ListType(Scalar.DATETIME):
+        return pa.list_(pa.field("item", pa.timestamp("ms", tz="UTC")))
+    return arrow_type(base)
+
+
+def result_schema(projections: Iterable[ir.Projection]) -> pa.Schema:
+    """The columns of a result."""
+    return pa.schema(
+        [
+            pa.field(
+                item.name,
+                result_type(item.type.base),
+                nullable=item.type.nullable or isinstance(item.expression, ir.Aggregate),
+            )
+            for item in projections
+        ]
+    )
+
+
+def shown(column: ArrowColumn, base: BaseType) -> ArrowColumn:
+    """A stored column in the type of a result."""
+    wanted = result_type(base)
+    if column.type == wanted:
+        return column
+    if pa.types.is_date64(column.type):
+        return column.cast(pa.int64()).cast(wanted)
+    if base == ListType(Scalar.DATETIME):
+        return column.cast(pa.list_(pa.int64())).cast(wanted)
+    return column.cast(wanted)
+
+
+def entity_columns(operands: Iterable[object]) -> Iterator[Column]:
+    """The stored columns behind operands: properties, and the id of a bare variable."""
+    for operand in operands:
+        match operand:
+            case ir.PropertyRef(variable, name):
+                yield variable, name
+            case ir.EntityRef(variable):
+                yield variable, ID
+            case _:
+                pass
+
+
+def project(
+    context: Context, rows: Rows, projections: Sequence[ir.Projection], schema: pa.Schema
+) -> pa.RecordBatch:
+    """Rows as a batch of result columns."""
+    rows = with_columns(context, rows, entity_columns(item.expression for item in projections))
+    arrays = [
+        shown(operand_column(context, rows, item.expression), item.type.base)
+        for item in projections
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def operand_column(
+    context: Context, rows: Rows, operand: ir.Operand | ir.Aggregate | ir.Rank
+) -> ArrowColumn:
+    """The values of an operand, whose stored columns are read already."""
+    match operand:
+        case ir.PropertyRef(variable, name):
+            return rows.columns[variable, name]
+        case ir.EntityRef(variable):
+            return rows.columns[variable, ID]
+        case ir.ParamRef() | ir.Constant():
+            return _repeated(value_of(operand, context.values), operand.type, rows.count)
+        case ir.Nearest() | ir.Bm25() | ir.Rrf():
+            return rows.columns[SCORE_COLUMN]
+        case ir.Aggregate():
+            raise AssertionError("aggregates are columns of groups, not of rows")
+        case _:
+            assert_never(operand)
+
+
+def _repeated(value: StoredValue, type_: PropertyType, count: int) -> ArrowColumn:
+    wanted = arrow_type(type_.base)
+    if pa.types.is_date64(wanted):
+        return pa.repeat(pa.scalar(value, pa.int64()), count).cast(wanted)
+    if pa.types.is_date32(wanted):
+        return pa.repeat(pa.scalar(value, pa.int32()), count).cast(wanted)
+    plain: Any = list(value) if isinstance(value, tuple) else value
+    if pa.types.is_list(wanted) and wanted.value_type in (pa.date32(), pa.date64()):
+        narrow = pa.int32() if wanted.value_type == pa.date32() else pa.int64()
+        return pa.repeat(pa.scalar(plain, pa.list_(narrow)), count).cast(wanted)
+    one: Any = pa.scalar(plain, wanted)
+    return pa.repeat(one, count)
+
+
+# ---- Columns whose values are equal exactly when the values of others are, of types that every kernel knows
+
+
+def groupable(column: ArrowColumn) -> ArrowColumn:
+    """A column whose values group exactly as these do: both zeros are one value, lists become texts."""
+    if pa.types.is_floating(column.type):
+        return pc.add(column, pa.scalar(0.0, column.type))
+    if pa.types.is_fixed_size_list(column.type):
+        width = pa.list_(column.type.value_type)
+        return groupable(column.cast(width))
+    if pa.types.is_list(column.type):
+        return _list_texts(column)
+    return column
+
+
+def _list_texts(column: ArrowColumn) -> ArrowColumn:
+    """One text per list, different for different lists."""
+    items = pc.list_flatten(column)
+    texts = items if pa.types.is_string(items.type) else _plain_texts(items)
+    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), ",", "\\,")
+    marked = pc.fill_null(escaped, "\\N")
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths.to_numpy(zero_copy_only=False)))])
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), marked)
+    # An empty list and a list of one empty text differ by their length.
+    joined = pc.binary_join_element_wise(lengths.cast(pa.utf8()), pc.binary_join(lists, ","), ":")
+    return pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.utf8()))
+
+
+def _plain_texts(items: ArrowColumn) -> ArrowColumn:
+    if pa.types.is_date64(items.type):
+        items = items.cast(pa.int64())
+    return groupable(items).cast(pa.utf8())
+
+
+# ---- Total, deterministic order
+
+
+_RANKS = pc.RankOptions(sort_keys=[("values", "ascending", "at_start")], tiebreaker="dense")
+
+
+def order_codes(column: ArrowColumn, *, descending: bool) -> IntArray:
+    """Numbers that sort as the values do: null first ascending, last descending; equal values have equal numbers.
+
+    Lists have an order too, which means nothing but makes others total.
+    """
+    ranks = pc.rank(groupable(plain_numbers(column)), options=_RANKS)
+    codes = np.asarray(ranks.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return -codes if descending else codes
+
+
+def sort_by_codes(codes: Sequence[IntArray], count: int) -> IntArray:
+    """The places of rows in order; earlier codes weigh more."""
+    if not codes:
+        return np.arange(count)
+    if len(codes) == 1:
+        return np.argsort(codes[0], kind="stable")
+    return np.lexsort(tuple(reversed(codes)))
+
+
+def total_order(
+    context: Context,
+    rows: Rows,
+    codes: Sequence[IntArray],
+    limit: int | None,
+    *,
+    first: str | None = None,
+) -> IntArray:
+    """The places of the first `limit` rows in total order: by codes, then by the ids of all named variables.
+
+    The ids of the variable `first` weigh more than those of others, which are taken by name. Ids are read only for rows
+    that the codes leave tied.
+    """
+    budget = context.budget
+    order = budget.patiently(lambda: sort_by_codes(codes, rows.count), rows.count)
+    wanted = len(order) if limit is None else min(limit, len(order))
+    if wanted == 0 or len(order) < 2:
+        return order[:wanted]
+    is_same = np.ones(len(order) - 1, np.bool_)
+    for code in codes:
+        sorted_code = code[order]
+        is_same &= sorted_code[1:] == sorted_code[:-1]
+    if is_same.any():
+        names = (name for name in rows.variables if not is_hidden(name))
+        in_order = sorted(names, key=lambda name: (name != first, name))
+        variables = {name: rows.variables[name] for name in in_order}
+        _break_ties(context, variables, order, is_same, wanted)
+    return order[:wanted]
+
+
+def _break_ties(
+    context: Context,
+    variables: Mapping[str, IntArray],
+    order: IntArray,
+    is_same: np.ndarray,
+    wanted: int,
+) -> None:
+    """Sort runs of tied rows by the ids of variables, as far as they reach into the wanted part."""
+    if not variables:
+        return
+    run = np.concatenate([[0], np.cumsum(~is_same)])
+    in_run = np.concatenate([[False], is_same]) | np.concatenate([is_same, [False]])
+    tied = np.flatnonzero(in_run & (run <= run[wanted - 1]))
+    if not len(tied):
+        return
+    places = order[tied]
+    codes = [run[tied]]
+    for name, row_ids in variables.items():
+        ids = context.entities(name).column(row_ids[places], "id")
+        codes.append(
+            context.budget.patiently(partial(order_codes, ids, descending=False), len(tied))
+        )
+    order[tied] = places[
+        context.budget.patiently(lambda: sort_by_codes(codes, len(tied)), len(tied))
+    ]
+
+
+# ---- Order keys of a query: their values, and the rows that come first
+
+
+#: Rows that are held before those that cannot be among the first are dropped.
+_PRUNE_ROWS = 1 << 19
+
+
+def key_codes(
+    context: Context, rows: Rows, query: ir.ReadIR, keys: Sequence[ir.OrderKey] | None = None
+) -> tuple[Rows, list[IntArray]]:
+    """The rows with the values of order keys, and numbers that sort as those do; all keys unless some are given."""
+    keys = query.order if keys is None else keys
+    operands = [key_operand(query, key) for key in keys]
+    rows = with_columns(context, rows, entity_columns(operands))
+    columns = [operand_column(context, rows, operand) for operand in operands]
+    codes = [
+        context.budget.patiently(
+            partial(order_codes, column, descending=key.descending), rows.count
+        )
+        for column, key in zip(columns, keys, strict=True)
+    ]
+    return rows, codes
+
+
+def key_operand(query: ir.ReadIR, key: ir.OrderKey) -> ir.Operand | ir.Aggregate | ir.Rank:
+    """What an order key stands for."""
+    expression = key.expression
+    if isinstance(expression, ir.PropertyRef):
+        return expression
+    return next(item.expression for item in query.projections if item.name == expression.name)
+
+
+def first_rows(context: Context, batches: Iterator[Rows], query: ir.ReadIR) -> Rows:
+    """All rows, or the first `limit`, in total order. With a limit, memory follows the limit."""
+    budget = context.budget
+    held: list[Rows] = []
+    count, size = 0, 0
+    for rows in batches:
+        held.append(rows)
+        count, size = count + rows.count, size + budget.hold(rows.nbytes)
+        if query.limit is not None and count > _prune_at(query.limit):
+            held = [_sorted(context, held, query)]
+            budget.release(size)
+            count, size = held[0].count, budget.hold(held[0].nbytes)
+    return _sorted(context, held, query)
+
+
+def _prune_at(limit: int) -> int:
+    return max(_PRUNE_ROWS, 4 * limit)
+
+
+def _sorted(context: Context, parts: list[Rows], query: ir.ReadIR) -> Rows:
+    budget = context.budget
+    budget.enter("Order")
+    count = sum(part.count for part in parts)
+    # All rows once more, a number per row and order key, and the places in order.
+    budget.allow(sum(part.nbytes for part in parts) * 2 + count * 8 * (2 + len(query.order)))
+    rows = concat_rows(parts)
+    if not rows.count:
+        return rows
+    rows, codes = key_codes(context, rows, query)
+    order = total_order(context, rows, codes, query.limit)
+    return budget.patiently(lambda: rows.take(order), len(order))
+
+
+def sort_groups(context: Context, groups: pa.Table, query: ir.ReadIR) -> pa.Table:
+    """Groups in order: by the order keys, ties by the group columns."""
+    if not query.order:
+        return groups
+    context.budget.allow(groups.nbytes + groups.num_rows * 8 * (len(query.projections) + 2))
+    return context.budget.patiently(lambda: _sorted_groups(groups, query), groups.num_rows)
+
+
+def _sorted_groups(groups: pa.Table, query: ir.ReadIR) -> pa.Table:
+    names = {
+        item.expression: item.name
+        for item in query.projections
+        if isinstance(item.expression, ir.PropertyRef)
+    }
+    codes = []
+    for key in query.order:
+        expression = key.expression
+        name = expression.name if isinstance(expression, ir.ColumnRef) else names[expression]
+        column = groups[name].combine_chunks()
+        codes.append(order_codes(column, descending=key.descending))
+    for item in query.projections:
+        if not isinstance(item.expression, ir.Aggregate):
+            column = groups[item.name].combine_chunks()
+            codes.append(order_codes(column, descending=False))
+    return groups.take(sort_by_codes(codes, groups.num_rows))

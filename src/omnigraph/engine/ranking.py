@@ -1,0 +1,588 @@
+"""Entities best first: scores from storage or computed here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.context import needed_variables, rank_field
+from omnigraph.engine.entities import row_id_array
+from omnigraph.engine.operators import START, run_pipeline
+from omnigraph.engine.predicates import keep_true
+from omnigraph.engine.projection import (
+    SCORE_COLUMN,
+    key_codes,
+    key_operand,
+    order_codes,
+    sort_by_codes,
+    total_order,
+)
+from omnigraph.engine.pushdown import push_down, value_of
+from omnigraph.engine.rows import Rows, concat_rows, gathered
+from omnigraph.engine.text_analysis import query_terms
+from omnigraph.engine.text_columns import NO_ROWS, Scored
+from omnigraph.engine.text_parts import find_text_column
+from omnigraph.engine.wanted_indexes import VECTOR_PROBES
+from omnigraph.errors import BadRequestError
+from omnigraph.lang.query import ir
+from omnigraph.storage.datasets.reads import DISTANCE, nearest_rows
+
+if TYPE_CHECKING:
+    from omnigraph.engine.arrays import ArrowColumn, FloatArray, IntArray
+    from omnigraph.engine.context import Context
+    from omnigraph.engine.operators import Profile
+    from omnigraph.storage.datasets.filters import Filter
+
+
+# ---- Scores of single entities: distances and relevance, from storage or computed here
+
+
+#: Candidates beyond the wanted ones: storage orders by 32-bit distances, and ties are broken here.
+_SLACK = 8
+#: Relative difference below which distances are computed again in 64 bits.
+_NEAR = 1e-5
+#: Vectors that are compared at once.
+_VECTOR_ROWS = 1 << 14
+#: How many more relevant rows are filtered when those before were too few.
+_GROWTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Entities with their scores. Those that were left out come behind all of these."""
+
+    #: The entities as rows, with the columns that were asked for.
+    rows: Rows
+    scores: FloatArray
+    #: Whether no entity was left out.
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which candidates are wanted."""
+
+    query: ir.ReadIR
+    #: All predicates on the ranked variable.
+    predicates: tuple[ir.Predicate, ...]
+    #: Those that storage evaluates.
+    filter: Filter | None
+    #: How many at least, if there are so many; None is all of them.
+    count: int | None
+    #: The keys that order entities of one score, as far as they follow from the entity alone.
+    keys: tuple[ir.OrderKey, ...]
+    #: Whether score, keys and id decide everything, so that ties need not be kept together.
+    is_total: bool
+    #: Whether the scores are shown, so that the last digit counts.
+    exact: bool = False
+
+
+def best_candidates(context: Context, rank: ir.Nearest | ir.Bm25, wish: Wish) -> Candidates:
+    """The best entities that satisfy the filter of the wish."""
+    match rank:
+        case ir.Nearest():
+            return _nearest(context, rank, wish)
+        case ir.Bm25():
+            return _relevant(context, rank, wish)
+
+
+def score_entities(context: Context, rank: ir.Nearest | ir.Bm25, row_ids: IntArray) -> Candidates:
+    """All of these entities that have a score."""
+    match rank:
+        case ir.Nearest():
+            scores = _distances_of(context, rank, row_ids)
+        case ir.Bm25():
+            scores = _relevance_of(context, rank, row_ids)
+    has_score = ~np.isnan(scores)
+    rows = Rows(count=int(has_score.sum()), variables={rank.field.variable: row_ids[has_score]})
+    return Candidates(rows, scores[has_score], is_complete=True)
+
+
+def score_codes(rank: ir.Rank, scores: FloatArray) -> IntArray:
+    """Numbers that sort as scores do, best first; equal scores have equal numbers."""
+    return order_codes(pa.array(scores), descending=not isinstance(rank, ir.Nearest))
+
+
+# ---- nearest
+
+
+def _nearest(context: Context, rank: ir.Nearest, wish: Wish) -> Candidates:
+    entities, field, count = context.entities(rank.field.variable), rank.field, wish.count
+    query = query_vector(context, rank)
+    if query is None or not entities.row_count or count == 0:
+        return _none(field.variable)
+    asked = entities.row_count if count is None else min(count + _SLACK, entities.row_count)
+    while True:
+        found = context.budget.patiently(
+            partial(
+                nearest_rows,
+                entities.table,
+                field.property,
+                query.tolist(),
+                asked,
+                wish.filter,
+                probes=VECTOR_PROBES,
+            ),
+            entities.row_count,
+        )
+        rows = _as_rows(found, field.variable)
+        distances = np.sqrt(_floats(found[DISTANCE]))
+        is_complete = found.num_rows < asked or asked >= entities.row_count
+        if is_complete or count is None or not _cuts_a_tie(distances, count):
+            break
+        # The cut falls between distances that storage cannot tell apart: all of them are needed for the choice.
+        asked = min(asked * 4, entities.row_count)
+    if wish.exact or _has_near_ties(distances):
+        distances = _distances_of(context, rank, rows.variables[field.variable])
+    return _cut(context, rank, rows, distances, wish, is_complete=is_complete)
+
+
+def _has_near_ties(distances: FloatArray) -> bool:
+    """Whether two distances are closer than the 32 bits of storage tell apart, or unknown to it."""
+    ordered = np.sort(distances)
+    if not np.isfinite(ordered).all():
+        return True
+    return bool((np.diff(ordered) <= _NEAR * ordered[1:]).any())
+
+
+def _cuts_a_tie(distances: FloatArray, count: int) -> bool:
+    """Whether the last of the nearest `count` and the farthest that was found may be equal."""
+    ordered = np.sort(distances)
+    last = ordered[min(count, len(ordered)) - 1]
+    return bool(not np.isfinite(ordered[-1]) or ordered[-1] <= last * (1 + _NEAR))
+
+
+def query_vector(context: Context, rank: ir.Nearest) -> FloatArray | None:
+    """The vector that is searched for; a text is embedded."""
+    value = value_of(rank.query, context.values)
+    if isinstance(value, str):
+        _, _, node_type = context.tables[rank.field.variable].partition(":")
+        value = context.embed(rank.field, node_type, value)
+    return None if value is None else np.asarray(value, np.float64)
+
+
+def _distances(column: pa.ChunkedArray[Any] | ArrowColumn, query: FloatArray) -> FloatArray:
+    """The distance of each vector; not a number where there is none."""
+    combined: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    parts = []
+    for start in range(0, len(combined), _VECTOR_ROWS):
+        part = combined.slice(start, _VECTOR_ROWS)
+        present = np.asarray(part.is_valid().to_numpy(zero_copy_only=False))
+        flat = np.asarray(part.flatten().to_numpy(zero_copy_only=False), np.float64)
+        distances = np.full(len(part), np.nan)
+        distances[present] = np.sqrt(((flat.reshape(-1, len(query)) - query) ** 2).sum(axis=1))
+        parts.append(distances)
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _distances_of(context: Context, rank: ir.Nearest, row_ids: IntArray) -> FloatArray:
+    query = query_vector(context, rank)
+    if query is None:
+        return np.full(len(row_ids), np.nan)
+    entities = context.entities(rank.field.variable)
+    parts = [
+        _distances(
+            entities.column(row_ids[start : start + _VECTOR_ROWS], rank.field.property), query
+        )
+        for start in context.budget.steps(range(0, len(row_ids), _VECTOR_ROWS))
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+# ---- relevance
+
+
+def _relevant(context: Context, rank: ir.Bm25, wish: Wish) -> Candidates:
+    field, count = rank.field, wish.count
+    scored = _relevance(context, rank)
+    if not len(scored.row_ids) or count == 0:
+        return _none(field.variable)
+    comparisons = [item for item in wish.predicates if isinstance(item, ir.Comparison)]
+    asked = count
+    while True:
+        best = _best(scored, asked)
+        is_complete = len(best.row_ids) == len(scored.row_ids)
+        rows = Rows(
+            count=len(best.row_ids),
+            variables={field.variable: best.row_ids},
+            columns={SCORE_COLUMN: pa.array(best.scores)},
+        )
+        rows = keep_true(context, rows, comparisons)
+        if is_complete or asked is None or count is None or rows.count >= count:
+            break
+        asked *= _GROWTH
+    scores = np.asarray(rows.columns[SCORE_COLUMN].to_numpy())
+    return _cut(context, rank, rows, scores, wish, is_complete=is_complete)
+
+
+def _best(scored: Scored, count: int | None) -> Scored:
+    """The rows with the highest scores, at least `count`: rows of one score stay together."""
+    total = len(scored.scores)
+    if count is None or count >= total:
+        return scored
+    last = np.partition(scored.scores, total - count)[total - count]
+    is_best = scored.scores >= last
+    return Scored(scored.row_ids[is_best], scored.scores[is_best])
+
+
+def _relevance(context: Context, rank: ir.Bm25) -> Scored:
+    """The relevance of all rows that have any. Computed once per query."""
+    key = (context.tables[rank.field.variable], rank)
+    known = context.relevances.get(key)
+    if known is None:
+        text = value_of(rank.query, context.values)
+        known = Scored(NO_ROWS, np.zeros(0))
+        if isinstance(text, str):
+            entities = context.entities(rank.field.variable)
+            column = find_text_column(context, entities, rank.field.property)
+            known = column.relevance(query_terms(text), context.budget)
+        context.relevances[key] = known
+    return known
+
+
+def _relevance_of(context: Context, rank: ir.Bm25, row_ids: IntArray) -> FloatArray:
+    scores = np.full(len(row_ids), np.nan)
+    found = _relevance(context, rank)
+    if len(found.row_ids) and len(row_ids):
+        places = np.minimum(np.searchsorted(row_ids, found.row_ids), len(row_ids) - 1)
+        known = row_ids[places] == found.row_ids
+        scores[places[known]] = found.scores[known]
+    return scores
+
+
+# ---- shared
+
+
+def _cut(
+    context: Context,
+    rank: ir.Nearest | ir.Bm25,
+    rows: Rows,
+    scores: FloatArray,
+    wish: Wish,
+    *,
+    is_complete: bool,
+) -> Candidates:
+    """The best `count` entities, and those that only keys of other variables could tell from the last of them."""
+    present = ~np.isnan(scores)
+    if not present.all():
+        rows, scores = rows.keep(present), scores[present]
+    count = wish.count
+    if count is None or rows.count <= count:
+        return Candidates(rows, scores, is_complete)
+    codes = score_codes(rank, scores)
+    is_best = codes <= np.partition(codes, count - 1)[count - 1]
+    rows, scores, codes = rows.keep(is_best), scores[is_best], codes[is_best]
+    if rows.count > count and (wish.keys or wish.is_total):
+        rows, further = key_codes(context, rows, wish.query, wish.keys)
+        if wish.is_total:
+            order = total_order(context, rows, [codes, *further], count)
+        else:
+            order = _with_ties([codes, *further], count)
+        rows, scores = rows.take(order), scores[order]
+    return Candidates(rows, scores, is_complete=False)
+
+
+def _with_ties(codes: list[IntArray], count: int) -> IntArray:
+    """The places of the first `count` by codes, and of all that are equal to the last of them."""
+    order = sort_by_codes(codes, len(codes[0]))
+    is_tied = np.ones(len(order), np.bool_)
+    for code in codes:
+        is_tied &= code[order] == code[order[count - 1]]
+    is_tied[:count] = True
+    return order[is_tied]
+
+
+def _as_rows(found: pa.Table, variable: str) -> Rows:
+    return Rows(count=found.num_rows, variables={variable: row_id_array(found)})
+
+
+def _floats(column: pa.ChunkedArray[Any]) -> FloatArray:
+    return np.asarray(column.to_numpy()).astype(np.float64)
+
+
+def _none(variable: str) -> Candidates:
+    rows = Rows(count=0, variables={variable: np.zeros(0, np.int64)})
+    return Candidates(rows, np.zeros(0), is_complete=True)
+
+
+# ---- Ranking: entities that satisfy the whole match, best first
+#
+# Where the ranked variable is the first that a query binds, the best candidates are sent through the rest of the
+# match, more of them until enough survive. Otherwise the match runs first and its entities are scored. Either way all
+# entities that could be among the first are there before the further order keys break the ties of the score.
+
+
+#: Candidates that are tried first when a match behind the ranking may drop some of them.
+_FIRST_TRY = 64
+#: Beyond so many candidates the match is run as a whole instead.
+_MAX_CANDIDATES = 1 << 15
+#: Relative difference below which sums of two fractions may be equal.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """The outcome of one ranking: entities with their scores, and the rows of the match that they have."""
+
+    entities: IntArray
+    scores: FloatArray
+    rows: Rows
+
+
+def ranked_rows(context: Context, query: ir.ReadIR, profile: Profile | None = None) -> Rows:
+    """The rows of a ranked query in order, with their score attached, cut to the limit."""
+    rank, limit = query.rank, query.limit
+    assert rank is not None, "the query is ranked"
+    if isinstance(rank, ir.Rrf):
+        return _fused_rows(context, query, rank, profile)
+    arm = _arm(context, query, rank, wanted=limit, wanted_rows=limit, profile=profile)
+    rows, place = _rows_of(arm, rank.field.variable)
+    if not rows.count:
+        return rows
+    rows = rows.attach({SCORE_COLUMN: pa.array(arm.scores[place], pa.float64())})
+    rows, codes = key_codes(context, rows, query)
+    codes = [score_codes(rank, arm.scores)[place], *codes]
+    return rows.take(total_order(context, rows, codes, limit, first=rank.field.variable))
+
+
+def _arm(
+    context: Context,
+    query: ir.ReadIR,
+    rank: ir.Nearest | ir.Bm25,
+    *,
+    wanted: int | None,
+    wanted_rows: int | None = None,
+    profile: Profile | None,
+) -> _Arm:
+    """At least the best `wanted` entities that satisfy the match; fewer when the first of them have `wanted_rows` rows.
+
+    Entities that are left out come behind all others, in the order of the query.
+    """
+    scan = query.pipeline[0]
+    if isinstance(scan, ir.NodeScan) and scan.variable == rank.field.variable:
+        found = _rank_first(
+            context, query, rank, wanted=wanted, wanted_rows=wanted_rows, profile=profile
+        )
+        if found is not None:
+            return found
+    return _rank_after(context, query, rank, profile)
+
+
+def _rank_first(
+    context: Context,
+    query: ir.ReadIR,
+    rank: ir.Nearest | ir.Bm25,
+    *,
+    wanted: int | None,
+    wanted_rows: int | None,
+    profile: Profile | None,
+) -> _Arm | None:
+    """Candidates first, the rest of the match behind them; None when too few survive."""
+    scan, *rest = query.pipeline
+    assert isinstance(scan, ir.NodeScan)
+    pushed = push_down(scan.filters, context.values)
+    drops_none = not rest and not pushed.rest
+    exact = any(isinstance(item.expression, ir.Nearest) for item in query.projections)
+    keys, is_total = _entity_keys(query, rank)
+    count = wanted if wanted is None or drops_none else max(wanted, _FIRST_TRY)
+    while count is None or count <= _MAX_CANDIDATES or drops_none:
+        wish = Wish(query, scan.filters, pushed.filter, count, keys, is_total, exact)
+        context.budget.enter("Rank")
+        candidates = best_candidates(context, rank, wish)
+        rows = candidates.rows
+        if not drops_none:
+            rows = keep_true(context, rows, pushed.rest)
+            stream = run_pipeline(
+                context, rest, [rows], needed_variables(query), profile=profile, first=1
+            )
+            rows = gathered(context.budget, stream)
+        arm = _surviving(candidates, rows, rank.field.variable)
+        enough = wanted is not None and len(arm.entities) >= wanted
+        enough |= wanted_rows is not None and rows.total >= wanted_rows
+        if candidates.is_complete or enough or drops_none:
+            return arm
+        assert count is not None, "all candidates are complete"
+        count *= _GROWTH
+    return None
+
+
+def _entity_keys(
+    query: ir.ReadIR, rank: ir.Nearest | ir.Bm25
+) -> tuple[tuple[ir.OrderKey, ...], bool]:
+    """The leading keys that follow from the ranked entity alone, and whether those are all of them.
+
+    The arms of a fusion are ordered by score and id.
+    """
+    if query.rank is not rank:
+        return (), True
+    keys: list[ir.OrderKey] = []
+    for key in query.order:
+        operand = key_operand(query, key)
+        if not isinstance(operand, ir.PropertyRef) or operand.variable != rank.field.variable:
+            return tuple(keys), False
+        keys.append(key)
+    return tuple(keys), True
+
+
+def _rank_after(
+    context: Context,
+    query: ir.ReadIR,
+    rank: ir.Nearest | ir.Bm25,
+    profile: Profile | None,
+) -> _Arm:
+    """The whole match first, then the scores of its entities."""
+    variable = rank.field.variable
+    stream = run_pipeline(
+        context, query.pipeline, [START], needed_variables(query), profile=profile
+    )
+    rows = gathered(context.budget, stream)
+    if not rows.count:
+        return _Arm(np.zeros(0, np.int64), np.zeros(0), Rows(count=0))
+    candidates = score_entities(context, rank, np.unique(rows.variables[variable]))
+    return _surviving(candidates, rows, variable)
+
+
+def _surviving(candidates: Candidates, rows: Rows, variable: str) -> _Arm:
+    """The candidates that have rows."""
+    entities, scores = candidates.rows.variables[variable], candidates.scores
+    if rows is not candidates.rows:
+        present = rows.variables[variable] if rows.count else np.zeros(0, np.int64)
+        survives = np.isin(entities, present)
+        entities, scores = entities[survives], scores[survives]
+    return _Arm(entities, scores, rows)
+
+
+def _rows_of(arm: _Arm, variable: str) -> tuple[Rows, IntArray]:
+    """The rows of the entities of a ranking, and which of them each row belongs to."""
+    rows = arm.rows
+    if not rows.count or not len(arm.entities):
+        return Rows(count=0), np.zeros(0, np.int64)
+    by_id = np.argsort(arm.entities)
+    sorted_entities = arm.entities[by_id]
+    row_entities = rows.variables[variable]
+    spots = np.minimum(np.searchsorted(sorted_entities, row_entities), len(by_id) - 1)
+    is_ranked = sorted_entities[spots] == row_entities
+    return rows.keep(is_ranked), by_id[spots][is_ranked]
+
+
+# ---- fusion
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The best entities of one arm of a fusion, best first, and rows of the match that have all of theirs."""
+
+    entities: IntArray
+    rows: Rows
+
+
+def _fused_rows(context: Context, query: ir.ReadIR, rank: ir.Rrf, profile: Profile | None) -> Rows:
+    """The rows of a fusion in order: by score, by the other keys, by the places in both arms, by ids."""
+    assert query.limit is not None, "a fusion has a limit"
+    variable, depth = rank.first.field.variable, ir.Rrf.depth(query.limit)
+    first = _ranking(context, query, rank.first, depth, profile)
+    if rank.second.field.variable == variable:
+        second = _ranking(context, query, rank.second, depth, profile)
+    else:
+        second = _ranking_of_rows(context, query, rank, depth, profile)
+    fused, places = _fuse(context, query, rank, first, second)
+    rows, place = _rows_of(fused, variable)
+    if not rows.count:
+        return rows
+    rows = rows.attach({SCORE_COLUMN: pa.array(fused.scores[place], pa.float64())})
+    rows, codes = key_codes(context, rows, query)
+    codes = [score_codes(rank, fused.scores)[place], *codes, *(item[place] for item in places)]
+    return rows.take(total_order(context, rows, codes, query.limit, first=variable))
+
+
+def _ranking(
+    context: Context,
+    query: ir.ReadIR,
+    rank: ir.Nearest | ir.Bm25,
+    depth: int,
+    profile: Profile | None,
+) -> _Ranking:
+    arm = _arm(context, query, rank, wanted=depth, profile=profile)
+    entities = Rows(count=len(arm.entities), variables={rank.field.variable: arm.entities})
+    order = total_order(context, entities, [score_codes(rank, arm.scores)], depth)
+    return _Ranking(arm.entities[order], arm.rows)
+
+
+def _ranking_of_rows(
+    context: Context, query: ir.ReadIR, rank: ir.Rrf, depth: int, profile: Profile | None
+) -> _Ranking:
+    """The second arm ranks another variable: the entities of the first one come in the order of their first row."""
+    own, variable = rank.second.field.variable, rank.first.field.variable
+    arm = _rank_after(context, query, rank.second, profile)
+    rows, place = _rows_of(arm, own)
+    codes = [score_codes(rank.second, arm.scores)[place]] if rows.count else []
+    order = total_order(context, rows, codes, None, first=own)
+    in_order = rows.variables[variable][order] if rows.count else np.zeros(0, np.int64)
+    entities, first = np.unique(in_order, return_index=True)
+    # An entity that is ranked has all its rows, also those that gave it no rank.
+    return _Ranking(entities[np.argsort(first)][:depth], arm.rows)
+
+
+def _fuse(
+    context: Context, query: ir.ReadIR, rank: ir.Rrf, first: _Ranking, second: _Ranking
+) -> tuple[_Arm, tuple[IntArray, IntArray]]:
+    """Reciprocal rank fusion of two rankings of the same entities, and the place of each entity in both."""
+    k = value_of(rank.k, context.values)
+    if not isinstance(k, int) or k <= 0:
+        raise BadRequestError(f"k of rrf is {k!r}: it has to be a whole number above zero")
+    entities = np.union1d(first.entities, second.entities)
+    absent = len(entities)
+    places = (_places(first.entities, entities, absent), _places(second.entities, entities, absent))
+    scores = _fused_scores(k, *places, absent=absent)
+    if query.limit is not None and len(entities) > query.limit:
+        # Every entity has a row, so no row of an entity behind these is among the first.
+        last = -np.partition(-scores, query.limit - 1)[query.limit - 1] if query.limit else np.inf
+        is_kept = scores >= last
+        entities, scores = entities[is_kept], scores[is_kept]
+        places = (places[0][is_kept], places[1][is_kept])
+    variable = rank_field(rank).variable
+    from_first = _rows_among(first.rows, variable, np.intersect1d(entities, first.entities))
+    from_second = _rows_among(second.rows, variable, np.setdiff1d(entities, first.entities))
+    return _Arm(entities, scores, concat_rows([from_first, from_second])), places
+
+
+def _fused_scores(k: int, first: IntArray, second: IntArray, *, absent: int) -> FloatArray:
+    """The sum of `1 / (k + place + 1)` over both places.
+
+    Places whose sums are the same fraction get the same number: rounding would tell some of them apart.
+    """
+    scores = np.zeros(len(first))
+    for place in (first, second):
+        found = place < absent
+        scores[found] += 1.0 / (k + place[found] + 1)
+    order = np.argsort(-scores, kind="stable")
+    ordered = scores[order]
+    for at in np.flatnonzero(np.abs(np.diff(ordered)) <= _ROUNDING * ordered[:-1]):
+        before, after = order[at], order[at + 1]
+        sums = [
+            sum(
+                Fraction(1, k + int(place[entity]) + 1)
+                for place in (first, second)
+                if place[entity] < absent
+            )
+            for entity in (before, after)
+        ]
+        if sums[0] == sums[1]:
+            scores[after] = scores[before]
+    return scores
+
+
+def _places(ranked: IntArray, entities: IntArray, absent: int) -> IntArray:
+    """The place of each entity in a ranking."""
+    places = np.full(len(entities), absent, np.int64)
+    places[np.searchsorted(entities, ranked)] = np.arange(len(ranked))
+    return places
+
+
+def _rows_among(rows: Rows, variable: str, entities: IntArray) -> Rows:
+    return rows.keep(np.isin(rows.variables[variable], entities)) if rows.count else rows

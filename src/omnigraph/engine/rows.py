@@ -1,0 +1,202 @@
+"""Rows between operators, and batches that are taken within the budget of a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.core.budget import PATIENT_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from omnigraph.core.budget import Budget
+    from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray
+
+
+# ---- Rows between operators: row ids per variable, values only where they were read already
+
+
+#: A property of a variable.
+Column = tuple[str, str]
+
+#: Rows that one batch between operators has at most; an operator that multiplies rows splits its output.
+BATCH_ROWS = 1 << 20
+#: Row ids and values that one batch has at most: a batch of many variables has fewer rows, so that making one takes
+#: well below 100 ms and its memory does not grow with the pattern.
+_BATCH_CELLS = 1 << 22
+_CELL_BYTES = 8
+#: Rows whose ids alone are not worth being counted.
+_FEW_ROWS = 1 << 10
+
+
+def batch_rows(width: int) -> int:
+    """How many rows of so many variables and columns one batch has at most."""
+    return min(BATCH_ROWS, max(1 << 12, _BATCH_CELLS // max(width, 1)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A bag of rows. Immutable; arrays are shared between bags and never written to."""
+
+    count: int
+    #: The row id of the entity that each live variable is bound to.
+    variables: Mapping[str, IntArray] = field(default_factory=dict)
+    #: Properties that were read together with their row.
+    columns: Mapping[Column, ArrowColumn] = field(default_factory=dict)
+    #: How many equal rows each row stands for; None means one each.
+    weights: IntArray | None = None
+
+    def take(self, index: IntArray) -> Rows:
+        """The rows at these places, in this order; a place may repeat."""
+        return Rows(
+            count=len(index),
+            variables={name: ids[index] for name, ids in self.variables.items()},
+            columns={key: values.take(_as_arrow(index)) for key, values in self.columns.items()},
+            weights=None if self.weights is None else self.weights[index],
+        )
+
+    def keep(self, mask: BoolArray) -> Rows:
+        """The rows for which the mask is true."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """The rows from `start` to before `stop`."""
+        stop = min(stop, self.count)
+        if start == 0 and stop == self.count:
+            return self
+        return Rows(
+            count=stop - start,
+            variables={name: ids[start:stop] for name, ids in self.variables.items()},
+            columns={
+                key: values.slice(start, stop - start) for key, values in self.columns.items()
+            },
+            weights=None if self.weights is None else self.weights[start:stop],
+        )
+
+    def only(self, live: Collection[str]) -> Rows:
+        """The rows without the variables that nobody asks for any more."""
+        if all(name in live for name in self.variables):
+            return self
+        return replace(
+            self,
+            variables={name: ids for name, ids in self.variables.items() if name in live},
+            columns={key: values for key, values in self.columns.items() if key[0] in live},
+        )
+
+    def bind(self, variable: str, row_ids: IntArray) -> Rows:
+        """The rows with one more variable."""
+        return replace(self, variables={**self.variables, variable: row_ids})
+
+    def attach(self, columns: Mapping[Column, ArrowColumn]) -> Rows:
+        """The rows with more values."""
+        return replace(self, columns={**self.columns, **columns})
+
+    def multiplied(self, factors: IntArray | int) -> Rows:
+        """Each row standing for `factors` times as many; rows that stand for none are gone."""
+        weights = self.weights if self.weights is not None else np.ones(self.count, np.int64)
+        rows = replace(self, weights=weights * factors)
+        assert rows.weights is not None
+        return rows.keep(rows.weights > 0)
+
+    @property
+    def width(self) -> int:
+        """How many variables, columns and weights each row has."""
+        return len(self.variables) + len(self.columns) + (self.weights is not None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; what several bags share counts in each of them. Nothing for a few row ids."""
+        if self.count < _FEW_ROWS and not self.columns:
+            return 0
+        size = sum(ids.nbytes for ids in self.variables.values())
+        size += self._column_bytes
+        return size if self.weights is None else size + self.weights.nbytes
+
+    def taken_bytes(self, count: int) -> int:
+        """About how many bytes `count` of these rows take."""
+        per_row = self._column_bytes // max(self.count, 1) + _CELL_BYTES * self.width
+        return count * per_row
+
+    @property
+    def _column_bytes(self) -> int:
+        return sum(int(values.nbytes) for values in self.columns.values())
+
+    @property
+    def total(self) -> int:
+        """How many rows these stand for."""
+        return self.count if self.weights is None else int(self.weights.sum())
+
+    def written_out(self, start: int, count: int) -> Rows:
+        """Up to `count` rows from place `start` of the bag in which a row stands as often as it counts."""
+        if self.weights is None:
+            return self.slice(start, start + count)
+        ends = np.cumsum(self.weights)
+        places = np.arange(start, min(start + count, int(ends[-1])))
+        index = np.searchsorted(ends, places, side="right")
+        return replace(self.take(index), weights=None)
+
+
+def concat_rows(parts: Iterable[Rows]) -> Rows:
+    """All rows in one bag; every part has the same variables, columns are kept where all parts have them."""
+    bags = [part for part in parts if part.count]
+    if not bags:
+        return Rows(count=0)
+    if len(bags) == 1:
+        return bags[0]
+    shared = set(bags[0].columns).intersection(*(bag.columns for bag in bags[1:]))
+    weighted = any(bag.weights is not None for bag in bags)
+    return Rows(
+        count=sum(bag.count for bag in bags),
+        variables={
+            name: np.concatenate([bag.variables[name] for bag in bags])
+            for name in bags[0].variables
+        },
+        columns={key: _concat([bag.columns[key] for bag in bags]) for key in shared},
+        weights=np.concatenate([_weights(bag) for bag in bags]) if weighted else None,
+    )
+
+
+def _weights(bag: Rows) -> IntArray:
+    return bag.weights if bag.weights is not None else np.ones(bag.count, np.int64)
+
+
+def _concat(arrays: list[ArrowColumn]) -> ArrowColumn:
+    import pyarrow as pa
+
+    return pa.concat_arrays(arrays)
+
+
+def _as_arrow(index: IntArray) -> ArrowColumn:
+    import pyarrow as pa
+
+    return pa.array(index)
+
+
+# ---- Rows that arrive in batches, taken within the budget of a query
+
+
+def read_batches(
+    budget: Budget, batches: Iterator[pa.RecordBatch], table_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a scan. Of a large table one may be long in coming: a filter may match nothing for a while."""
+    if table_rows < PATIENT_ROWS:
+        yield from budget.steps(batches)
+        return
+    while (batch := budget.patiently(lambda: next(batches, None))) is not None:
+        yield batch
+
+
+def gathered(budget: Budget, batches: Iterable[Rows]) -> Rows:
+    """All rows in one bag, which is accounted until the query ends."""
+    parts, size = [], 0
+    for rows in batches:
+        size += budget.hold(rows.nbytes)
+        parts.append(rows)
+    # The parts and the bag exist at the same time.
+    budget.allow(size if len(parts) > 1 else 0)
+    return concat_rows(parts)

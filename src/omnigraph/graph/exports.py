@@ -1,0 +1,210 @@
+"""Exports and baselines."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.api.results import STDOUT, BaselineResult, ExportResult, line_writer
+from omnigraph.branches.deltas import definitions_of, make_filter
+from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.targets import open_pin, reading_pins
+from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.export.files import local_target
+from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
+from omnigraph.pipeline.export.job import ExportFormat, ExportSource, export_files, export_stream
+from omnigraph.pipeline.load.records import MAX_LINE_BYTES
+from omnigraph.pipeline.workers import Silent, operation
+from omnigraph.spark.worker_choice import check_engine, choose_workers
+from omnigraph.storage.datasets.blobs import look_at_blobs
+from omnigraph.storage.datasets.fragments import read_addresses
+from omnigraph.storage.datasets.partitions import stored_bytes
+from omnigraph.writes.columns import blob_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omnigraph.api.results import ExportTarget
+    from omnigraph.branches.history import Selection
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.rows import Head
+    from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.pipeline.export.job import Exported
+    from omnigraph.pipeline.workers import Progress
+    from omnigraph.spark.worker_choice import Session
+    from omnigraph.storage.datasets.blobs import BlobFacts
+
+
+# ---- Exporting a snapshot: which types, to where, and by whom the work is done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportCall:
+    """One export as it was asked for."""
+
+    target: ExportTarget
+    #: Names or table keys; None is every type.
+    types: Sequence[str] | None
+    format: str
+    parts: bool
+    engine: str
+    spark: Session | None
+    progress: Progress | None
+    limits: ReadLimits = NO_LIMITS
+
+
+def export_snapshot(
+    environment: GraphEnvironment, snapshot: Snapshot, catalog: Catalog, call: ExportCall
+) -> ExportResult:
+    """Write the rows of a snapshot.
+
+    Raises:
+        BadRequestError: a name, an option or the target is wrong, or a value cannot be expressed; nothing was written.
+        HistoricalVersionReclaimedError: a version was cleaned up.
+    """
+    format_ = _format(call)
+    definitions = _chosen(catalog, call.types)
+    pins = [snapshot.pins[definition.table_key] for definition in definitions]
+    with (
+        reading_pins(environment.tables, pins),
+        operation("export", environment.location.uri),
+        bounded(call.limits.budget(), "Export"),
+    ):
+        return _export(environment, snapshot, definitions, call, format_)
+
+
+def _export(
+    environment: GraphEnvironment,
+    snapshot: Snapshot,
+    definitions: Sequence[NodeDef | EdgeDef],
+    call: ExportCall,
+    format_: ExportFormat,
+) -> ExportResult:
+    progress = call.progress or Silent()
+    target = call.target
+    if isinstance(target, str | os.PathLike) and os.fspath(target) != STDOUT:
+        path = local_target(target, environment.location.uri)
+        sources = _sources(environment, snapshot, definitions, format_)
+        size = sum(stored_bytes(source.table) for source in sources)
+        exported = export_files(
+            sources,
+            path,
+            format=format_,
+            parts=call.parts,
+            workers=choose_workers(call.engine, call.spark, progress, size),
+            progress=progress,
+            durable=environment.durable,
+        )
+        return _result(str(path), format_, exported, snapshot)
+    if format_ is ExportFormat.PARQUET or call.parts:
+        raise BadRequestError("a stream takes JSON lines: give a path for Parquet or for parts")
+    sources = _sources(environment, snapshot, definitions, format_)
+    return _result(STDOUT, format_, export_stream(sources, line_writer(target), progress), snapshot)
+
+
+def _format(call: ExportCall) -> ExportFormat:
+    if call.format not in list(ExportFormat):
+        known = ", ".join(ExportFormat)
+        raise BadRequestError(f"there is no export format {call.format!r}: give one of {known}")
+    check_engine(call.engine)
+    if call.format == ExportFormat.PARQUET and call.parts:
+        raise BadRequestError("Parquet is always written in parts: give one of the two")
+    return ExportFormat(call.format)
+
+
+def _chosen(catalog: Catalog, types: Sequence[str] | None) -> list[NodeDef | EdgeDef]:
+    """The types that names mean, by table key as text. A bare name means the node type and the edge type."""
+    if isinstance(types, str):
+        raise BadRequestError(f"types is a list of names: give [{types!r}]")
+    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    every.sort(key=lambda definition: definition.table_key)
+    known = {definition.table_key for definition in every} | {item.name for item in every}
+    if types is None:
+        return every
+    unknown = [name for name in types if name not in known]
+    if unknown:
+        listing = ", ".join(definition.table_key for definition in every)
+        raise BadRequestError(f"there is no type {', '.join(unknown)}: the graph has {listing}")
+    return [item for item in every if item.name in types or item.table_key in types]
+
+
+def _sources(
+    environment: GraphEnvironment,
+    snapshot: Snapshot,
+    definitions: Sequence[NodeDef | EdgeDef],
+    format_: ExportFormat,
+) -> list[ExportSource]:
+    sources = []
+    for definition in definitions:
+        key = definition.table_key
+        table = open_pin(environment.tables, snapshot.pins[key])
+        shape = shape_of(definition)
+        if blobs := sorted(blob_columns(definition)):
+            facts = look_at_blobs(table, blobs)
+            # Told before the first line: what a stream has taken cannot be taken back.
+            if format_ is ExportFormat.JSONL and _base64_bytes(facts) > MAX_LINE_BYTES:
+                (entity_id,) = read_addresses(table, "id", [facts.largest_row])
+                refuse_long_line(key, entity_id, _base64_bytes(facts))
+            shape = replace(shape, referring=facts.referring)
+        sources.append(ExportSource(shape=shape, table=table))
+    return sources
+
+
+def _base64_bytes(facts: BlobFacts) -> int:
+    """How long the largest blobs of a row are as text, at least."""
+    return -(-facts.largest_bytes // 3) * 4
+
+
+def _result(
+    target: str, format_: ExportFormat, exported: Exported, snapshot: Snapshot
+) -> ExportResult:
+    counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
+    for key, rows in exported.rows.items():
+        kind, _, name = key.partition(":")
+        counts[kind][name] = rows
+    return ExportResult(
+        target=target,
+        format=str(format_),
+        files=tuple(str(path) for path in exported.files),
+        nodes=counts["node"],
+        edges=counts["edge"],
+        commit_id=snapshot.commit_id,
+    )
+
+
+# ---- Baselines: a whole branch as it is now, and the cursor from which its change feed goes on
+
+
+def write_baseline(
+    environment: GraphEnvironment,
+    head: Head,
+    catalog: Catalog,
+    selection: Selection,
+    *,
+    out: ExportTarget,
+    cursor: str,
+    limits: ReadLimits,
+) -> BaselineResult:
+    """Write the entities of a head. Operations of the selection bind the cursor only: a baseline has none."""
+    filter_ = make_filter([catalog], selection.kinds, selection.types, selection.ops)
+    wanted = [key for key in sorted(definitions_of(catalog)) if filter_.has_type(key)]
+    call = ExportCall(
+        target=out,
+        types=wanted,
+        format="jsonl",
+        parts=False,
+        engine="local",
+        spark=None,
+        progress=None,
+        limits=limits,
+    )
+    exported = export_snapshot(environment, snapshot_of(head), catalog, call)
+    return BaselineResult(
+        target=exported.target,
+        entities=sum(exported.nodes.values()) + sum(exported.edges.values()),
+        snapshot_commit_id=head.commit_id,
+        resume_cursor=cursor,
+    )

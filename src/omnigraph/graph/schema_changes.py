@@ -1,0 +1,397 @@
+"""Plans, applies and compares schemas."""
+
+from __future__ import annotations
+
+import difflib
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.api.results import SchemaApplyResult
+from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
+from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.leftovers import may_leave_files, tidy_up
+from omnigraph.commit.rows import MAIN
+from omnigraph.commit.schema_change import SchemaChange
+from omnigraph.commit.schemas import GraphSchema
+from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.targets import open_pin
+from omnigraph.core.ids import TableKey, new_ulid
+from omnigraph.errors import (
+    BranchesExistError,
+    ConflictError,
+    ExpectedVersionMismatchError,
+    ReadSetConflictError,
+    SchemaViolationsError,
+    UnsupportedSchemaError,
+)
+from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.lang.schema.accepted import AcceptedSchema
+from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.compiler import as_compiled
+from omnigraph.lang.schema.plan import plan_between, plan_migration
+from omnigraph.pipeline.rewrite import plan_tables, reshape_table
+from omnigraph.pipeline.violations import Problems, add_nulls, check_required, check_rows
+from omnigraph.policy.rules import Action
+from omnigraph.storage.datasets.staged import close_private, open_private, plan_table
+from omnigraph.storage.location import table_location
+from omnigraph.writes.columns import blob_columns, table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.rows import GraphCommit
+    from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.lang.schema.compiler import CompiledSchema
+    from omnigraph.lang.schema.plan import MigrationPlan
+    from omnigraph.pipeline.rewrite import TableMigration, TableMigrations
+    from omnigraph.pipeline.worker_set import WorkerChoice
+    from omnigraph.pipeline.workers import Progress
+    from omnigraph.spark.worker_choice import Session
+    from omnigraph.storage.datasets.staged import StagedWrite
+    from omnigraph.storage.datasets.tables import Table
+
+
+# ---- Changing the schema of a graph: plan, write what is new aside, hold rows against new rules, publish as one
+#      commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaCall:
+    """One call of `apply_schema`."""
+
+    wanted: CompiledSchema
+    allow_data_loss: bool
+    backfill: Mapping[str, object]
+    actor: str | None
+    engine: WorkerChoice
+    #: May refuse the new catalog before anything happens.
+    validate: Callable[[Catalog], None] | None
+
+
+class SchemaEvolution:
+    """Plans and applies schema changes of one graph; whoever calls it has settled what dead writers left."""
+
+    def __init__(
+        self, environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema]
+    ) -> None:
+        self._environment = environment
+        self._schema_of = schema_of
+        self._has_unknown_files = False
+
+    def plan(
+        self,
+        wanted: CompiledSchema,
+        *,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, object] | None = None,
+    ) -> MigrationPlan:
+        """The steps from the accepted schema to a wanted one."""
+        head = self._environment.manifest.state().head(MAIN)
+        return plan_migration(
+            self._schema_of(head.schema_hash).accepted,
+            wanted,
+            allow_data_loss=allow_data_loss,
+            backfill=backfill,
+        )
+
+    def apply(self, call: SchemaCall) -> SchemaApplyResult:
+        """Carry a supported plan out in one commit; prepared again when writers move its tables meanwhile."""
+        try:
+            return self._until_won(call)
+        finally:
+            if self._has_unknown_files:
+                # Tasks that died may have written what nobody knows.
+                tidy_up(self._environment, (), has_unknown_files=True)
+
+    def _until_won(self, call: SchemaCall) -> SchemaApplyResult:
+        first = self.plan(call.wanted, allow_data_loss=call.allow_data_loss, backfill=call.backfill)
+        for number in range(REPREPARATION_BUDGET):
+            try:
+                if number < OPTIMISTIC_TRIES:
+                    return self._try(self._environment, call, first)
+                # Writers would go on winning: from now on they wait.
+                with self._environment.window() as environment:
+                    return self._try(environment, call, first)
+            except (ExpectedVersionMismatchError, ReadSetConflictError):
+                continue
+        return self._try(self._environment, call, first)
+
+    def _try(
+        self, environment: GraphEnvironment, call: SchemaCall, first: MigrationPlan
+    ) -> SchemaApplyResult:
+        state = environment.manifest.state()
+        snapshot = snapshot_of(state.head(MAIN))
+        accepted = self._schema_of(snapshot.schema_hash)
+        plan = plan_migration(
+            accepted.accepted,
+            call.wanted,
+            allow_data_loss=call.allow_data_loss,
+            backfill=call.backfill,
+        )
+        if plan.steps and plan.steps != first.steps:
+            # It would take back, even destroy, what another change has brought.
+            raise ConflictError(
+                "the schema was changed meanwhile, so that this change would do something else than was planned; "
+                "nothing happened: plan it again"
+            )
+        if not plan.supported:
+            refusals = [f"{step.entity}: {step}" for step in plan.refusals]
+            raise UnsupportedSchemaError(refusals, plan.to_json())
+        if not plan.steps:
+            return SchemaApplyResult(plan=plan, graph_version=state.graph_version, commit=None)
+        if others := sorted(set(state.heads) - {MAIN}):
+            raise BranchesExistError(others)
+        if call.validate is not None:
+            call.validate(call.wanted.catalog)
+        migrations = plan_tables(plan, accepted.catalog, call.wanted.catalog)
+        wanted = GraphSchema(
+            source=call.wanted.source.text,
+            accepted=AcceptedSchema(
+                catalog=call.wanted.catalog, identities=plan.resolution.identities
+            ),
+        )
+        commit = self._commit(environment, snapshot, migrations, wanted, call)
+        return SchemaApplyResult(plan=plan, graph_version=commit.graph_version, commit=commit)
+
+    def _commit(
+        self,
+        environment: GraphEnvironment,
+        snapshot: Snapshot,
+        migrations: TableMigrations,
+        wanted: GraphSchema,
+        call: SchemaCall,
+    ) -> GraphCommit:
+        with environment.staging.shared():
+            work = _Preparation(environment, snapshot, call.engine)
+            try:
+                for item in migrations.continued:
+                    work.prepare(item)
+                if work.problems:
+                    raise SchemaViolationsError(work.problems.report())
+            except BaseException as error:
+                # Also after an interrupt: nothing but this run knows the staged files.
+                discard_staged(environment, work.staged)
+                self._has_unknown_files = may_leave_files(error)
+                raise
+            expectations = Expectations(
+                branch=MAIN,
+                incarnation=snapshot.incarnation,
+                schema_hash=snapshot.schema_hash,
+                touched={item.table_key: item.staged.read_version for item in work.staged},
+                read=work.read,
+                is_sole=True,
+            )
+            intent = Intent(
+                kind=WriterKind.SCHEMA_APPLY,
+                expectations=expectations,
+                actor=call.actor,
+                schema_change=self._change(environment, migrations, wanted),
+            )
+            return commit_write(environment, intent, work.staged)
+
+    def _change(
+        self, environment: GraphEnvironment, migrations: TableMigrations, wanted: GraphSchema
+    ) -> SchemaChange:
+        used = {version.pin.location for version in environment.manifest.history().versions}
+        new_tables = []
+        for definition in migrations.created:
+            key = TableKey(definition.table_key)
+            kind = TypeKind(key.partition(":")[0])
+            incarnation = wanted.identities.types[kind, definition.name].incarnation or 0
+            path = table_location(key)
+            if path in used:
+                path = table_location(key, incarnation)
+            if self._environment.lock.can_be_lost:
+                # A writer that lost its lease may come late: no other writer ever uses its places.
+                path = f"{path}-{new_ulid().lower()}"
+            new = plan_table(path, table_schema(definition), blobs=blob_columns(definition))
+            new_tables.append((key, incarnation, new))
+        return SchemaChange(
+            schema_hash=wanted.hash,
+            files=wanted.files(),
+            new_tables=tuple(new_tables),
+            renamed=migrations.renamed,
+            dropped=migrations.dropped,
+            purged=migrations.purged,
+        )
+
+
+class _Preparation:
+    """Everything that happens before the commit window: new columns are written, rows are looked at."""
+
+    def __init__(
+        self, environment: GraphEnvironment, snapshot: Snapshot, engine: WorkerChoice
+    ) -> None:
+        self._environment = environment
+        self._snapshot = snapshot
+        self._engine = engine
+        self.staged: list[StagedTable] = []
+        #: Versions of tables that were only looked at.
+        self.read: dict[TableKey, int] = {}
+        self.problems = Problems()
+
+    def prepare(self, item: TableMigration) -> None:
+        pin = self._snapshot.pins[item.old_key]
+        table = open_pin(self._environment.tables, pin)
+        engine = self._engine.for_rows(pin.row_count)
+        if item.required:
+            problems = check_required(table, item.new_key, item.required, engine)
+            self.problems.merge(problems)
+            if problems:
+                # What is read next takes for granted that there is no null.
+                return
+        if not item.moves(table.schema):
+            if item.rules != type(item.rules)():
+                self.read[item.old_key] = pin.version
+                self.problems.merge(check_rows(table, item.new_key, item.rules, engine))
+            return
+        reshaped = reshape_table(table, item.change, engine.workers)
+        self.staged.append(
+            StagedTable(table_key=item.old_key, incarnation=pin.incarnation, staged=reshaped.staged)
+        )
+        for name, total in reshaped.null_totals.items():
+            add_nulls(self.problems, item.new_key, name, total, reshaped.null_ids[name])
+        if not reshaped.null_totals:
+            self._check_staged(item, reshaped.staged)
+
+    def _check_staged(self, item: TableMigration, staged: StagedWrite) -> None:
+        if item.rules == type(item.rules)():
+            return
+        with ExitStack() as stack:
+            private = open_private(staged)
+            stack.callback(close_private, private, self._environment.objects)
+            table: Table = private.table
+            engine = self._engine.for_rows(table.row_count)
+            self.problems.merge(check_rows(table, item.new_key, item.rules, engine))
+
+
+# ---- The schema half of the façade
+
+
+class SchemaMethods(OpenGraph):
+    """What an open graph does with its schema."""
+
+    @property
+    def schema(self) -> str:
+        """The accepted schema text."""
+        return self._schema_of(self._state().head(MAIN).schema_hash).source
+
+    def plan_schema(
+        self,
+        schema: str | Path | CompiledSchema,
+        *,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, object] | None = None,
+    ) -> MigrationPlan:
+        """The steps from the accepted schema to another one; nothing happens.
+
+        `schema` is the path of a `.pg` file, schema text, or a compiled schema. `backfill` maps `Type.property` to the
+        value that existing rows get: an expression such as `"en"` in quotes or `coalesce(title, "untitled")`, or a
+        plain value that is not text.
+
+        >>> import tempfile
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
+        >>> plan = graph.plan_schema("node Paper { doi: String @key  year: I32? }")
+        >>> [step.describe() for step in plan.steps]
+        ['+ node Paper.year: I32?']
+
+        Raises:
+            CompilerError: the schema, or a rename hint in it, is wrong.
+            BadRequestError: a backfill is wrong.
+        """
+        evolution = SchemaEvolution(self._environment, self._schema_of)
+        return evolution.plan(
+            as_compiled(schema), allow_data_loss=allow_data_loss, backfill=backfill
+        )
+
+    def apply_schema(
+        self,
+        schema: str | Path | CompiledSchema,
+        *,
+        allow_data_loss: bool = False,
+        backfill: Mapping[str, object] | None = None,
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: Session | None = None,
+        progress: Progress | None = None,
+        validate: Callable[[Catalog], None] | None = None,
+    ) -> SchemaApplyResult:
+        """Make another schema the accepted one, with all of its tables, in one commit; or nothing happens.
+
+        `schema` is the path of a `.pg` file, schema text, or a compiled schema.
+
+        Data stays: renamed types and properties go on with their rows and history, dropped ones can be read at earlier
+        commits, unless `allow_data_loss` destroys them. Rules that are new are held against existing rows first. Large
+        tables are written and checked on Spark. `validate` gets the new catalog before anything happens and may raise.
+
+        >>> import tempfile
+        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
+        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
+        >>> wanted = "node Paper { doi: String @key  lang: String }"
+        >>> graph.apply_schema(wanted, backfill={"Paper.lang": '"en"'}).applied
+        True
+        >>> graph.query("query all() { match { $p: Paper } return { $p.lang as lang } }").to_pylist()
+        [{'lang': 'en'}]
+
+        Raises:
+            CompilerError: the schema, or a rename hint in it, is wrong.
+            UnsupportedSchemaError: a difference has no step; nothing happened.
+            SchemaViolationsError: existing rows violate the new schema; `report` counts them. Nothing happened.
+            BranchesExistError: other branches than main exist; nothing happened.
+            ConflictError: writers kept changing the tables, or the schema changed meanwhile; nothing happened.
+        """
+        from omnigraph.pipeline.workers import Silent
+        from omnigraph.spark.worker_choice import ElasticEngine
+
+        self._require_writable()
+        call = SchemaCall(
+            wanted=as_compiled(schema),
+            allow_data_loss=allow_data_loss,
+            backfill=backfill or {},
+            actor=actor,
+            engine=ElasticEngine(engine, spark, progress or Silent()),
+            validate=validate,
+        )
+        self._authorize(Action.SCHEMA_APPLY, actor, target=MAIN)
+        self._heal()
+        return SchemaEvolution(self._environment, self._schema_of).apply(call)
+
+    def diff_schema(self, one: str, other: str = MAIN) -> SchemaDiff:
+        """How the accepted schema differs between two commits or branches, as text and as steps.
+
+        Raises:
+            BranchNotFoundError: a name is neither a branch nor a commit.
+            NotFoundError: there is no such commit, or its branch was deleted.
+        """
+        state = self._state()
+        old, new = (self._history.find(state, name) for name in (one, other))
+        return diff_schemas(self._schema_of(old.schema_hash), self._schema_of(new.schema_hash))
+
+
+# ---- How two schemas differ that one graph has accepted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaDiff:
+    """Two schema texts, and the steps between them."""
+
+    old: str
+    new: str
+    plan: MigrationPlan
+
+    def lines(self, old_name: str, new_name: str) -> list[str]:
+        """A unified diff of the texts."""
+        old, new = self.old.splitlines(), self.new.splitlines()
+        return list(difflib.unified_diff(old, new, old_name, new_name, lineterm=""))
+
+
+def diff_schemas(old: GraphSchema, new: GraphSchema) -> SchemaDiff:
+    """What happened between two accepted schemas; renames are recognised by the stable ids."""
+    plan = plan_between(old.accepted, new.accepted)
+    return SchemaDiff(old=old.source, new=new.source, plan=plan)

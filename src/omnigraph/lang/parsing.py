@@ -1,0 +1,280 @@
+"""Grammars over files of declarations: syntax errors for people, escapes of strings, and a cache of built grammars."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import partial
+from hashlib import sha256
+from itertools import pairwise
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from lark import Lark, TextSlice, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.lexer import LexerState, LexerThread, LineCounter
+from lark.parsers.lalr_interactive_parser import InteractiveParser
+from lark.parsers.lalr_parser_state import ParserState
+
+from omnigraph.core.env_settings import cache_folder
+from omnigraph.core.source import OPAQUE, Findings, SourceText, Span, check_readable, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lark import Token, Transformer
+    from lark.lexer import Lexer
+
+    from omnigraph.errors import Diagnostic
+
+
+# ---- String literals, which both languages spell alike
+
+
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class EscapeFailure(Exception):
+    """A string literal holds an escape that the languages do not have; never leaves the parsers."""
+
+    def __init__(self, offset: int, escape: str) -> None:
+        super().__init__(escape)
+        self.offset = offset
+        self.escape = escape
+
+
+def unescape(literal: str, offset: int) -> str:
+    """The value of a quoted literal that begins at `offset` of its source.
+
+    Raises:
+        EscapeFailure: at the first unknown escape.
+    """
+    body = literal[1:-1]
+    if "\\" not in body:
+        return body
+
+    def replace(match: re.Match[str]) -> str:
+        try:
+            return _ESCAPES[match[1]]
+        except KeyError:
+            raise EscapeFailure(offset + 1 + match.start(), match[0]) from None
+
+    return _ESCAPE.sub(replace, body)
+
+
+# ---- Where analysed grammars are kept between processes: the analysis takes longer than most commands
+
+
+def grammar_cache(grammar: str) -> str | None:
+    """The file that keeps the analysis of a grammar; None when there is no place for it."""
+    folder = cache_folder("grammars")
+    if folder is None:
+        return None
+    python = f"{sys.version_info.major}{sys.version_info.minor}"
+    return str(folder / f"{sha256(grammar.encode()).hexdigest()[:24]}-{python}.bin")
+
+
+# ---- Runs a lark grammar over a file of declarations and reports every broken one
+#
+# The whole file is parsed in one go. Only when that fails is it cut at the beginnings of declarations and each piece
+# parsed alone, so that one run shows the first syntax error of every declaration instead of the first of the file.
+
+
+T = TypeVar("T")
+
+#: Explains a syntax error beyond "expected …": gets the text found and its left context, returns a hint or None.
+Advice = "Callable[[str, str], str | None]"
+
+_WORD = re.compile(r"[0-9]+\.(?![0-9])|@?\$?[A-Za-z0-9_]+|\S")
+_LONGEST_ENUMERATION = 7
+#: How much of the text before a mistake is looked at for advice.
+_CONTEXT = 300
+_ENDLESS_STRING = "a string that never ends"
+_ENDLESS_COMMENT = "a comment that never ends"
+
+
+class DeclarationGrammar(Generic[T]):
+    """A grammar whose texts are sequences of declarations, with the words for its errors.
+
+    Args:
+        grammar: lark grammar text with the start rule `file`.
+        transformer: builds the syntax tree while parsing; its `file` rule gives a sequence of declarations.
+        declaration: matches the beginning of a declaration, for recovery after a syntax error.
+        phrases: terminal name → plain English, for "expected …".
+        groups: sets of terminals that are named together when all of them may stand somewhere.
+        code: code of a syntax error; `escape_code` that of an unknown string escape.
+        advise: extra hints for well-known mistakes.
+    """
+
+    def __init__(
+        self,
+        grammar: str,
+        transformer: Transformer[Token, Sequence[T]],
+        *,
+        declaration: str,
+        phrases: Mapping[str, str],
+        groups: Mapping[frozenset[str], str],
+        code: str,
+        escape_code: str,
+        advise: Callable[[str, str], str | None],
+    ) -> None:
+        self._lark = Lark(
+            grammar,
+            parser="lalr",
+            start="file",
+            transformer=transformer,
+            lexer_callbacks={"STRING": _check_escapes},
+            cache=grammar_cache(grammar) or False,
+            _plugins={"LexerThread": _OffsetLexer},
+        )
+        self._beginning = re.compile(rf"{OPAQUE}|(?P<declaration>{declaration})", re.DOTALL)
+        self._phrases = phrases
+        self._groups = groups
+        self._code = code
+        self._escape_code = escape_code
+        self._advise = advise
+
+    def parse(self, source: SourceText) -> tuple[T, ...]:
+        """All declarations of a text.
+
+        Raises:
+            CompilerError: with the first syntax error of every broken declaration.
+        """
+        declarations, findings = self.parse_all(source)
+        findings.raise_errors()
+        return declarations
+
+    def parse_all(self, source: SourceText) -> tuple[tuple[T, ...], Findings]:
+        """The declarations that parse, and one finding for each that does not."""
+        check_readable(source, self._code)
+        findings = Findings(source)
+        try:
+            return tuple(self._parse_text(source.text)), findings
+        except (UnexpectedInput, EscapeFailure) as failure:
+            first = failure
+        parsed: list[T] = []
+        for piece in self._pieces(source.text):
+            try:
+                parsed.extend(self._parse_text(TextSlice(source.text, piece.start, piece.end)))
+            except (UnexpectedInput, EscapeFailure) as failure:
+                findings.add(partial(self._explain, source, failure))
+        if not findings.error_count:
+            # A text can fail as a whole although its pieces parse: what stands between them is then to blame.
+            findings.add(partial(self._explain, source, first))
+        return tuple(parsed), findings
+
+    def _parse_text(self, text: str | TextSlice[str]) -> Sequence[T]:
+        return cast("Sequence[T]", self._lark.parse(text))
+
+    def _pieces(self, text: str) -> Iterator[Span]:
+        starts = [m.start() for m in self._beginning.finditer(text) if m["declaration"]]
+        bounds = [0, *starts[1:], len(text)] if starts else [0, len(text)]
+        for begin, end in pairwise(bounds):
+            yield Span(begin, end)
+
+    def _explain(self, source: SourceText, failure: UnexpectedInput | EscapeFailure) -> Diagnostic:
+        if isinstance(failure, EscapeFailure):
+            return source.diagnostic(
+                self._escape_code,
+                Span(failure.offset, failure.offset + len(failure.escape)),
+                f"unknown escape `{failure.escape}` in a string",
+                hint='the escapes are \\" \\\\ \\n \\r \\t',
+            )
+        span, found = _place(source.text, failure)
+        if found == _ENDLESS_STRING and _ends_in_an_escape(source.text):
+            end = len(source.text)
+            return source.diagnostic(
+                self._escape_code, Span(end - 1, end), "the text ends inside an escape"
+            )
+        word = source.text[span.start : span.end]
+        endless = found in (_ENDLESS_STRING, _ENDLESS_COMMENT)
+        return source.diagnostic(
+            self._code,
+            span,
+            f"found {found}" if endless else f"found {found}, expected {self._expected(failure)}",
+            hint=self._advise(
+                word, source.text[max(0, span.start - _CONTEXT) : span.start].rstrip()
+            ),
+        )
+
+    def _expected(self, failure: UnexpectedInput) -> str:
+        if isinstance(failure, UnexpectedToken):
+            names = set(failure.accepts or failure.expected)
+        elif isinstance(failure, UnexpectedCharacters):
+            names = _accepted(failure)
+        else:
+            names = set()
+        words = set()
+        for group, phrase in self._groups.items():
+            if group <= names:
+                names = names - group
+                words.add(phrase)
+        words |= {self._phrases.get(name, name) for name in names}
+        phrases = sorted(words, key=_by_kind)
+        if len(phrases) > _LONGEST_ENUMERATION:
+            phrases = [*phrases[: _LONGEST_ENUMERATION - 1], "something else that may stand here"]
+        return one_of(phrases) or "something else"
+
+
+class _OffsetLexer(LexerThread):
+    """Reads a slice without counting the lines before it, which would take the square of a text of many pieces.
+
+    Lines and columns of lark are not used: offsets are, and `SourceText` turns them into places.
+    """
+
+    @classmethod
+    def from_text(cls, lexer: Lexer, text_or_slice: str | TextSlice[str]) -> _OffsetLexer:
+        text = TextSlice.cast_from(text_or_slice)
+        start = LineCounter("\n")  # type: ignore[no-untyped-call]  # lark leaves it untyped
+        start.char_pos = text.start
+        return cls(lexer, LexerState(text, start))
+
+
+def _accepted(failure: UnexpectedCharacters) -> set[str]:
+    """The terminals that may stand at the failure; what lark reports itself is too many after state merging."""
+    state = failure.state
+    if isinstance(state, ParserState):
+        # Asking the state needs no parser: nothing is parsed any further.
+        cursor = InteractiveParser(None, state, state.lexer)
+        return set(cursor.accepts())  # type: ignore[no-untyped-call]  # lark leaves it untyped
+    return set(failure.allowed or ())
+
+
+def _ends_in_an_escape(text: str) -> bool:
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
+def _by_kind(phrase: str) -> tuple[bool, str]:
+    # Things a person thinks of first (a name, a type), punctuation and keywords after them.
+    return phrase.startswith("`"), phrase
+
+
+def _place(text: str, failure: UnexpectedInput) -> tuple[Span, str]:
+    if isinstance(failure, UnexpectedToken) and failure.token.type == "$END":
+        # Inside a piece of a larger file the end of the piece is the end of the declaration.
+        end = failure.token.end_pos or 0
+        is_last = not text[end:].strip()
+        return Span(end, end), "the end of the text" if is_last else "the end of the declaration"
+    start = cast("int", failure.pos_in_stream)
+    if text.startswith('"', start) and isinstance(failure, UnexpectedCharacters):
+        return Span(start, start + 1), _ENDLESS_STRING
+    if text.startswith("/*", start):
+        return Span(start, start + 2), _ENDLESS_COMMENT
+    if isinstance(failure, UnexpectedToken) and failure.token.end_pos is not None:
+        end = failure.token.end_pos
+    else:
+        word = _WORD.match(text, start)
+        end = word.end() if word else start + 1
+    return Span(start, end), _quoted(text[start:end])
+
+
+def _quoted(word: str) -> str:
+    if len(word) == 1 and not word.isprintable():
+        return f"the character U+{ord(word):04X}"
+    return f"`{word if len(word) <= 40 else word[:40] + '…'}`"
+
+
+def _check_escapes(token: Token) -> Token:
+    # Raised from here an unknown escape ends the parse at once, like any other lexical error.
+    if "\\" in token:
+        unescape(token, token.start_pos or 0)
+    return token

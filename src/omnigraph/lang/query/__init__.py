@@ -1,0 +1,1 @@
+"""The query language: from `.gq` text to the representation that every engine executes."""

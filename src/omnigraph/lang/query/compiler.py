@@ -1,0 +1,456 @@
+"""Compiles query texts: declarations, size, type check, codes, and the cache of compiled queries."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from omnigraph.core.source import (
+    MAX_PARTS,
+    MAX_PATTERNS,
+    Findings,
+    SourceText,
+    did_you_mean,
+    read_source,
+)
+from omnigraph.core.types import (
+    MAX_VECTOR_DIMENSION,
+    BaseType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
+from omnigraph.errors import CompilerError, MixedMutationError, QuerySelectionError
+from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.expressions import Context, Scope
+from omnigraph.lang.query.lowering import lower_pattern
+from omnigraph.lang.query.mutations import check_statement
+from omnigraph.lang.query.parser import SYNTAX_ERROR, parse_queries
+from omnigraph.lang.query.patterns import check_pattern
+from omnigraph.lang.query.results import check_result
+from omnigraph.lang.query.signature import Operation, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from omnigraph.lang.schema.catalog import Catalog
+
+
+# ---- Checks of a declaration that need no schema: parameters and annotations
+
+
+_SCALARS = {scalar.value: scalar for scalar in Scalar}
+
+
+def check_declaration(
+    query: ast.Query, findings: Findings, types: dict[str, PropertyType | None] | None = None
+) -> tuple[ir.Parameter, ...]:
+    """The parameters of a query; what is wrong with them or with the annotations goes to `findings`.
+
+    `types` gets the type of every parameter name, None where the type is wrong.
+    """
+    types = {} if types is None else types
+    params: list[ir.Parameter] = []
+    for param in query.params:
+        base = _param_type(findings, param)
+        if param.name.startswith("__"):
+            message = f"`${param.name}`: names that begin with `$__` are reserved"
+            findings.error("Q103", param.span, message)
+        elif param.name == ast.ANONYMOUS:
+            findings.error("Q103", param.span, "`$_` is the anonymous variable, not a parameter")
+        elif param.name in types:
+            findings.error("Q102", param.span, f"parameter `${param.name}` is declared twice")
+            continue
+        type_ = None if base is None else PropertyType(base, param.nullable)
+        types[param.name] = type_
+        if type_ is not None:
+            params.append(ir.Parameter(name=param.name, type=type_))
+    _check_notes(findings, query)
+    return tuple(params)
+
+
+def _param_type(findings: Findings, param: ast.Param) -> BaseType | None:
+    written = param.type
+    if written.form == "vector":
+        if 1 <= written.dimension <= MAX_VECTOR_DIMENSION:
+            return VectorType(written.dimension)
+        message = f"a vector has 1 to {MAX_VECTOR_DIMENSION} dimensions"
+        findings.error("Q105", written.span, message)
+        return None
+    scalar = _SCALARS.get(written.name)
+    if scalar is None:
+        hint = partial(did_you_mean, written.name, [*_SCALARS, "Vector"])
+        findings.error("Q105", written.span, f"`{written.name}` is not a parameter type", hint)
+        return None
+    if written.form == "scalar":
+        return ScalarType(scalar)
+    if scalar is Scalar.BLOB:
+        findings.error("Q105", written.span, "there is no list of Blob")
+        return None
+    return ListType(scalar)
+
+
+def _check_notes(findings: Findings, query: ast.Query) -> None:
+    seen: set[str] = set()
+    for note in query.notes:
+        if note.kind in seen:
+            findings.error("Q116", note.span, f"`@{note.kind}` is given twice")
+        elif not note.text.strip():
+            findings.error("Q116", note.span, f"`@{note.kind}` is blank")
+        seen.add(note.kind)
+
+
+# ---- The codes of query findings and what they mean; the codes are stable, the texts are not
+
+
+QUERY_CODES: dict[str, str] = {
+    "Q000": "syntax",
+    "T1": "unknown node type",
+    "T2": "unknown property in an inline match",
+    "T3": "value does not fit the property",
+    "T4": "unknown edge",
+    "T5": "variable's type is not an endpoint of the edge",
+    "T6": "unbound variable, unknown property or unknown column",
+    "T7": "operands cannot be compared or assigned",
+    "T8": "aggregate over a type it does not support",
+    "T9": "`not` without an outer variable; non-groupable column beside an aggregate",
+    "T10": "unknown type in a mutation",
+    "T11": "unknown property in a mutation, or Blob in a `where`",
+    "T12": "insert lacks a required property or endpoint",
+    "T13": "property assigned twice",
+    "T14": "variable is not a parameter",
+    "T15": "hop bounds, or arguments of `nearest`",
+    "T16": "update of an edge type",
+    "T17": "`nearest` without a limit",
+    "T18": "`nearest` together with a column as order key",
+    "T19": "arguments of `search` or `fuzzy`",
+    "T20": "arguments of `match_text` or `bm25`",
+    "T21": "arms, k or missing limit of `rrf`",
+    "T22": "undirected traversal between different types",
+    "T23": "misuse of an edge variable",
+    "T24": "Blob used as a value of a read",
+    "Q101": "query declared twice",
+    "Q102": "parameter declared twice",
+    "Q103": "reserved parameter name",
+    "Q104": "name is a parameter and a variable at once",
+    "Q105": "unknown parameter type",
+    "Q106": "variable bound to two types",
+    "Q107": "bare variable is not bound",
+    "Q108": "nested list, or list of several types",
+    "Q109": "number or moment out of range or malformed",
+    "Q110": "unknown function, wrong number of arguments, or function in the wrong place",
+    "Q111": "text condition used as a value",
+    "Q112": "rank function that is not the first order key",
+    "Q113": "expression that cannot be an order key",
+    "Q114": "two columns with one name",
+    "Q115": "update of a key member",
+    "Q116": "query annotation blank or given twice",
+    "Q117": "column name used as a value",
+    "Q118": "query with more parts than its limits allow",
+    "D2": "one mutation both writes and deletes",
+    "L202": "warning: patterns that nothing joins, so every row of one meets every row of the other",
+    "L201": "warning: nullable property that no update sets",
+}
+
+
+# ---- How much one query lists, and the refusal of what is beyond the limits of the language
+
+
+_PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
+
+
+def check_size(query: ast.Query, findings: Findings) -> bool:
+    """Whether a query is within the limits (Q118).
+
+    Checked before anything else: every later pass takes time and memory in proportion to what is counted here, and
+    the rows of each pattern are held while the query runs.
+    """
+    clauses = list(_clauses(query.body.clauses)) if isinstance(query.body, ast.ReadBody) else []
+    patterns = sum(isinstance(clause, _PATTERNS) for clause in clauses)
+    if patterns > MAX_PATTERNS:
+        message = (
+            f"query `{query.name}` has {patterns:,} bindings, traversals and `not` blocks: "
+            f"at most {MAX_PATTERNS:,} are allowed"
+        )
+        hint = "follow one edge type over many hops with bounds, `$a knows{1,9} $b`, or run several queries"
+        findings.error("Q118", query.name_span, message, hint)
+        return False
+    parts = len(query.params) + sum(_parts(query.body, clauses))
+    if parts > MAX_PARTS:
+        message = (
+            f"query `{query.name}` lists {parts:,} clauses, columns, order keys, parameters, statements and "
+            f"assignments: at most {MAX_PARTS:,} are allowed"
+        )
+        is_read = isinstance(query.body, ast.ReadBody)
+        hint = (
+            "compare with a list parameter instead of one condition per value"
+            if is_read
+            else "load records instead of inserting them one by one, or run several mutations"
+        )
+        findings.error("Q118", query.name_span, message, hint)
+        return False
+    return True
+
+
+def _clauses(clauses: Iterable[ast.Clause]) -> Iterator[ast.Clause]:
+    """Every clause, those of nested blocks included; brackets nest within `MAX_NESTING`."""
+    for clause in clauses:
+        yield clause
+        if isinstance(clause, ast.Negation):
+            yield from _clauses(clause.clauses)
+
+
+def _parts(body: ast.ReadBody | ast.MutationBody, clauses: Iterable[ast.Clause]) -> Iterator[int]:
+    match body:
+        case ast.ReadBody():
+            yield len(body.projections) + len(body.order)
+            for clause in clauses:
+                yield 1 + len(clause.matches) if isinstance(clause, ast.Binding) else 1
+        case ast.MutationBody(statements):
+            for statement in statements:
+                yield 1 if isinstance(statement, ast.Delete) else 1 + len(statement.assignments)
+
+
+# ---- Type-check of one query: syntax tree and catalog in, intermediate representation and findings out
+
+
+def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.QueryIR | None:
+    """The meaning of a query, or None when it is wrong; why goes to `findings`.
+
+    The rule that one mutation either writes or deletes (D2) is the last to be checked.
+    """
+    if not check_size(query, findings):
+        return None
+    context = Context(catalog, findings, {})
+    before = findings.error_count
+    params = check_declaration(query, findings, context.params)
+    result: ir.QueryIR | None
+    match query.body:
+        case ast.ReadBody():
+            result = _check_read(context, query, query.body, params)
+        case ast.MutationBody(statements):
+            checked = [check_statement(context, statement) for statement in statements]
+            result = ir.MutationIR(
+                name=query.name,
+                params=params,
+                statements=tuple(item for item in checked if item is not None),
+            )
+            if findings.error_count == before and is_mixed(query):
+                _report_mixed(context, query, statements)
+    return result if findings.error_count == before else None
+
+
+def _check_read(
+    context: Context, query: ast.Query, body: ast.ReadBody, params: tuple[ir.Parameter, ...]
+) -> ir.ReadIR | None:
+    scope = Scope()
+    before = context.findings.error_count
+    pattern = check_pattern(context, body.clauses, scope)
+    result = check_result(context, scope, body)
+    if context.findings.error_count > before:
+        return None
+    return ir.ReadIR(
+        name=query.name,
+        params=params,
+        pipeline=lower_pattern(context, pattern),
+        projections=result.projections,
+        grouped=result.grouped,
+        rank=result.rank,
+        order=result.order,
+        limit=result.limit,
+    )
+
+
+def is_mixed(query: ast.Query) -> bool:
+    """Whether a mutation both writes and deletes (D2)."""
+    if not isinstance(query.body, ast.MutationBody):
+        return False
+    deletes = {isinstance(statement, ast.Delete) for statement in query.body.statements}
+    return len(deletes) == 2
+
+
+def _report_mixed(
+    context: Context, query: ast.Query, statements: tuple[ast.Statement, ...]
+) -> None:
+    first = next(statement for statement in statements if isinstance(statement, ast.Delete))
+    message = f"mutation `{query.name}` mixes insert/update with delete"
+    hint = "split it: inserts and updates first, deletes second; or use a branch and merge it"
+    context.error("D2", first.span, message, hint)
+
+
+# ---- Query text → compiled queries: the one entrance to the query language, and its cache
+
+
+_CACHE_ENTRIES = 256
+#: Names that a message lists.
+_LISTED = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledQuery:
+    """A query that passed every check, with what it returns, reads and writes."""
+
+    ir: ir.QueryIR
+    operation: Operation
+    description: str | None = None
+    instruction: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name it is declared under."""
+        return self.ir.name
+
+    @property
+    def is_mutation(self) -> bool:
+        """Whether it changes the graph."""
+        return isinstance(self.ir, ir.MutationIR)
+
+
+def compile_file(source: SourceText | str, catalog: Catalog) -> tuple[CompiledQuery, ...]:
+    """Every query of a source, in source order.
+
+    Raises:
+        CompilerError: with every finding in the source.
+        MixedMutationError: the only thing wrong is a mutation that both writes and deletes.
+    """
+    source = _as_source(source)
+    tree = parse_queries(source)
+    findings = Findings(source)
+    check_names(tree, findings)
+    compiled = [_compile(query, catalog, findings) for query in tree.queries]
+    _raise_findings(findings, tree)
+    return tuple(query for query in compiled if query is not None)
+
+
+def compile_query(
+    source: SourceText | str, catalog: Catalog, name: str | None = None
+) -> CompiledQuery:
+    """One query of a source: the one called `name`, or the only one.
+
+    The other queries of the source have to parse, but they need not fit the catalog.
+
+    Raises:
+        CompilerError: the source does not parse, or the query is wrong.
+        QuerySelectionError: the source does not hold that query, or holds several and none was named.
+        MixedMutationError: the query both writes and deletes.
+    """
+    source = _as_source(source)
+    tree = parse_queries(source)
+    findings = Findings(source)
+    check_names(tree, findings)
+    findings.raise_errors()
+    query = _select(tree, name, source)
+    compiled = _compile(query, catalog, findings)
+    _raise_findings(findings, ast.QueryFile((query,)))
+    assert compiled is not None, "a query without findings compiles"
+    return compiled
+
+
+def read_queries(path: str | Path) -> SourceText:
+    """Read a `.gq` file.
+
+    Raises:
+        InputFileError: the file cannot be read.
+        CompilerError: it is no UTF-8 text, or too large.
+    """
+    return read_source(path, code=SYNTAX_ERROR)
+
+
+class QueryCompiler:
+    """Compiles queries and keeps the results, by source text, query name and schema.
+
+    Thread-safe. Failures are not kept.
+    """
+
+    def __init__(self, entries: int = _CACHE_ENTRIES) -> None:
+        self._entries = entries
+        self._cache: OrderedDict[tuple[str, str | None, str], CompiledQuery] = OrderedDict()
+        self._lock = Lock()
+        #: How often a query was found in the cache and how often it was compiled.
+        self.hits = 0
+        self.misses = 0
+
+    def compile(
+        self, source: SourceText | str, catalog: Catalog, name: str | None = None
+    ) -> CompiledQuery:
+        """As `compile_query`, from the cache when the same text was compiled against the same schema before."""
+        source = _as_source(source)
+        key = (source.text, name, catalog.schema_hash)
+        with self._lock:
+            known = self._cache.get(key)
+            if known is not None:
+                self._cache.move_to_end(key)
+                self.hits += 1
+                return known
+        compiled = compile_query(source, catalog, name)
+        with self._lock:
+            self.misses += 1
+            self._cache[key] = compiled
+            while len(self._cache) > self._entries:
+                self._cache.popitem(last=False)
+        return compiled
+
+
+def _as_source(source: SourceText | str) -> SourceText:
+    return SourceText(source, "<query>") if isinstance(source, str) else source
+
+
+def _compile(query: ast.Query, catalog: Catalog, findings: Findings) -> CompiledQuery | None:
+    meaning = check_query(query, catalog, findings)
+    if meaning is None:
+        return None
+    notes = {note.kind: note.text for note in query.notes}
+    return CompiledQuery(
+        ir=meaning,
+        operation=describe(meaning, catalog),
+        description=notes.get("description"),
+        instruction=notes.get("instruction"),
+    )
+
+
+def check_names(tree: ast.QueryFile, findings: Findings) -> None:
+    """Record every query that has the name of an earlier one (Q101)."""
+    for query in repeated_queries(tree):
+        findings.error("Q101", query.name_span, f"query `{query.name}` is declared twice")
+
+
+def repeated_queries(tree: ast.QueryFile) -> Iterator[ast.Query]:
+    """The queries that have the name of an earlier one."""
+    seen: set[str] = set()
+    for query in tree.queries:
+        if query.name in seen:
+            yield query
+        seen.add(query.name)
+
+
+def _select(tree: ast.QueryFile, name: str | None, source: SourceText) -> ast.Query:
+    names = tuple(query.name for query in tree.queries)
+    if name is None:
+        if len(names) == 1:
+            return tree.queries[0]
+        if not names:
+            raise QuerySelectionError(f"{source.name} holds no query", names)
+        listing = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+        raise QuerySelectionError(
+            f"{source.name} holds {len(names)} queries, name one: {listing}", names
+        )
+    for query in tree.queries:
+        if query.name == name:
+            return query
+    hint = did_you_mean(name, names)
+    message = f"{source.name} holds no query `{name}`" + (f": {hint}" if hint else "")
+    raise QuerySelectionError(message, names)
+
+
+def _raise_findings(findings: Findings, tree: ast.QueryFile) -> None:
+    errors = findings.errors
+    if errors and all(error.code == "D2" for error in errors):
+        raise MixedMutationError(next(query.name for query in tree.queries if is_mixed(query)))
+    if errors:
+        raise CompilerError(errors, total=findings.error_count)

@@ -1,0 +1,530 @@
+"""Names in scope, expressions as typed operands, and the functions of search and rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from omnigraph.core.source import did_you_mean
+from omnigraph.core.types import (
+    INTEGERS,
+    NUMERICS,
+    BaseType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    integer_range,
+    scalar_of,
+)
+from omnigraph.core.values import coerce_json, parse_date, parse_datetime
+from omnigraph.lang.query import ast, ir
+
+if TYPE_CHECKING:
+    from omnigraph.core.source import Findings, Hint, Span
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
+
+
+# ---- What a name means at one place of a query, and the findings made so far
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVariable:
+    """A variable bound to nodes; `definition` is None when its type is wrong, which is reported already."""
+
+    definition: NodeDef | None
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeVariable:
+    """A variable bound to edges; `definition` is None when its type is wrong, which is reported already."""
+
+    definition: EdgeDef | None
+
+
+Bound = NodeVariable | EdgeVariable
+
+
+@dataclass(slots=True)
+class Context:
+    """One query under check."""
+
+    catalog: Catalog
+    findings: Findings
+    #: None marks a parameter whose type is wrong, which is reported already.
+    params: dict[str, PropertyType | None]
+    _hidden: int = 0
+
+    def hidden_variable(self) -> str:
+        """A variable name that no query can spell."""
+        self._hidden += 1
+        return f"~{self._hidden}"
+
+    def error(self, code: str, span: Span, message: str, hint: Hint = None) -> None:
+        """Record an error and go on."""
+        self.findings.error(code, span, message, hint)
+
+
+@dataclass(slots=True)
+class Scope:
+    """The variables bound in one block of clauses, those of the blocks around it included."""
+
+    bound: dict[str, Bound] = field(default_factory=dict)
+
+    def child(self) -> Scope:
+        """A scope for a nested block: it sees everything here and adds nothing to it."""
+        return Scope(dict(self.bound))
+
+    def report_unbound(self, context: Context, variable: ast.Variable, code: str) -> None:
+        """Record that a variable is neither bound nor a parameter."""
+        names = chain(self.bound, context.params)
+        known = (f"${name}" for name in names if not name.startswith("~"))
+        name = f"${variable.name}"
+        if variable.name == "_":
+            context.error(code, variable.span, "`$_` has no value: give the variable a name")
+        else:
+            message = f"variable `{name}` is not bound"
+            context.error(code, variable.span, message, partial(did_you_mean, name, known))
+
+
+# ---- Expressions of a query → typed operands
+#
+# Every function records what is wrong and returns None for it; a None from below is already reported and stays
+# silent.
+
+
+AGGREGATES = frozenset(function.value for function in ir.AggregateFunction)
+TEXT_FUNCTIONS = frozenset(kind.value for kind in ir.TextKind)
+RANK_FUNCTIONS = frozenset({"nearest", "bm25", "rrf"})
+_VALUE_FUNCTIONS = frozenset({"now", "date", "datetime"})
+FUNCTIONS = AGGREGATES | TEXT_FUNCTIONS | RANK_FUNCTIONS | _VALUE_FUNCTIONS
+
+_MAX_I64, _MAX_U64 = (integer_range(scalar)[1] for scalar in (Scalar.I64, Scalar.U64))
+
+_STRING = PropertyType(ScalarType(Scalar.STRING))
+_BOOL = PropertyType(ScalarType(Scalar.BOOL))
+_I64 = PropertyType(ScalarType(Scalar.I64))
+_U64 = PropertyType(ScalarType(Scalar.U64))
+_F64 = PropertyType(ScalarType(Scalar.F64))
+_DATE = PropertyType(ScalarType(Scalar.DATE))
+_DATETIME = PropertyType(ScalarType(Scalar.DATETIME))
+
+
+def is_comparable(left: BaseType, right: BaseType) -> bool:
+    """Whether two types may be compared: the same scalar, or two numbers. Lists, vectors and blobs never are."""
+    first, second = scalar_of(left), scalar_of(right)
+    if first is None or second is None or Scalar.BLOB in (first, second):
+        return False
+    return first == second or (first in NUMERICS and second in NUMERICS)
+
+
+def check_arity(context: Context, call: ast.Call, low: int, high: int, code: str) -> bool:
+    """Whether a call has `low` to `high` arguments."""
+    count = len(call.arguments)
+    if low <= count <= high:
+        return True
+    wanted = str(low) if low == high else f"{low} to {high}"
+    plural = "" if wanted == "1" else "s"
+    message = f"`{call.function}` takes {wanted} argument{plural}, found {count}"
+    context.error(code, call.span, message)
+    return False
+
+
+def report_unknown_function(context: Context, call: ast.Call) -> None:
+    """Record that no function has this name."""
+    hint = partial(did_you_mean, call.function, FUNCTIONS)
+    context.error("Q110", call.span, f"there is no function `{call.function}`", hint)
+
+
+def literal(context: Context, expression: ast.Literal_ | ast.ListLiteral) -> ir.Constant | None:
+    """A constant of the natural type of its spelling: I64, F64, String, Bool, or a list of one of them.
+
+    An integer that only U64 can hold is a U64.
+    """
+    if isinstance(expression, ast.ListLiteral):
+        return _list_literal(context, expression)
+    value = expression.value
+    if isinstance(value, bool):
+        return ir.Constant(value, _BOOL)
+    if isinstance(value, int):
+        if value > _MAX_U64:
+            message = f"{expression.text} is beyond 64 bits"
+            context.error("Q109", expression.span, message)
+            return None
+        return ir.Constant(value, _I64 if value <= _MAX_I64 else _U64)
+    if isinstance(value, float):
+        if value == float("inf"):
+            context.error("Q109", expression.span, f"{expression.text} is beyond 64 bits")
+            return None
+        return ir.Constant(value, _F64)
+    return ir.Constant(value, _STRING)
+
+
+def _list_literal(context: Context, expression: ast.ListLiteral) -> ir.Constant | None:
+    items: list[ir.Constant] = []
+    for element in expression.items:
+        if isinstance(element, ast.ListLiteral):
+            context.error("Q108", element.span, "lists do not nest")
+            return None
+        item = (
+            value_call(context, element)
+            if isinstance(element, ast.Call)
+            else literal(context, element)
+        )
+        if item is None:
+            return None
+        if isinstance(item, ir.ParamRef):
+            context.error("Q108", element.span, "a list literal holds literals only")
+            return None
+        items.append(item)
+    scalars = {scalar_of(item.type.base) for item in items}
+    if scalars == {Scalar.I64, Scalar.U64}:
+        # There are no negative literals.
+        scalars = {Scalar.U64}
+    elif len(scalars) > 1 and scalars <= NUMERICS:
+        scalars = {Scalar.F64}
+    if len(scalars) > 1:
+        words = " and ".join(sorted(str(scalar) for scalar in scalars))
+        context.error("Q108", expression.span, f"a list holds one type, found {words}")
+        return None
+    scalar = next(iter(scalars), Scalar.STRING)
+    assert scalar is not None, "elements of a list literal are scalars"
+    values = tuple(float(i.value) if scalar is Scalar.F64 else i.value for i in items)  # type: ignore[arg-type]  # numbers
+    return ir.Constant(values, PropertyType(ListType(scalar)))
+
+
+def value_call(context: Context, call: ast.Call) -> ir.Value | None:
+    """`now()`, `date("…")` or `datetime("…")`."""
+    match call.function:
+        case "now":
+            if not check_arity(context, call, 0, 0, "Q110"):
+                return None
+            return ir.ParamRef(ir.NOW, ir.INSTANT_TYPE)
+        case "date" | "datetime":
+            return _moment(context, call)
+        case name if name in FUNCTIONS:
+            context.error("Q110", call.span, f"`{name}` is not a value and cannot stand here")
+        case _:
+            report_unknown_function(context, call)
+    return None
+
+
+def _moment(context: Context, call: ast.Call) -> ir.Constant | None:
+    argument = call.arguments[0] if len(call.arguments) == 1 else None
+    if not isinstance(argument, ast.Literal_) or not isinstance(argument.value, str):
+        example = '"2024-05-01"' if call.function == "date" else '"2024-05-01T12:00:00Z"'
+        message = f"`{call.function}` takes one string literal: {call.function}({example})"
+        context.error("Q109", call.span, message)
+        return None
+    is_date = call.function == "date"
+    try:
+        value = parse_date(argument.value) if is_date else parse_datetime(argument.value)
+    except ValueError as problem:
+        context.error("Q109", argument.span, str(problem))
+        return None
+    return ir.Constant(value, _DATE if is_date else _DATETIME)
+
+
+def property_ref(
+    context: Context, scope: Scope, access: ast.PropertyAccess
+) -> ir.PropertyRef | None:
+    """A property of a bound node or edge (T6)."""
+    definition = property_definition(context, scope, access)
+    if definition is None:
+        return None
+    return ir.PropertyRef(access.variable.name, access.property, definition.type)
+
+
+def property_definition(
+    context: Context, scope: Scope, access: ast.PropertyAccess
+) -> PropertyDef | None:
+    """The definition behind `$v.p`; T6 when the variable is not bound or has no such property."""
+    bound = scope.bound.get(access.variable.name)
+    if bound is None:
+        if access.variable.name in context.params:
+            message = f"`${access.variable.name}` is a parameter, it has no properties"
+            context.error("T6", access.span, message)
+        else:
+            scope.report_unbound(context, access.variable, "T6")
+        return None
+    if bound.definition is None:
+        return None
+    definition = bound.definition.properties.get(access.property)
+    if definition is None:
+        kind = "edge" if isinstance(bound, EdgeVariable) else "node"
+        message = f"{kind} type `{bound.definition.name}` has no property `{access.property}`"
+        hint: Hint = partial(did_you_mean, access.property, bound.definition.properties)
+        if access.property == "id" and kind == "node":
+            hint = f"the id of a node is the variable itself: `${access.variable.name}`"
+        context.error("T6", access.span, message, hint)
+    return definition
+
+
+def variable_ref(
+    context: Context, scope: Scope, variable: ast.Variable
+) -> ir.EntityRef | ir.ParamRef | None:
+    """A bare variable: the id of a node, or a parameter."""
+    bound = scope.bound.get(variable.name)
+    match bound:
+        case NodeVariable(definition):
+            return ir.EntityRef(variable.name, definition.name) if definition else None
+        case EdgeVariable():
+            message = f"`${variable.name}` is an edge: only its properties can be used"
+            context.error("T23", variable.span, message, f"write `${variable.name}.property`")
+            return None
+    if variable.name in context.params:
+        type_ = context.params[variable.name]
+        return ir.ParamRef(variable.name, type_) if type_ else None
+    scope.report_unbound(context, variable, "Q107")
+    return None
+
+
+def filter_operand(context: Context, scope: Scope, expression: ast.Expression) -> ir.Operand | None:
+    """One side of a comparison in `match`; what has no comparable value is T7."""
+    match expression:
+        case ast.PropertyAccess():
+            return property_ref(context, scope, expression)
+        case ast.Variable():
+            return variable_ref(context, scope, expression)
+        case ast.Literal_() | ast.ListLiteral():
+            return literal(context, expression)
+        case ast.Alias(name):
+            message = f"`{name}` is not a value: a result column cannot be compared in `match`"
+            hint = (
+                "there is no null literal: a null never compares as true"
+                if name == "null"
+                else None
+            )
+            context.error("T7", expression.span, message, hint)
+            return None
+        case ast.Call(function) if function in TEXT_FUNCTIONS:
+            message = f"`{function}` is a condition of its own and cannot be compared"
+            context.error("Q111", expression.span, message, f"write `{function}(…)` as a clause")
+            return None
+        case ast.Call(function) if function in AGGREGATES | RANK_FUNCTIONS:
+            message = f"`{function}` cannot stand in `match`"
+            context.error("T7", expression.span, message)
+            return None
+        case ast.Call():
+            return value_call(context, expression)
+
+
+def plain_value(context: Context, expression: ast.Value) -> ir.Value | None:
+    """A literal, a declared parameter or `now()`: what may stand in assignments and inline matches (T14)."""
+    match expression:
+        case ast.Variable(name):
+            if name not in context.params:
+                message = f"`${name}` is not a parameter"
+                context.error(
+                    "T14", expression.span, message, partial(_near_parameter, context, name)
+                )
+                return None
+            type_ = context.params[name]
+            return ir.ParamRef(name, type_) if type_ else None
+        case ast.Call():
+            return value_call(context, expression)
+        case _:
+            return literal(context, expression)
+
+
+def _near_parameter(context: Context, name: str) -> str:
+    hint = did_you_mean(f"${name}", (f"${known}" for known in context.params))
+    return hint or "declare it: `query name($x: Type)`"
+
+
+# ---- Checks of the search functions: text conditions of `match` and rank functions of `order`
+
+
+_TEXT_CODES = {"search": "T19", "fuzzy": "T19", "match_text": "T20", "bm25": "T20"}
+
+
+def text_condition(context: Context, scope: Scope, call: ast.Call) -> ir.TextMatch | None:
+    """A call that stands as a clause of its own."""
+    function = call.function
+    if function not in TEXT_FUNCTIONS:
+        if function in RANK_FUNCTIONS:
+            message = f"`{function}` ranks rows: it belongs into `order`"
+            context.error("Q112", call.span, message)
+        elif function in ("count", "sum", "avg", "min", "max", "now", "date", "datetime"):
+            context.error("Q110", call.span, f"`{function}(…)` alone is no condition")
+        else:
+            report_unknown_function(context, call)
+        return None
+    code = _TEXT_CODES[function]
+    if not check_arity(context, call, 2, 3 if function == "fuzzy" else 2, code):
+        return None
+    field = _text_field(context, scope, call, code)
+    query = _text_query(context, scope, call, code)
+    kind = ir.TextKind(function)
+    edits: ir.Value | None = None
+    if kind is ir.TextKind.FUZZY:
+        default = PropertyType(ScalarType(Scalar.I64))
+        edits = ir.Constant(ir.FUZZY_DEFAULT_EDITS, default)
+        if len(call.arguments) == 3:
+            edits = _integer(context, scope, call.arguments[2], code, "the number of edits")
+            if edits is None:
+                return None
+    return ir.TextMatch(kind, field, query, edits) if field and query else None
+
+
+def rank(context: Context, scope: Scope, call: ast.Call) -> ir.Rank | None:
+    """A `nearest`, `bm25` or `rrf` call."""
+    match call.function:
+        case "nearest":
+            return _nearest(context, scope, call)
+        case "bm25":
+            return _bm25(context, scope, call)
+        case _:
+            return _rrf(context, scope, call)
+
+
+def _nearest(context: Context, scope: Scope, call: ast.Call) -> ir.Nearest | None:
+    if not check_arity(context, call, 2, 2, "T15"):
+        return None
+    field = _searched_property(context, scope, call, "T15")
+    if field is None:
+        return None
+    if not isinstance(field.type.base, VectorType):
+        message = f"`nearest` needs a vector property, `{field.property}` is {field.type}"
+        context.error("T15", call.arguments[0].span, message)
+        return None
+    query = _vector_query(context, scope, call.arguments[1], field.type.base)
+    return ir.Nearest(field, query) if query else None
+
+
+def _vector_query(
+    context: Context, scope: Scope, expression: ast.Expression, vector: VectorType
+) -> ir.Value | None:
+    match expression:
+        case ast.ListLiteral():
+            constant = literal(context, expression)
+            if constant is None:
+                return None
+            item = constant.type.base.item if isinstance(constant.type.base, ListType) else None
+            if item not in NUMERICS:
+                context.error("T15", expression.span, f"`nearest` needs {vector.dimension} numbers")
+                return None
+            try:
+                return ir.Constant(
+                    coerce_json(PropertyType(vector), constant.value), PropertyType(vector)
+                )
+            except ValueError as problem:
+                context.error("T15", expression.span, str(problem))
+                return None
+        case ast.Literal_(value) if isinstance(value, str):
+            return literal(context, expression)
+        case ast.Variable():
+            reference = variable_ref(context, scope, expression)
+            if isinstance(reference, ir.ParamRef):
+                base = reference.type.base
+                if base in (vector, ScalarType(Scalar.STRING)):
+                    return reference
+                message = f"`nearest` needs a {vector} or a String, `${reference.name}` is {reference.type}"
+                context.error("T15", expression.span, message)
+                return None
+            if reference is None:
+                return None
+    message = f"`nearest` needs a {vector} parameter, a list of numbers or a String"
+    context.error("T15", expression.span, message)
+    return None
+
+
+def _bm25(context: Context, scope: Scope, call: ast.Call) -> ir.Bm25 | None:
+    if not check_arity(context, call, 2, 2, "T20"):
+        return None
+    field = _text_field(context, scope, call, "T20")
+    query = _text_query(context, scope, call, "T20")
+    return ir.Bm25(field, query) if field and query else None
+
+
+def _rrf(context: Context, scope: Scope, call: ast.Call) -> ir.Rrf | None:
+    if not check_arity(context, call, 2, 3, "T21"):
+        return None
+    arms: list[ir.Nearest | ir.Bm25 | None] = []
+    for argument in call.arguments[:2]:
+        if isinstance(argument, ast.Call) and argument.function == "nearest":
+            arms.append(_nearest(context, scope, argument))
+        elif isinstance(argument, ast.Call) and argument.function == "bm25":
+            arms.append(_bm25(context, scope, argument))
+        else:
+            context.error("T21", argument.span, "`rrf` fuses `nearest` and `bm25` rankings")
+            arms.append(None)
+    k: ir.Value | None = ir.Constant(ir.RRF_DEFAULT_K, PropertyType(ScalarType(Scalar.I64)))
+    if len(call.arguments) == 3:
+        k = _integer(context, scope, call.arguments[2], "T21", "k")
+        if isinstance(k, ir.Constant) and k.value == 0:
+            context.error("T21", call.arguments[2].span, "k must be above 0")
+            k = None
+    first, second = arms
+    return ir.Rrf(first, second, k) if first and second and k else None
+
+
+def _text_field(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.PropertyRef | None:
+    field = _searched_property(context, scope, call, code)
+    if field is not None and field.type.base != ScalarType(Scalar.STRING):
+        message = f"`{call.function}` needs a String property, `{field.property}` is {field.type}"
+        context.error(code, call.arguments[0].span, message)
+        return None
+    return field
+
+
+def _searched_property(
+    context: Context, scope: Scope, call: ast.Call, code: str
+) -> ir.PropertyRef | None:
+    argument = call.arguments[0]
+    if not isinstance(argument, ast.PropertyAccess):
+        message = f"the first argument of `{call.function}` is a property such as `$p.title`"
+        context.error(code, argument.span, message)
+        return None
+    if isinstance(scope.bound.get(argument.variable.name), EdgeVariable):
+        message = f"`${argument.variable.name}` is an edge: `{call.function}` works on nodes only"
+        context.error("T23", argument.span, message)
+        return None
+    return property_ref(context, scope, argument)
+
+
+def _text_query(context: Context, scope: Scope, call: ast.Call, code: str) -> ir.Value | None:
+    value = _argument_value(context, scope, call.arguments[1])
+    if value is None:
+        return None
+    if isinstance(value, ir.ParamRef | ir.Constant) and value.type.base == ScalarType(
+        Scalar.STRING
+    ):
+        return value
+    message = f"the second argument of `{call.function}` is a String literal or parameter"
+    context.error(code, call.arguments[1].span, message)
+    return None
+
+
+def _integer(
+    context: Context, scope: Scope, expression: ast.Expression, code: str, what: str
+) -> ir.Value | None:
+    value = _argument_value(context, scope, expression)
+    if value is None:
+        return None
+    if isinstance(value, ir.ParamRef | ir.Constant) and scalar_of(value.type.base) in INTEGERS:
+        return value
+    context.error(code, expression.span, f"{what} is a whole number, as a literal or a parameter")
+    return None
+
+
+def _argument_value(
+    context: Context, scope: Scope, expression: ast.Expression
+) -> ir.Operand | _NoValue | None:
+    """A literal or parameter; `_NoValue` for anything else, None for what is reported already."""
+    match expression:
+        case ast.Literal_() | ast.ListLiteral():
+            return literal(context, expression)
+        case ast.Variable():
+            return variable_ref(context, scope, expression)
+    return _NO_VALUE
+
+
+class _NoValue:
+    """An expression that is neither a literal nor a parameter."""
+
+
+_NO_VALUE = _NoValue()

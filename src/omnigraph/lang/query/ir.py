@@ -1,0 +1,443 @@
+"""The intermediate representation: what a query means, independent of any engine.
+
+An engine implements these docstrings and nothing else; two engines that do so give equal rows.
+
+**Rows.** A pipeline turns a bag of rows into a bag of rows. It starts with one row without variables. A row binds each
+variable introduced so far to one entity: a node by its id, an edge variable by one stored edge.
+
+**Null logic.** A comparison with null on either side is unknown; only `true` keeps a row. That holds for every
+operator, `!=` included. A null list contains nothing. A parameter that is null is an ordinary null operand, never "no
+filter".
+
+**Numbers.** Numeric types compare by mathematical value without narrowing: an integer column never equals 2.7.
+
+**Order.** Rows are ordered by the order keys; null comes first ascending and last descending; strings compare by code
+point, `false` before `true`. Ties are broken by the ids of all bound variables, variables taken by name, ascending, so
+the order is total. In a grouped query the group columns make the order total. Without order keys the order is
+unspecified, and `limit` then keeps any rows.
+
+**Duplicates.** Rows are never made distinct: what a pipeline emits twice is returned twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+from omnigraph.core.types import PropertyType, Scalar, ScalarType
+
+if TYPE_CHECKING:
+    from omnigraph.core.values import StoredValue
+
+#: Reserved parameter that carries the one instant of `now()`: fixed per query, in epoch milliseconds.
+NOW = "__now"
+
+#: Entities that each arm of `rrf` yields: `max(RRF_DEPTH_FACTOR * limit, RRF_MIN_DEPTH)`. Changing it changes results.
+RRF_DEPTH_FACTOR = 5
+RRF_MIN_DEPTH = 50
+RRF_DEFAULT_K = 60
+FUZZY_DEFAULT_EDITS = 2
+
+ID_TYPE = PropertyType(ScalarType(Scalar.STRING))
+INSTANT_TYPE = PropertyType(ScalarType(Scalar.DATETIME))
+SCORE_TYPE = PropertyType(ScalarType(Scalar.F64))
+COUNT_TYPE = PropertyType(ScalarType(Scalar.I64))
+
+
+class Direction(StrEnum):
+    """How an edge is followed: from source to target, from target to source, or both ways."""
+
+    OUT = "out"
+    IN = "in"
+    BOTH = "both"
+
+
+class CompareOp(StrEnum):
+    """Comparison operators. `contains` is already resolved into its two meanings.
+
+    `CONTAINS`: list membership. `STRING_CONTAINS`: exact, case-sensitive substring. `STARTS_WITH`: exact,
+    case-sensitive prefix. `%` and `_` are ordinary characters.
+    """
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    CONTAINS = "contains"
+    STRING_CONTAINS = "string_contains"
+    STARTS_WITH = "starts_with"
+
+
+# ---- operands
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyRef:
+    """A stored property of the node or edge that `variable` is bound to."""
+
+    variable: str
+    property: str
+    type: PropertyType
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRef:
+    """The id of the node that `variable` is bound to. Equal only inside one node type."""
+
+    variable: str
+    node_type: str
+    type: ClassVar[PropertyType] = ID_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class ParamRef:
+    """A parameter; `NOW` is the reserved one."""
+
+    name: str
+    type: PropertyType
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal in stored form."""
+
+    value: StoredValue
+    type: PropertyType
+
+
+Value = ParamRef | Constant
+Operand = PropertyRef | EntityRef | ParamRef | Constant
+
+
+# ---- predicates
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`left op right` in three-valued logic."""
+
+    left: Operand
+    op: CompareOp
+    right: Operand
+
+
+class TextKind(StrEnum):
+    """The three text conditions.
+
+    `SEARCH`: at least one term of the query occurs in the value, both analysed (`omnigraph.engine.text_analysis`).
+    `MATCH_TEXT`: the terms of the query occur at the same distances.
+    `FUZZY`: at least one folded word of the query is within `edits` Levenshtein steps of a folded word of the value.
+    """
+
+    SEARCH = "search"
+    MATCH_TEXT = "match_text"
+    FUZZY = "fuzzy"
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """A text condition on a String property of a node; a null value or null query never matches."""
+
+    kind: TextKind
+    field: PropertyRef
+    query: Value
+    edits: Value | None = None
+
+
+Predicate = Comparison | TextMatch
+
+
+# ---- pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScan:
+    """Bind `variable` to every node of `node_type` that satisfies all `filters`.
+
+    Each incoming row is combined with each such node: a scan behind another operator is a cross product.
+    """
+
+    variable: str
+    node_type: str
+    filters: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Bind `target` to the nodes reached from `source` over `edge_type`.
+
+    Without `edge_variable`, per incoming **row**, breadth-first from `source` with `low` to `high` hops:
+
+    * A destination is emitted once, at its first (shortest) reach, and only if that hop is at least `low`. Parallel
+      edges therefore collapse.
+    * Over an edge whose two endpoint types are equal, the source counts as visited from the start: it is neither
+      emitted nor expanded again through a longer cycle. Exception: a stored self-loop on the source emits the source
+      at hop 1.
+    * Over an edge between different types there is structurally one hop: `high` above 1 adds nothing, `low` above 1
+      yields nothing.
+    * `BOTH` follows each edge in both directions; each pair is emitted once.
+
+    With `edge_variable` (always one hop), one row is emitted **per stored edge**, so parallel edges stay distinct.
+
+    Rows survive if the destination satisfies all `filters` and the edge all `edge_filters`.
+    """
+
+    source: str
+    target: str
+    edge_type: str
+    direction: Direction
+    target_type: str
+    low: int = 1
+    high: int = 1
+    filters: tuple[Predicate, ...] = ()
+    edge_variable: str | None = None
+    edge_filters: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keep the rows for which the predicate is true."""
+
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class AntiJoin:
+    """Keep the rows for which `pipeline`, started with that row, emits no row.
+
+    Only the variables in `outer` matter to the inner pipeline. Unknown inside it counts as no solution.
+    """
+
+    outer: tuple[str, ...]
+    pipeline: tuple[Op, ...]
+
+
+Op = NodeScan | Expand | Filter | AntiJoin
+
+
+# ---- ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Ascending L2 distance of a vector property to the query; entities without a vector never appear.
+
+    A String query is embedded once, at run time.
+    """
+
+    field: PropertyRef
+    query: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25:
+    """Descending relevance of a String property; entities that have no term of the query never appear.
+
+    The score is BM25 over the distinct terms of the query. Its statistics count the nodes of the type in the snapshot,
+    whatever the match leaves of them and whatever any index knows.
+    """
+
+    field: PropertyRef
+    query: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Rrf:
+    """Reciprocal rank fusion of two rankings.
+
+    Each arm ranks the entities of the first arm's variable and yields its best `depth(limit)` of them; fan-out rows do
+    not consume ranks. An entity scores the sum over the arms of `1 / (k + rank + 1)`, ranks from 0, an absent arm
+    adding 0. Inside an arm ties are broken by id. An arm of another variable orders rows, by the id of its own entity
+    and then by the ids of all variables, and entities rank by their first row. Entities of one score come in the order
+    of the other order keys, then of the first arm, then of the second, then of their ids.
+    """
+
+    first: Nearest | Bm25
+    second: Nearest | Bm25
+    k: Value
+
+    @staticmethod
+    def depth(limit: int) -> int:
+        """How many entities each arm yields."""
+        return max(RRF_DEPTH_FACTOR * limit, RRF_MIN_DEPTH)
+
+
+Rank = Nearest | Bm25 | Rrf
+
+
+# ---- results
+
+
+class AggregateFunction(StrEnum):
+    """Aggregates. `COUNT` counts non-null values, or rows for a variable; the others ignore nulls.
+
+    `SUM` and `AVG` are F64 whatever the input; all but `COUNT` are null over no value.
+    """
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate over the rows of one group."""
+
+    function: AggregateFunction
+    argument: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One result column. A projected `Rank` is the score of the order key."""
+
+    name: str
+    expression: Operand | Aggregate | Rank
+    type: PropertyType
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A result column as an order key."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """One order key."""
+
+    expression: PropertyRef | ColumnRef
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A declared parameter."""
+
+    name: str
+    type: PropertyType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadIR:
+    """A read query.
+
+    `grouped`: at least one projection is an aggregate; rows are grouped by all other projections, null being one
+    group. Without other projections there is always exactly one group, also over no rows.
+
+    `rank`: the entities that satisfy the **whole** pipeline are ranked, and their rows come best score first. Rows of
+    one score are ordered by `order`, then by the id of the ranked entity, then by the total order. Rows of entities
+    that the ranking leaves out are dropped.
+
+    `limit` is applied last.
+    """
+
+    name: str
+    params: tuple[Parameter, ...]
+    pipeline: tuple[Op, ...]
+    projections: tuple[Projection, ...]
+    grouped: bool
+    rank: Rank | None
+    order: tuple[OrderKey, ...]
+    limit: int | None
+
+
+# ---- mutations
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A property and its new value; a `Constant` is already in the stored form of the property."""
+
+    property: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class MutationPredicate:
+    """The one comparison of a `where`, in three-valued logic: null never matches.
+
+    `property` is a declared property, or `src` / `dst` of an edge.
+    """
+
+    property: str
+    op: CompareOp
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class InsertNode:
+    """Insert a node: an upsert that replaces the whole row when the type has a key, a strict insert otherwise.
+
+    Properties that are not assigned are null. Counts one node.
+    """
+
+    node_type: str
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertEdge:
+    """Insert an edge between two node ids, always as a new edge. Counts one edge."""
+
+    edge_type: str
+    source: Value
+    target: Value
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNode:
+    """Replace the assigned columns of every matching row, committed or written earlier in this query.
+
+    Counts matched rows, changed or not.
+    """
+
+    node_type: str
+    assignments: tuple[Assignment, ...]
+    predicate: MutationPredicate
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    """Remove every matching committed node, and every edge of `cascades` that begins or ends at one of them.
+
+    Counts distinct nodes and edges over all statements of the query.
+    """
+
+    node_type: str
+    predicate: MutationPredicate
+    #: Edge types incident to the node type, name-sorted.
+    cascades: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteEdge:
+    """Remove every matching committed edge. Counts distinct edges over all statements of the query."""
+
+    edge_type: str
+    predicate: MutationPredicate
+
+
+Statement = InsertNode | InsertEdge | UpdateNode | DeleteNode | DeleteEdge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationIR:
+    """A mutation: statements run in order, later ones see earlier ones, all of them become visible together.
+
+    Either all statements write (insert, update) or all delete.
+    """
+
+    name: str
+    params: tuple[Parameter, ...]
+    statements: tuple[Statement, ...]
+
+
+QueryIR = ReadIR | MutationIR

@@ -1,0 +1,325 @@
+"""Lint of a query file against a schema: every query judged, nothing raised.
+
+The JSON form is a public contract (`omnigraph lint --json`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from omnigraph.core.source import Findings, SourceText
+from omnigraph.errors import CompilerError, Severity
+from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.compiler import check_query, repeated_queries
+from omnigraph.lang.query.lowering import separate_patterns
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.signature import Operation, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from omnigraph.core.source import Span
+    from omnigraph.errors import Diagnostic
+    from omnigraph.lang.schema.catalog import Catalog
+
+NEVER_UPDATED = "L201"
+CROSS_PRODUCT = "L202"
+#: Patterns that a warning names.
+_NAMED_GROUPS = 3
+_SEVERITY_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+
+class LintStatus(StrEnum):
+    """The verdict on a query or on the whole file."""
+
+    OK = "ok"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult:
+    """The verdict on one query. `diagnostics` holds its errors, `operation` its descriptor when it has none."""
+
+    name: str
+    kind: str
+    warnings: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    operation: Operation | None
+    #: All errors of the query; `diagnostics` holds the first of them.
+    diagnostic_total: int = 0
+
+    @property
+    def status(self) -> LintStatus:
+        """Whether the query has errors."""
+        return LintStatus.ERROR if self.diagnostics else LintStatus.OK
+
+    def to_json(self) -> dict[str, object]:
+        """`{name, kind, status, warnings, error?, diagnostics?, diagnostic_total?, operation?}`."""
+        body: dict[str, object] = {
+            "name": self.name,
+            "kind": self.kind,
+            "status": str(self.status),
+            "warnings": list(self.warnings),
+        }
+        if self.diagnostics:
+            body["error"] = "; ".join(f"{item.code}: {item.message}" for item in self.diagnostics)
+            body["diagnostics"] = [item.to_json() for item in self.diagnostics]
+            if self.diagnostic_total > len(self.diagnostics):
+                body["diagnostic_total"] = self.diagnostic_total
+        if self.operation is not None:
+            body["operation"] = self.operation.to_json()
+        return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A finding about the file as a whole, with its place. One that has a code has a `diagnostic` with the excerpt."""
+
+    severity: Severity
+    code: str | None
+    message: str
+    type_name: str | None = None
+    property: str | None = None
+    query_names: tuple[str, ...] = ()
+    line: int
+    column: int
+    diagnostic: Diagnostic | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """`{severity, code, message, type_name?, property?, query_names, line, column}`."""
+        body: dict[str, object] = {
+            "severity": str(self.severity),
+            "code": self.code,
+            "message": self.message,
+        }
+        if self.type_name is not None:
+            body["type_name"] = self.type_name
+        if self.property is not None:
+            body["property"] = self.property
+        body["query_names"] = list(self.query_names)
+        return body | {"line": self.line, "column": self.column}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintReport:
+    """Everything found in one file."""
+
+    schema_source: str
+    query_path: str
+    results: tuple[QueryResult, ...]
+    findings: tuple[Finding, ...]
+    #: Errors of the file as a whole beyond those in `findings`, which holds the first of very many.
+    unlisted: int = 0
+
+    @property
+    def errors(self) -> int:
+        """Queries with errors, and errors of the file as a whole."""
+        failed = sum(result.status is LintStatus.ERROR for result in self.results)
+        return failed + self._count(Severity.ERROR) + self.unlisted
+
+    @property
+    def warnings(self) -> int:
+        """All warnings, of queries and of the file."""
+        return self._count(Severity.WARNING)
+
+    @property
+    def infos(self) -> int:
+        """All remarks."""
+        return self._count(Severity.INFO)
+
+    @property
+    def status(self) -> LintStatus:
+        """Whether anything is an error."""
+        return LintStatus.ERROR if self.errors else LintStatus.OK
+
+    def _count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+    def to_json(self) -> dict[str, object]:
+        """The report as JSON."""
+        return {
+            "status": str(self.status),
+            "schema_source": self.schema_source,
+            "query_path": self.query_path,
+            "queries_processed": len(self.results),
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "infos": self.infos,
+            "results": [result.to_json() for result in self.results],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> LintReport:
+    """Judge every query of a source. A source that does not parse has `Q000` findings and no results."""
+    try:
+        tree = parse_queries(source)
+    except CompilerError as failure:
+        return LintReport(
+            schema_source=schema_source,
+            query_path=source.name,
+            results=(),
+            findings=tuple(_finding(item) for item in failure.diagnostics),
+            unlisted=failure.total - len(failure.diagnostics),
+        )
+    judged = [_judge(query, source, catalog) for query in tree.queries]
+    findings = [
+        *_repeated_names(tree, source),
+        *_parameterless(judged, source),
+        *_never_updated(judged, catalog, source),
+        *_cross_products(judged, source),
+    ]
+    return LintReport(
+        schema_source=schema_source,
+        query_path=source.name,
+        results=tuple(item.result for item in judged),
+        findings=tuple(sorted(findings, key=_order)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One query as it is written, the verdict on it, and its meaning when it has one."""
+
+    query: ast.Query
+    result: QueryResult
+    meaning: ir.QueryIR | None
+
+
+def _judge(query: ast.Query, source: SourceText, catalog: Catalog) -> _Judged:
+    findings = Findings(source)
+    meaning = check_query(query, catalog, findings)
+    is_mutation = isinstance(query.body, ast.MutationBody)
+    warnings = (_parameterless_text(query.name),) if is_mutation and not query.params else ()
+    result = QueryResult(
+        name=query.name,
+        kind="mutation" if is_mutation else "read",
+        warnings=warnings,
+        diagnostics=findings.errors,
+        operation=describe(meaning, catalog) if meaning is not None else None,
+        diagnostic_total=findings.error_count,
+    )
+    return _Judged(query, result, meaning)
+
+
+def _finding(
+    found: Diagnostic,
+    query_names: tuple[str, ...] = (),
+    *,
+    type_name: str | None = None,
+    prop: str | None = None,
+) -> Finding:
+    return Finding(
+        severity=found.severity,
+        code=found.code,
+        message=found.message,
+        type_name=type_name,
+        property=prop,
+        query_names=query_names,
+        line=found.line,
+        column=found.column,
+        diagnostic=found,
+    )
+
+
+def _repeated_names(tree: ast.QueryFile, source: SourceText) -> Iterator[Finding]:
+    for query in repeated_queries(tree):
+        message = f"query `{query.name}` is declared twice"
+        yield _finding(source.diagnostic("Q101", query.name_span, message), (query.name,))
+
+
+def _parameterless(judged: Iterable[_Judged], source: SourceText) -> Iterator[Finding]:
+    for item in judged:
+        for warning in item.result.warnings:
+            line, column = source.position(item.query.name_span.start)
+            yield Finding(
+                severity=Severity.WARNING,
+                code=None,
+                message=warning,
+                query_names=(item.query.name,),
+                line=line,
+                column=column,
+            )
+
+
+def _parameterless_text(name: str) -> str:
+    return f"mutation `{name}` declares no parameters: it does the same on every call"
+
+
+def _never_updated(
+    judged: Iterable[_Judged], catalog: Catalog, source: SourceText
+) -> Iterator[Finding]:
+    """L201: nullable properties that no valid update sets, for node types that some valid update touches."""
+    assigned: dict[str, set[str]] = defaultdict(set)
+    updaters: dict[str, set[str]] = defaultdict(set)
+    #: The first update of each type: where an assignment is missing.
+    places: dict[str, Span] = {}
+    for item in judged:
+        if item.meaning is None or not isinstance(item.query.body, ast.MutationBody):
+            continue
+        for statement in item.query.body.statements:
+            if isinstance(statement, ast.Update):
+                type_name = statement.type_name
+                assigned[type_name] |= {given.property for given in statement.assignments}
+                updaters[type_name].add(item.query.name)
+                places.setdefault(type_name, statement.type_span)
+    for type_name in sorted(updaters):
+        node = catalog.nodes[type_name]
+        members = node.key.members if node.key else ()
+        for prop in node.properties.values():
+            is_set = prop.name in assigned[type_name]
+            if is_set or not prop.type.nullable or prop.name in members or prop.embedding:
+                continue
+            found = source.diagnostic(
+                NEVER_UPDATED,
+                places[type_name],
+                f"no update sets `{type_name}.{prop.name}`, which may be null",
+                severity=Severity.WARNING,
+            )
+            names = tuple(sorted(updaters[type_name]))
+            yield _finding(found, names, type_name=type_name, prop=prop.name)
+
+
+def _cross_products(judged: Iterable[_Judged], source: SourceText) -> Iterator[Finding]:
+    """L202: reads whose patterns are not joined by a traversal or a comparison."""
+    for item in judged:
+        if not isinstance(item.meaning, ir.ReadIR):
+            continue
+        groups = separate_patterns(item.meaning)
+        if len(groups) > 1:
+            names = " and ".join(f"`${group[0]}`" for group in groups[:_NAMED_GROUPS])
+            message = (
+                f"nothing in `{item.query.name}` joins {names}: every row of one meets every row of the other; "
+                "join them with a traversal or a comparison, or run a query for each"
+            )
+            span = _first_mention(item.query, groups[1][0])
+            found = source.diagnostic(CROSS_PRODUCT, span, message, severity=Severity.WARNING)
+            yield _finding(found, (item.query.name,))
+
+
+def _first_mention(query: ast.Query, variable: str) -> Span:
+    """Where a match names a variable first; the name of the query for one that has no name in the text."""
+    if isinstance(query.body, ast.ReadBody):
+        for clause in query.body.clauses:
+            match clause:
+                case ast.Binding(found) if found.name == variable:
+                    return found.span
+                case ast.Traversal(found, _, _, _) if found.name == variable:
+                    return found.span
+                case ast.Traversal(_, _, _, found) if found.name == variable:
+                    return found.span
+                case _:
+                    continue
+    return query.name_span
+
+
+def _order(finding: Finding) -> tuple[int, str, str, str]:
+    return (
+        _SEVERITY_ORDER.index(finding.severity),
+        finding.type_name or "",
+        finding.property or "",
+        finding.message,
+    )

@@ -1,0 +1,301 @@
+"""Lowers a checked pattern to the pipeline of the representation, in an order of traversals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from omnigraph.lang.query import ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from omnigraph.lang.query.expressions import Context
+    from omnigraph.lang.schema.catalog import EdgeDef
+
+
+# ---- A type-checked match block: every name resolved, every edge with its direction, ready to be lowered
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTraversal:
+    """A traversal with its edge type. `forward`: the left variable is at the source of the edge."""
+
+    left: str
+    right: str
+    edge: EdgeDef
+    forward: bool
+    undirected: bool
+    low: int
+    high: int
+    edge_variable: str | None
+
+    def end_type(self, variable_is_left: bool) -> str:
+        """The node type of one end."""
+        return self.edge.source if variable_is_left == self.forward else self.edge.target
+
+
+@dataclass(slots=True)
+class CheckedPattern:
+    """One block of clauses."""
+
+    #: Variables with a binding, in order of declaration, with their node type.
+    bindings: dict[str, str] = field(default_factory=dict)
+    traversals: list[CheckedTraversal] = field(default_factory=list)
+    predicates: list[ir.Predicate] = field(default_factory=list)
+    negations: list[CheckedPattern] = field(default_factory=list)
+    #: Variables of the surrounding blocks that this block mentions.
+    outer: tuple[str, ...] = ()
+
+
+# ---- An order of traversals in which each begins at something known, found in near-linear time
+
+
+class Link(Protocol):
+    """Something between two variables."""
+
+    @property
+    def left(self) -> str:
+        """The variable on the left."""
+        ...
+
+    @property
+    def right(self) -> str:
+        """The variable on the right."""
+        ...
+
+
+L = TypeVar("L", bound=Link)
+
+
+def in_known_order(links: Sequence[L], known: Iterable[str]) -> Iterator[L]:
+    """Yield every link; each time the first one with a known end, or the first of all when none has one.
+
+    Both ends of a link count as known once it was yielded.
+    """
+    known = set(known)
+    by_variable: dict[str, list[int]] = defaultdict(list)
+    ready: list[int] = []
+    for index, link in enumerate(links):
+        by_variable[link.left].append(index)
+        by_variable[link.right].append(index)
+        if link.left in known or link.right in known:
+            heappush(ready, index)
+    done = [False] * len(links)
+    first_waiting = 0
+    for _ in links:
+        while ready and done[ready[0]]:
+            heappop(ready)
+        while first_waiting < len(links) and done[first_waiting]:
+            first_waiting += 1
+        index = heappop(ready) if ready else first_waiting
+        done[index] = True
+        yield links[index]
+        for end in (links[index].left, links[index].right):
+            if end not in known:
+                known.add(end)
+                for other in by_variable[end]:
+                    heappush(ready, other)
+
+
+def components(links: Iterable[Link], variables: Iterable[str]) -> dict[str, str]:
+    """For each variable the representative of its component: two variables are together when links join them."""
+    parent = {name: name for name in variables}
+
+    def find(name: str) -> str:
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    for link in links:
+        for end in (link.left, link.right):
+            parent.setdefault(end, end)
+        parent[find(link.left)] = find(link.right)
+    return {name: find(name) for name in parent}
+
+
+def separate_patterns(query: ir.ReadIR) -> list[list[str]]:
+    """The variables of a read in groups that nothing joins; one group is the rule, more are a cross product.
+
+    A traversal joins its ends, and a comparison of two variables joins those, whatever it compares. A variable that
+    is compared with one value is taken for few rows, which multiply little.
+    """
+    links: list[_Joined] = []
+    scanned: list[str] = []
+    for op in query.pipeline:
+        match op:
+            case ir.NodeScan(variable, _, filters):
+                if not any(_names_one(item) for item in filters):
+                    scanned.append(variable)
+            case ir.Expand():
+                links.append(_Joined(op.source, op.target))
+                if op.edge_variable is not None:
+                    links.append(_Joined(op.source, op.edge_variable))
+            case ir.Filter(ir.Comparison(left, _, right)):
+                ends = [
+                    item.variable
+                    for item in (left, right)
+                    if isinstance(item, ir.PropertyRef | ir.EntityRef)
+                ]
+                if len(ends) == 2:
+                    links.append(_Joined(*ends))
+            case _:
+                pass
+    group_of = components(links, scanned)
+    groups: dict[str, list[str]] = defaultdict(list)
+    for variable in scanned:
+        groups[group_of[variable]].append(variable)
+    return list(groups.values())
+
+
+def _names_one(predicate: ir.Predicate) -> bool:
+    """Whether a predicate asks for one value: then the rows of its variable are taken for few."""
+    return (
+        isinstance(predicate, ir.Comparison)
+        and predicate.op is ir.CompareOp.EQ
+        and isinstance(predicate.left, ir.PropertyRef)
+        and isinstance(predicate.right, ir.ParamRef | ir.Constant)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    left: str
+    right: str
+
+
+# ---- A checked pattern → the pipeline of the intermediate representation
+
+
+def lower_pattern(
+    context: Context, pattern: CheckedPattern, bound: Iterable[str] = ()
+) -> tuple[ir.Op, ...]:
+    """The operators of one block; `bound` are the variables that exist before it.
+
+    Each component of connected variables begins at a variable of the surrounding block if it has one, else with a scan
+    of its first binding, else with a scan of the source end of its first traversal. A predicate on one variable rides
+    on the operator that introduces it; every other one runs as soon as all of its variables are bound.
+    """
+    lowering = _Lowering(context, set(bound))
+    lowering.add_predicates(pattern.predicates)
+    lowering.flush_filters()
+    ends = components(pattern.traversals, [*lowering.known, *pattern.bindings])
+    anchored = {ends[name] for name in lowering.known}
+    groups: dict[str, list[CheckedTraversal]] = defaultdict(list)
+    for traversal in pattern.traversals:
+        groups[ends[traversal.left]].append(traversal)
+    first_bindings = {
+        ends[name]: (name, type_) for name, type_ in reversed(pattern.bindings.items())
+    }
+    in_text_order = dict.fromkeys(_mentions(pattern, ends))
+    # What hangs on the surrounding block comes first: it restricts rows that exist already.
+    for component in sorted(in_text_order, key=lambda item: item not in anchored):
+        traversals = groups.get(component, [])
+        if component not in anchored:
+            lowering.scan(*(first_bindings.get(component) or _source_end(traversals[0])))
+        for traversal in in_known_order(traversals, set(lowering.known)):
+            lowering.expand(traversal)
+    for negation in pattern.negations:
+        inner = lower_pattern(context, negation, lowering.known)
+        lowering.ops.append(ir.AntiJoin(negation.outer, inner))
+    return tuple(lowering.ops)
+
+
+def _mentions(pattern: CheckedPattern, ends: dict[str, str]) -> Iterator[str]:
+    """Components in the order in which the text mentions them: bindings first, then traversals."""
+    for name in pattern.bindings:
+        yield ends[name]
+    for traversal in pattern.traversals:
+        yield ends[traversal.left]
+
+
+def _source_end(traversal: CheckedTraversal) -> tuple[str, str]:
+    return (traversal.left if traversal.forward else traversal.right), traversal.edge.source
+
+
+@dataclass(slots=True)
+class _Lowering:
+    context: Context
+    known: set[str]
+    ops: list[ir.Op] = field(default_factory=list)
+    by_variable: dict[str, list[ir.Predicate]] = field(default_factory=lambda: defaultdict(list))
+    joined: list[tuple[frozenset[str], ir.Predicate]] = field(default_factory=list)
+
+    def add_predicates(self, predicates: Iterable[ir.Predicate]) -> None:
+        for predicate in predicates:
+            variables = _variables(predicate)
+            if len(variables) == 1 and not variables <= self.known:
+                self.by_variable[next(iter(variables))].append(predicate)
+            else:
+                self.joined.append((variables, predicate))
+
+    def scan(self, variable: str, node_type: str) -> None:
+        self.ops.append(ir.NodeScan(variable, node_type, tuple(self.by_variable[variable])))
+        self._introduce(variable)
+
+    def expand(self, traversal: CheckedTraversal) -> None:
+        from_left = traversal.left in self.known
+        source, target = traversal.left, traversal.right
+        if not from_left:
+            source, target = target, source
+        joins = target in self.known
+        reached = self.context.hidden_variable() if joins else target
+        edge_variable = traversal.edge_variable
+        self.ops.append(
+            ir.Expand(
+                source,
+                reached,
+                traversal.edge.name,
+                _direction(traversal, from_left=from_left),
+                traversal.end_type(not from_left),
+                traversal.low,
+                traversal.high,
+                () if joins else tuple(self.by_variable[target]),
+                edge_variable,
+                tuple(self.by_variable[edge_variable]) if edge_variable else (),
+            )
+        )
+        if joins:
+            # Both ends are bound already: what was reached has to be the other end.
+            node_type = traversal.end_type(not from_left)
+            left, right = ir.EntityRef(reached, node_type), ir.EntityRef(target, node_type)
+            self.ops.append(ir.Filter(ir.Comparison(left, ir.CompareOp.EQ, right)))
+        self._introduce(target, *([edge_variable] if edge_variable else []))
+
+    def _introduce(self, *variables: str) -> None:
+        self.known.update(variables)
+        self.flush_filters()
+
+    def flush_filters(self) -> None:
+        """Emit the predicates whose variables are all bound now."""
+        if not self.joined:
+            return
+        waiting: list[tuple[frozenset[str], ir.Predicate]] = []
+        for variables, predicate in self.joined:
+            if variables <= self.known:
+                self.ops.append(ir.Filter(predicate))
+            else:
+                waiting.append((variables, predicate))
+        self.joined = waiting
+
+
+def _direction(traversal: CheckedTraversal, *, from_left: bool) -> ir.Direction:
+    if traversal.undirected:
+        return ir.Direction.BOTH
+    return ir.Direction.OUT if traversal.forward == from_left else ir.Direction.IN
+
+
+def _variables(predicate: ir.Predicate) -> frozenset[str]:
+    match predicate:
+        case ir.Comparison(left, _, right):
+            operands = (left, right)
+            return frozenset(
+                item.variable
+                for item in operands
+                if isinstance(item, ir.PropertyRef | ir.EntityRef)
+            )
+        case ir.TextMatch(_, field_):
+            return frozenset((field_.variable,))

@@ -1,0 +1,252 @@
+"""Checks of mutation statements, and the statements they become."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING
+
+from omnigraph.core.source import did_you_mean
+from omnigraph.core.types import (
+    NUMERICS,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    scalar_of,
+)
+from omnigraph.core.values import coerce_json
+from omnigraph.lang.query import ast, ir
+from omnigraph.lang.query.expressions import is_comparable, plain_value
+from omnigraph.lang.query.patterns import check_enum_value, moment_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from omnigraph.core.source import Span
+    from omnigraph.lang.query.expressions import Context
+    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+
+#: The ends of an edge under the names that mutations use, with their columns.
+_ENDS = {"from": "src", "to": "dst"}
+_BLOB = ScalarType(Scalar.BLOB)
+_STRING = PropertyType(ScalarType(Scalar.STRING))
+
+
+def check_statement(context: Context, statement: ast.Statement) -> ir.Statement | None:
+    """One statement, or None when it is wrong."""
+    node = context.catalog.nodes.get(statement.type_name)
+    edge = context.catalog.edges.get(statement.type_name)
+    if node is None and edge is None:
+        _report_unknown_type(context, statement)
+        return None
+    match statement:
+        case ast.Insert():
+            if node is not None:
+                return _insert_node(context, statement, node)
+            return _insert_edge(context, statement, edge) if edge else None
+        case ast.Update():
+            if node is None:
+                message = f"`{statement.type_name}` is an edge type: edges are not updated"
+                hint = "delete the edge and insert it again"
+                context.error("T16", statement.type_span, message, hint)
+                return None
+            return _update(context, statement, node)
+        case ast.Delete():
+            if node is not None:
+                predicate = _predicate(context, statement.predicate, _columns(node))
+                cascades = tuple(edge.name for edge in context.catalog.incident_edges(node.name))
+                return None if predicate is None else ir.DeleteNode(node.name, predicate, cascades)
+            if edge is None:
+                return None
+            columns = _columns(edge) | dict.fromkeys(_ENDS, _STRING)
+            predicate = _predicate(context, statement.predicate, columns)
+            return None if predicate is None else ir.DeleteEdge(edge.name, predicate)
+
+
+def _report_unknown_type(context: Context, statement: ast.Statement) -> None:
+    name = statement.type_name
+    if name in context.catalog.interfaces:
+        context.error("T10", statement.type_span, f"`{name}` is an interface and holds no data")
+        return
+    known = (*context.catalog.nodes, *context.catalog.edges)
+    message = f"there is no node or edge type `{name}`"
+    context.error("T10", statement.type_span, message, partial(did_you_mean, name, known))
+
+
+def _columns(definition: NodeDef | EdgeDef) -> dict[str, PropertyType]:
+    return {name: prop.type for name, prop in definition.properties.items()}
+
+
+def _insert_node(context: Context, statement: ast.Insert, node: NodeDef) -> ir.InsertNode | None:
+    columns = _columns(node)
+    assigned = _assignments(context, statement.assignments, columns, node.name)
+    required = [name for name, type_ in columns.items() if not type_.nullable]
+    _check_required(context, statement, columns, required)
+    values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
+    return ir.InsertNode(node.name, values)
+
+
+def _insert_edge(context: Context, statement: ast.Insert, edge: EdgeDef) -> ir.InsertEdge | None:
+    columns = _columns(edge)
+    ends = dict.fromkeys(_ENDS, _STRING)
+    assigned = _assignments(context, statement.assignments, columns | ends, edge.name)
+    required = [*_ENDS, *(name for name, type_ in columns.items() if not type_.nullable)]
+    _check_required(context, statement, (*columns, *ends), required)
+    source, target = assigned.pop("from", None), assigned.pop("to", None)
+    if source is None or target is None:
+        return None
+    values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
+    return ir.InsertEdge(edge.name, source, target, values)
+
+
+def _update(context: Context, statement: ast.Update, node: NodeDef) -> ir.UpdateNode | None:
+    columns = _columns(node)
+    assigned = _assignments(context, statement.assignments, columns, node.name)
+    members = node.key.members if node.key else ()
+    for assignment in statement.assignments:
+        if assignment.property in members:
+            message = (
+                f"`{assignment.property}` is part of the key of `{node.name}` and never changes"
+            )
+            hint = "insert a node with the new key, then delete the old one"
+            context.error("Q115", assignment.span, message, hint)
+    predicate = _predicate(context, statement.predicate, columns)
+    values = tuple(ir.Assignment(name, value) for name, value in assigned.items())
+    return None if predicate is None else ir.UpdateNode(node.name, values, predicate)
+
+
+def _check_required(
+    context: Context,
+    statement: ast.Insert,
+    columns: Iterable[str],
+    required: Iterable[str],
+) -> None:
+    assigned = {assignment.property for assignment in statement.assignments}
+    unknown = assigned - set(columns)
+    missing = [
+        f"`{name}`"
+        for name in required
+        # An unknown property that is nearly this one is reported already, and is probably meant to be it.
+        if name not in assigned and not get_close_matches(name, unknown, n=1)
+    ]
+    if missing:
+        message = f"insert of `{statement.type_name}` lacks {', '.join(missing)}"
+        context.error("T12", statement.type_span, message)
+
+
+def _assignments(
+    context: Context,
+    assignments: Iterable[ast.Assignment],
+    columns: Mapping[str, PropertyType],
+    type_name: str,
+) -> dict[str, ir.Value]:
+    """The values of all assignments that are right."""
+    values: dict[str, ir.Value] = {}
+    seen: set[str] = set()
+    for assignment in assignments:
+        name = assignment.property
+        if name in seen:
+            context.error("T13", assignment.span, f"`{name}` is assigned twice")
+            continue
+        seen.add(name)
+        type_ = columns.get(name)
+        if type_ is None:
+            message = f"`{type_name}` has no property `{name}`"
+            context.error("T11", assignment.span, message, partial(did_you_mean, name, columns))
+            continue
+        value = _assigned_value(context, name, type_, assignment.value)
+        if value is not None:
+            values[name] = value
+    return values
+
+
+def _assigned_value(
+    context: Context, name: str, type_: PropertyType, expression: ast.Value
+) -> ir.Value | None:
+    value = plain_value(context, expression)
+    match value:
+        case None:
+            return None
+        case ir.ParamRef():
+            if _is_assignable(type_, value.type):
+                return value
+            what = "now()" if value.name == ir.NOW else f"${value.name}"
+            message = f"`{what}` is {value.type}, which does not fit `{name}`, which is {type_}"
+            context.error("T7", expression.span, message)
+            return None
+        case ir.Constant():
+            return _assigned_constant(context, name, type_, value, expression)
+
+
+def _assigned_constant(
+    context: Context, name: str, type_: PropertyType, value: ir.Constant, expression: ast.Value
+) -> ir.Constant | None:
+    if isinstance(type_.base, EnumType) and value.type.base == _STRING.base:
+        checked = check_enum_value(context, type_.base, value, name, expression)
+        return ir.Constant(value.value, type_) if checked else None
+    if scalar_of(value.type.base) in (Scalar.DATE, Scalar.DATETIME):
+        # Moments are in stored form already; a string never stands for one here.
+        if value.type.base == type_.base:
+            return ir.Constant(value.value, type_)
+    elif not _needs_moment(type_):
+        try:
+            return ir.Constant(coerce_json(type_, value.value), type_)
+        except ValueError as problem:
+            context.error("T3", expression.span, f"`{name}` is {type_}: {problem}")
+            return None
+    elif isinstance(type_.base, ListType) and value.type.base == type_.base:
+        return ir.Constant(value.value, type_)
+    message = f"{value.type} does not fit `{name}`, which is {type_}"
+    context.error("T3", expression.span, message, moment_hint(type_.base, value))
+    return None
+
+
+def _needs_moment(type_: PropertyType) -> bool:
+    base = type_.base
+    scalar = base.item if isinstance(base, ListType) else scalar_of(base)
+    return scalar in (Scalar.DATE, Scalar.DATETIME)
+
+
+def _is_assignable(type_: PropertyType, given: PropertyType) -> bool:
+    if type_.base == given.base or is_comparable(type_.base, given.base):
+        return True
+    if type_.base == _BLOB:
+        return given.base == _STRING.base
+    if isinstance(type_.base, ListType) and isinstance(given.base, ListType):
+        return type_.base.item in NUMERICS and given.base.item in NUMERICS
+    return False
+
+
+def _predicate(
+    context: Context, predicate: ast.Predicate, columns: Mapping[str, PropertyType]
+) -> ir.MutationPredicate | None:
+    name = predicate.property
+    type_ = columns.get(name)
+    if type_ is None:
+        message = f"there is no property `{name}` to compare"
+        context.error("T11", predicate.span, message, partial(did_you_mean, name, columns))
+        return None
+    if type_.base == _BLOB:
+        context.error("T11", predicate.span, f"`{name}` is a Blob and cannot be compared")
+        return None
+    value = plain_value(context, predicate.value)
+    if value is None:
+        return None
+    if isinstance(type_.base, ListType | VectorType) or not is_comparable(
+        type_.base, value.type.base
+    ):
+        _report_mismatch(context, name, type_, value, predicate.value.span)
+        return None
+    return ir.MutationPredicate(
+        _ENDS.get(name, name), ir.CompareOp(predicate.operator.value), value
+    )
+
+
+def _report_mismatch(
+    context: Context, name: str, type_: PropertyType, value: ir.Value, span: Span
+) -> None:
+    message = f"`{name}` is {type_} and cannot be compared with {value.type}"
+    context.error("T7", span, message, moment_hint(type_.base, value))

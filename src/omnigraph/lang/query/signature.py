@@ -1,0 +1,279 @@
+"""The signature of a query: what it takes and returns, and the binding of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, assert_never
+
+from omnigraph.core.source import did_you_mean
+from omnigraph.core.types import (
+    INTEGERS,
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
+from omnigraph.core.values import coerce_json, parse_decimal_integer
+from omnigraph.errors import BadRequestError, ParameterError
+from omnigraph.lang.query import ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.core.values import StoredValue
+    from omnigraph.lang.schema.catalog import Catalog
+
+
+# ---- What an operation returns, reads and writes: known before it runs, and the same for every surface
+
+
+class ValueKind(StrEnum):
+    """The kinds of values on the wire."""
+
+    STRING = "string"
+    BOOL = "bool"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DATE = "date"
+    DATETIME = "datetime"
+    BLOB = "blob"
+    VECTOR = "vector"
+    LIST = "list"
+
+
+_SCALAR_KINDS = {
+    Scalar.STRING: ValueKind.STRING,
+    Scalar.BLOB: ValueKind.BLOB,
+    Scalar.BOOL: ValueKind.BOOL,
+    Scalar.I32: ValueKind.INT,
+    Scalar.U32: ValueKind.INT,
+    Scalar.I64: ValueKind.BIGINT,
+    Scalar.U64: ValueKind.BIGINT,
+    Scalar.F32: ValueKind.FLOAT,
+    Scalar.F64: ValueKind.FLOAT,
+    Scalar.DATE: ValueKind.DATE,
+    Scalar.DATETIME: ValueKind.DATETIME,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDescriptor:
+    """A result column or a parameter."""
+
+    name: str
+    kind: ValueKind
+    nullable: bool
+    item_kind: ValueKind | None = None
+    vector_dim: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The descriptor as JSON; `item_kind` and `vector_dim` only where they apply."""
+        body: dict[str, object] = {
+            "name": self.name,
+            "kind": str(self.kind),
+            "nullable": self.nullable,
+        }
+        if self.item_kind is not None:
+            body["item_kind"] = str(self.item_kind)
+        if self.vector_dim is not None:
+            body["vector_dim"] = self.vector_dim
+        return body
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TypeRef:
+    """A node or edge type that an operation touches."""
+
+    kind: str
+    type_name: str
+
+    def to_json(self) -> dict[str, object]:
+        """`{kind, type_name}`."""
+        return {"kind": self.kind, "type_name": self.type_name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """The descriptor of one query. `reads` and `writes` are sorted and distinct; `result` is empty for a mutation."""
+
+    result: tuple[FieldDescriptor, ...]
+    reads: tuple[TypeRef, ...]
+    writes: tuple[TypeRef, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """`{result, reads, writes}`."""
+        return {
+            "result": [item.to_json() for item in self.result],
+            "reads": [item.to_json() for item in self.reads],
+            "writes": [item.to_json() for item in self.writes],
+        }
+
+
+def describe_field(name: str, type_: PropertyType) -> FieldDescriptor:
+    """The descriptor of a value of `type_`."""
+    kind, item, dimension = _kind(type_.base)
+    return FieldDescriptor(
+        name=name, kind=kind, nullable=type_.nullable, item_kind=item, vector_dim=dimension
+    )
+
+
+def describe(query: ir.QueryIR, catalog: Catalog) -> Operation:
+    """The descriptor of a query."""
+    match query:
+        case ir.ReadIR():
+            reads = set(_pipeline_reads(query.pipeline, catalog))
+            return Operation(result=_columns(query), reads=tuple(sorted(reads)), writes=())
+        case ir.MutationIR():
+            reads, writes = _mutation_effects(query, catalog)
+            return Operation(result=(), reads=tuple(sorted(reads)), writes=tuple(sorted(writes)))
+
+
+def _columns(query: ir.ReadIR) -> tuple[FieldDescriptor, ...]:
+    return tuple(
+        describe_field(
+            item.name,
+            # Aggregates are described as nullable whatever they can return.
+            PropertyType(
+                item.type.base, item.type.nullable or isinstance(item.expression, ir.Aggregate)
+            ),
+        )
+        for item in query.projections
+    )
+
+
+def _kind(base: BaseType) -> tuple[ValueKind, ValueKind | None, int | None]:
+    match base:
+        case ScalarType(scalar):
+            return _SCALAR_KINDS[scalar], None, None
+        case EnumType():
+            return ValueKind.STRING, None, None
+        case ListType(item):
+            return ValueKind.LIST, _SCALAR_KINDS[item], None
+        case VectorType(dimension):
+            return ValueKind.VECTOR, None, dimension
+        case _:
+            assert_never(base)
+
+
+def _pipeline_reads(pipeline: tuple[ir.Op, ...], catalog: Catalog) -> Iterator[TypeRef]:
+    for op in pipeline:
+        match op:
+            case ir.NodeScan(_, node_type):
+                yield TypeRef("node", node_type)
+            case ir.Expand():
+                edge = catalog.edges[op.edge_type]
+                yield TypeRef("edge", edge.name)
+                yield TypeRef("node", edge.source)
+                yield TypeRef("node", edge.target)
+            case ir.AntiJoin(_, inner):
+                yield from _pipeline_reads(inner, catalog)
+            case ir.Filter():
+                pass
+            case _:
+                assert_never(op)
+
+
+def _mutation_effects(query: ir.MutationIR, catalog: Catalog) -> tuple[set[TypeRef], set[TypeRef]]:
+    reads: set[TypeRef] = set()
+    writes: set[TypeRef] = set()
+    for statement in query.statements:
+        match statement:
+            case ir.InsertNode(node_type) | ir.UpdateNode(node_type):
+                writes.add(TypeRef("node", node_type))
+            case ir.InsertEdge(edge_type):
+                edge = catalog.edges[edge_type]
+                writes.add(TypeRef("edge", edge_type))
+                reads |= {TypeRef("node", edge.source), TypeRef("node", edge.target)}
+            case ir.DeleteNode(node_type, _, cascades):
+                writes.add(TypeRef("node", node_type))
+                writes |= {TypeRef("edge", name) for name in cascades}
+            case ir.DeleteEdge(edge_type):
+                writes.add(TypeRef("edge", edge_type))
+            case _:
+                assert_never(statement)
+    return reads | writes, writes
+
+
+# ---- Parameters: JSON values → typed values, all problems at once
+
+
+#: Largest integer that JavaScript carries exactly.
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+def bind_params(
+    query: ir.QueryIR, given: Mapping[str, object] | None, *, javascript: bool = False
+) -> dict[str, StoredValue]:
+    """Typed values for all declared parameters; an omitted nullable one is null.
+
+    `javascript=True` reads numbers as a JavaScript client sends them: integers beyond ±(2^53-1) are refused, because
+    they were rounded on the way, and integral floats stand for integers.
+
+    >>> from omnigraph.lang.query.compiler import compile_query
+    >>> from omnigraph.lang.schema.compiler import compile_schema
+    >>> catalog = compile_schema("node Paper { year: I32 }").catalog
+    >>> query = compile_query("query q($y: I32) { match { $p: Paper { year: $y } } return { $p } }", catalog)
+    >>> bind_params(query.ir, {"y": "2024"})
+    {'y': 2024}
+
+    Raises:
+        ParameterError: names every parameter that is missing, unknown or does not fit.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise BadRequestError(
+            f"params is a mapping of names to values, not {type(given).__name__}: give {{...}}"
+        )
+    given = given or {}
+    declared = {parameter.name: parameter.type for parameter in query.params}
+    problems: dict[str, str] = {}
+    for name in given:
+        if name not in declared:
+            hint = did_you_mean(name, declared)
+            problems[name] = f"`{name}` is not declared" + (f" ({hint})" if hint else "")
+    values: dict[str, StoredValue] = {}
+    for name, type_ in declared.items():
+        if name not in given and not type_.nullable:
+            problems[name] = f"`{name}` is missing: it is {type_}"
+            continue
+        try:
+            values[name] = _convert(type_, given.get(name), javascript=javascript)
+        except ValueError as problem:
+            problems[name] = f"`{name}`: {problem}"
+    if problems:
+        raise ParameterError(query.name, problems)
+    return values
+
+
+def _convert(type_: PropertyType, value: object, *, javascript: bool) -> StoredValue:
+    match type_.base:
+        case ScalarType(scalar) if value is not None:
+            value = _prepare(scalar, value, javascript=javascript)
+        case ListType(item) if isinstance(value, list | tuple):
+            value = [
+                None if part is None else _prepare(item, part, javascript=javascript)
+                for part in value
+            ]
+        case _:
+            pass
+    if isinstance(value, dict):
+        raise ValueError("an object is not a parameter value")
+    return coerce_json(type_, value)
+
+
+def _prepare(scalar: Scalar, value: object, *, javascript: bool) -> object:
+    """Decimal strings become integers, and the limits of the wire are enforced, before the type judges the value."""
+    if scalar not in INTEGERS:
+        return value
+    if isinstance(value, str):
+        value = parse_decimal_integer(value)
+    elif isinstance(value, float) and not (javascript and value.is_integer()):
+        raise ValueError(f"{value} is a float, {scalar} needs an integer")
+    elif javascript and isinstance(value, int | float) and abs(value) > MAX_SAFE_INTEGER:
+        raise ValueError(f"{int(value)} is beyond ±(2^53-1): pass it as a decimal string")
+    return value

@@ -1,0 +1,1 @@
+"""The schema language: from `.pg` text to the resolved catalog, accepted schemas, and plans of changes."""

@@ -1,0 +1,236 @@
+"""The resolved schema: what every other part of the system knows about types.
+
+Interfaces are already folded into the nodes that implement them. All values are frozen; mappings keep the column
+order of storage (declared properties first, then injected ones).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
+from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from omnigraph.core.source import Span
+
+
+class TypeKind(StrEnum):
+    """The three kinds of declarations; nodes and edges own a dataset each."""
+
+    INTERFACE = "interface"
+    NODE = "node"
+    EDGE = "edge"
+
+
+class Provenance(StrEnum):
+    """How a constraint was spelled: after a property, or as a member of the body."""
+
+    PROPERTY = "property"
+    BODY = "body"
+
+
+class IndexKind(StrEnum):
+    """The physical index that an intent becomes."""
+
+    BTREE = "btree"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OpaqueAnnotation:
+    """An annotation without meaning to the system, kept for its readers."""
+
+    name: str
+    value: str | None = None
+    keywords: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RenameHint:
+    """`@rename_from`: the accepted name that a declaration continues. Never stored, never part of the shape."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """`@embed`: the String property whose text a vector represents, and the model if one is recorded."""
+
+    source: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyDef:
+    """One property of a type."""
+
+    name: str
+    type: PropertyType
+    #: True when an interface contributed the property and the node does not spell it out.
+    injected: bool = False
+    embedding: Embedding | None = None
+    description: str | None = None
+    annotations: tuple[OpaqueAnnotation, ...] = ()
+    renamed_from: RenameHint | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSet:
+    """The members of a `@key`, `@unique` or `@index`, in source order."""
+
+    members: tuple[str, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeRule:
+    """`@range`: inclusive bounds, open on the side that is None."""
+
+    property: str
+    low: int | float | None
+    high: int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRule:
+    """`@check`: an RE2 pattern that must occur somewhere in the value."""
+
+    property: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cardinality:
+    """How many edges one source node may have; no upper bound when `high` is None."""
+
+    low: int = 0
+    high: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.low}..{'' if self.high is None else self.high}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeMetadata:
+    """What a declaration tells its readers."""
+
+    description: str | None = None
+    instruction: str | None = None
+    annotations: tuple[OpaqueAnnotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfaceDef:
+    """A contract of properties; owns no dataset and cannot be matched."""
+
+    name: str
+    properties: Mapping[str, PropertyDef]
+    #: Index and key intents that the interface gives to its implementers, per property.
+    constraints: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDef:
+    """A node type and its rules."""
+
+    name: str
+    properties: Mapping[str, PropertyDef]
+    implements: tuple[str, ...] = ()
+    key: MemberSet | None = None
+    uniques: tuple[MemberSet, ...] = ()
+    indexes: tuple[MemberSet, ...] = ()
+    ranges: tuple[RangeRule, ...] = ()
+    checks: tuple[CheckRule, ...] = ()
+    metadata: TypeMetadata = TypeMetadata()
+    renamed_from: RenameHint | None = field(default=None, compare=False)
+
+    @property
+    def table_key(self) -> TableKey:
+        """The key of the dataset of this type."""
+        return node_table_key(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeDef:
+    """An edge type between two node types and its rules."""
+
+    name: str
+    source: str
+    target: str
+    properties: Mapping[str, PropertyDef]
+    cardinality: Cardinality = Cardinality()
+    uniques: tuple[MemberSet, ...] = ()
+    indexes: tuple[MemberSet, ...] = ()
+    metadata: TypeMetadata = TypeMetadata()
+    renamed_from: RenameHint | None = field(default=None, compare=False)
+
+    @property
+    def table_key(self) -> TableKey:
+        """The key of the dataset of this type."""
+        return edge_table_key(self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """All types of one schema, name-sorted, with the hash of their shape."""
+
+    interfaces: Mapping[str, InterfaceDef]
+    nodes: Mapping[str, NodeDef]
+    edges: Mapping[str, EdgeDef]
+    #: `sha256:` over the canonical shape; equal for schemas that mean the same.
+    schema_hash: str
+
+    @cached_property
+    def _edges_by_word(self) -> dict[str, EdgeDef]:
+        return {name.casefold(): edge for name, edge in self.edges.items()}
+
+    def edge(self, word: str) -> EdgeDef | None:
+        """The edge type of a word, whatever its case."""
+        return self._edges_by_word.get(word.casefold())
+
+    def incident_edges(self, node_type: str) -> Iterator[EdgeDef]:
+        """Every edge type that begins or ends at `node_type`, name-sorted."""
+        return (edge for edge in self.edges.values() if node_type in (edge.source, edge.target))
+
+
+def index_kinds(type_: PropertyType) -> tuple[IndexKind, ...]:
+    """The physical indexes that a single-property `@index` or `@key` on `type_` becomes, none for lists and blobs."""
+    match type_.base:
+        case VectorType():
+            return (IndexKind.VECTOR,)
+        case EnumType():
+            return (IndexKind.BTREE,)
+        case ScalarType(scalar) if scalar is not Scalar.BLOB:
+            return (IndexKind.BTREE,)
+        case _:
+            return ()
+
+
+def unbuilt_index_reason(
+    members: Sequence[str], types: Mapping[str, PropertyType], *, on_edge: bool
+) -> str | None:
+    """Why an `@index` over these properties is recorded and not built; None for one that is."""
+    if on_edge:
+        is_end = len(members) == 1 and members[0] in ("src", "dst")
+        return None if is_end else "the indexes of an edge are those of its ends, `src` and `dst`"
+    if len(members) != 1:
+        return "an index covers one property"
+    if not index_kinds(types[members[0]]):
+        return f"there is no index on {types[members[0]]}"
+    return None
+
+
+def unbuilt_indexes(definition: NodeDef | EdgeDef) -> Iterator[tuple[str, str]]:
+    """Every `@index` of a type that is recorded and not built, as it is written in a body, and why."""
+    types = {name: prop.type for name, prop in definition.properties.items()}
+    for declared in definition.indexes:
+        on_edge = isinstance(definition, EdgeDef)
+        if reason := unbuilt_index_reason(declared.members, types, on_edge=on_edge):
+            yield f"@index({', '.join(declared.members)})", reason

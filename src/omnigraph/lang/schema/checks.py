@@ -1,0 +1,507 @@
+"""Static checks of a schema, and the table of their codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from omnigraph.core.source import did_you_mean
+from omnigraph.core.types import (
+    NUMERICS,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    scalar_of,
+)
+from omnigraph.lang.schema import ast
+from omnigraph.lang.schema.catalog import unbuilt_index_reason
+from omnigraph.lang.schema.property_checks import (
+    check_header_annotations,
+    check_property,
+    resolve_type,
+    semantics_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from omnigraph.core.source import Findings, Span
+
+
+# ---- Static checks of a schema, S-03 to S-28: syntax tree in, findings out
+#
+# Rules about one property are in `property_checks`; here are the rules about whole declarations and across them.
+
+
+_MAX_CARDINALITY = 2**32 - 1
+_EDGE_COLUMNS = ("src", "dst")
+
+
+def check_schema(
+    schema: ast.Schema, findings: Findings, *, complete: bool = True, accepted: bool = False
+) -> None:
+    """Record everything that is wrong with `schema`.
+
+    With `complete=False` some declarations of the text did not parse: names that are declared nowhere are then no
+    finding, because they may stand in the broken part. With `accepted=True` the text is the accepted contract of an
+    existing graph, in which a body `@unique` over a Blob is tolerated.
+    """
+    declarations = schema.declarations
+    world = _World(
+        findings=findings,
+        interfaces={d.name.text: d for d in declarations if isinstance(d, ast.InterfaceDecl)},
+        nodes={d.name.text: d for d in declarations if isinstance(d, ast.NodeDecl)},
+        complete=complete,
+        accepted=accepted,
+    )
+    _check_names(schema, findings)
+    for declaration in declarations:
+        match declaration:
+            case ast.InterfaceDecl():
+                _check_interface(declaration, findings)
+            case ast.NodeDecl():
+                _check_node(declaration, world)
+            case ast.EdgeDecl():
+                _check_edge(declaration, world)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _World:
+    """What the rules about one declaration know about the others."""
+
+    findings: Findings
+    interfaces: Mapping[str, ast.InterfaceDecl]
+    nodes: Mapping[str, ast.NodeDecl]
+    complete: bool
+    accepted: bool
+
+
+def effective_properties(
+    node: ast.NodeDecl, interfaces: Mapping[str, ast.InterfaceDecl]
+) -> dict[str, tuple[ast.Property, ast.InterfaceDecl | None]]:
+    """Every property of a node with the interface that contributes it: the declared ones, then the injected ones."""
+    properties: dict[str, tuple[ast.Property, ast.InterfaceDecl | None]] = {}
+    for declared in ast.properties_of(node.members):
+        properties.setdefault(declared.name.text, (declared, None))
+    for name in node.implements:
+        interface = interfaces.get(name.text)
+        for contributed in interface.properties if interface else ():
+            properties.setdefault(contributed.name.text, (contributed, interface))
+    return properties
+
+
+def _check_names(schema: ast.Schema, findings: Findings) -> None:
+    seen: dict[tuple[type, str], ast.Name] = {}
+    folded: dict[str, ast.Name] = {}
+    for declaration in schema.declarations:
+        name, kind = declaration.name, type(declaration)
+        if (kind, name.text) in seen:
+            word = _KIND_WORDS[kind]
+            findings.error("S-25", name.span, f"{word} `{name.text}` is declared twice")
+            continue
+        seen[kind, name.text] = name
+        if isinstance(declaration, ast.EdgeDecl):
+            other = folded.setdefault(name.text.casefold(), name)
+            if other is not name:
+                message = f"edges `{other.text}` and `{name.text}` differ only in case"
+                hint = "queries find an edge whatever its case: give one of them another name"
+                findings.error("S-27", name.span, message, hint)
+
+
+_KIND_WORDS: dict[type, str] = {
+    ast.InterfaceDecl: "interface",
+    ast.NodeDecl: "node",
+    ast.EdgeDecl: "edge",
+}
+
+
+def _check_duplicate_properties(properties: Iterable[ast.Property], findings: Findings) -> None:
+    seen: set[str] = set()
+    for prop in properties:
+        if prop.name.text in seen:
+            message = f"property `{prop.name.text}` is declared twice"
+            findings.error("S-25", prop.name.span, message)
+        seen.add(prop.name.text)
+
+
+def _check_interface(interface: ast.InterfaceDecl, findings: Findings) -> None:
+    _check_duplicate_properties(interface.properties, findings)
+    types: dict[str, PropertyType | None] = {}
+    for prop in interface.properties:
+        type_ = resolve_type(prop.type, findings)
+        check_property(prop, type_, findings, owner="interface")
+        types.setdefault(prop.name.text, type_)
+    for prop in interface.properties:
+        # A source that the interface lacks may come from the implementer: that is checked there.
+        _check_embedding(prop, types, findings, owner=None)
+        _check_nullable_key(prop, types[prop.name.text], findings)
+
+
+def _check_node(node: ast.NodeDecl, world: _World) -> None:
+    findings = world.findings
+    check_header_annotations(node.headers, findings)
+    declared = ast.properties_of(node.members)
+    _check_duplicate_properties(declared, findings)
+    for prop in declared:
+        check_property(prop, resolve_type(prop.type, findings), findings, owner="node")
+    names_known = _check_implements(node, world) or world.complete
+    properties = effective_properties(node, world.interfaces)
+    types = {name: resolve_type(prop.type) for name, (prop, _) in properties.items()}
+    owner = node.name.text if names_known else None
+    for name, (prop, interface) in properties.items():
+        _check_embedding(prop, types, findings, owner=owner, checked=interface)
+        if interface is None:
+            _check_nullable_key(prop, types[name], findings)
+    for constraint in ast.constraints_of(node.members):
+        _check_constraint(constraint, types, world, names_known=names_known)
+    _check_key(node, properties, findings)
+
+
+def _check_implements(node: ast.NodeDecl, world: _World) -> bool:
+    """Check the interfaces of a node; whether all of them are known."""
+    findings = world.findings
+    declared = {prop.name.text: prop for prop in ast.properties_of(node.members)}
+    contributed: dict[str, tuple[str, ast.Property]] = {}
+    all_known = True
+    for name in node.implements:
+        interface = world.interfaces.get(name.text)
+        if interface is None:
+            all_known = False
+            _report_unknown_interface(name, world)
+            continue
+        for prop in interface.properties:
+            own = declared.get(prop.name.text)
+            if own is not None:
+                _check_same_type(own, prop, interface, findings)
+                continue
+            first_name, first = contributed.setdefault(prop.name.text, (name.text, prop))
+            if semantics_of(first) != semantics_of(prop):
+                message = (
+                    f"interfaces `{first_name}` and `{name.text}` contribute property "
+                    f"`{prop.name.text}` with different meanings"
+                )
+                findings.error("S-10", name.span, message)
+    return all_known
+
+
+def _report_unknown_interface(name: ast.Name, world: _World) -> None:
+    if name.text in world.nodes:
+        message = f"`{name.text}` is a node type, not an interface"
+        world.findings.error("S-08", name.span, message)
+    elif world.complete:
+        message = f"interface `{name.text}` is not declared"
+        world.findings.error(
+            "S-08", name.span, message, partial(did_you_mean, name.text, world.interfaces)
+        )
+
+
+def _check_same_type(
+    own: ast.Property, wanted: ast.Property, interface: ast.InterfaceDecl, findings: Findings
+) -> None:
+    own_type, wanted_type = resolve_type(own.type), resolve_type(wanted.type)
+    if own_type and wanted_type and own_type != wanted_type:
+        message = (
+            f"property `{own.name.text}` is {own_type}, "
+            f"but interface `{interface.name.text}` declares {wanted_type}"
+        )
+        findings.error("S-09", own.type.span, message)
+
+
+def _check_embedding(
+    prop: ast.Property,
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    owner: str | None,
+    checked: ast.InterfaceDecl | None = None,
+) -> None:
+    """Check the source of `@embed`; without `owner` a source that is not there may still come from elsewhere.
+
+    A source that the interface `checked` declares itself was judged with that interface.
+    """
+    for annotation in prop.annotations:
+        if annotation.name != "embed" or not annotation.values:
+            continue
+        source = annotation.values[0]
+        if not isinstance(source.value, str) or not source.value.strip():
+            continue
+        name = source.value
+        if checked and any(item.name.text == name for item in checked.properties):
+            continue
+        if name not in types:
+            if owner is not None:
+                message = f"`@embed` names property `{name}`, which node `{owner}` does not have"
+                findings.error("S-17", source.span, message, partial(did_you_mean, name, types))
+        elif (type_ := types[name]) and type_.base != ScalarType(Scalar.STRING):
+            message = f"`@embed` needs a String source, `{name}` is {type_}"
+            findings.error("S-17", source.span, message)
+
+
+def _check_nullable_key(prop: ast.Property, type_: PropertyType | None, findings: Findings) -> None:
+    for annotation in prop.annotations:
+        if annotation.name == "key" and type_ and type_.nullable:
+            hint = f"make it required: `{prop.name.text}: {type_.base}`"
+            message = f"key member `{prop.name.text}` may be null"
+            findings.error("S-22", annotation.span, message, hint)
+
+
+def _check_constraint(
+    constraint: ast.Constraint,
+    types: Mapping[str, PropertyType | None],
+    world: _World,
+    *,
+    names_known: bool,
+    on_edge: bool = False,
+) -> None:
+    findings = world.findings
+    match constraint:
+        case ast.MemberConstraint():
+            members = _check_members(constraint, types, findings, complete=names_known)
+            for member in members:
+                type_ = types.get(member.name)
+                if type_ is not None and not _is_tolerated(constraint, type_, world):
+                    _check_member_type(constraint.kind, member, type_, findings)
+            if constraint.kind == "index":
+                names = [member.name for member in members]
+                _warn_of_unbuilt_index(constraint.span, names, types, findings, on_edge=on_edge)
+        case ast.RangeConstraint(name, low, high):
+            type_ = _known_type(name, types, findings, complete=names_known)
+            if type_ and scalar_of(type_.base) not in NUMERICS:
+                message = f"`@range` needs a number, `{name.text}` is {type_}"
+                findings.error("S-24", name.span, message)
+            _check_bounds(constraint, low, high, findings)
+        case ast.CheckConstraint(name, pattern):
+            type_ = _known_type(name, types, findings, complete=names_known)
+            if type_ and type_.base != ScalarType(Scalar.STRING):
+                message = f"`@check` needs a String, `{name.text}` is {type_}"
+                findings.error("S-24", name.span, message)
+            if problem := _pattern_problem(pattern):
+                findings.error("S-28", constraint.span, f"`@check` has a bad pattern: {problem}")
+
+
+def _warn_of_unbuilt_index(
+    span: Span,
+    names: Sequence[str],
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    on_edge: bool,
+) -> None:
+    """S-32: an index intent without an index; queries give the same rows, so it stops nothing."""
+    known = {name: type_ for name in names if (type_ := types.get(name)) is not None}
+    if not names or len(known) != len(names):
+        # What is wrong with the others is an error of its own.
+        return
+    if reason := unbuilt_index_reason(names, known, on_edge=on_edge):
+        message = f"`@index({', '.join(names)})` is recorded and not built: {reason}"
+        hint = None if on_edge or len(names) == 1 else "write `@index` on each property to search"
+        findings.warning("S-32", span, message, hint)
+
+
+def _is_tolerated(constraint: ast.MemberConstraint, type_: PropertyType, world: _World) -> bool:
+    """The one shape that old accepted contracts may have: a body `@unique` over a Blob."""
+    is_blob = type_.base == ScalarType(Scalar.BLOB)
+    return world.accepted and constraint.kind == "unique" and is_blob
+
+
+def _check_bounds(
+    constraint: ast.RangeConstraint,
+    low: ast.Number | None,
+    high: ast.Number | None,
+    findings: Findings,
+) -> None:
+    unreasonable = [bound for bound in (low, high) if bound and not bound.is_reasonable]
+    for bound in unreasonable:
+        findings.error("S-28", bound.span, "the bound is beyond every number that is stored")
+    if low and high and not unreasonable and low.value > high.value:
+        message = f"`@range` is empty: {low.text} is above {high.text}"
+        findings.error("S-28", constraint.span, message)
+
+
+def _check_members(
+    constraint: ast.MemberConstraint,
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> list[ast.Value]:
+    """The members that name a property."""
+    good: list[ast.Value] = []
+    seen: set[str] = set()
+    for member in constraint.members:
+        name = member.name
+        is_property = isinstance(member.value, bool) and name in types
+        if not member.bare and not is_property:
+            message = f"`@{constraint.kind}` takes no value: it lists property names"
+            findings.error("S-12", member.span, message)
+        elif name in seen:
+            message = f"`@{constraint.kind}` lists `{name}` twice"
+            findings.error("S-28", member.span, message)
+        elif _known_type(ast.Name(name, member.span), types, findings, complete=complete):
+            good.append(member)
+        seen.add(name)
+    return good
+
+
+def _known_type(
+    name: ast.Name,
+    types: Mapping[str, PropertyType | None],
+    findings: Findings,
+    *,
+    complete: bool,
+) -> PropertyType | None:
+    if name.text not in types:
+        if complete:
+            message = f"there is no property `{name.text}` here"
+            findings.error("S-20", name.span, message, partial(did_you_mean, name.text, types))
+        return None
+    return types[name.text]
+
+
+def _check_member_type(
+    kind: str, member: ast.Value, type_: PropertyType, findings: Findings
+) -> None:
+    name = member.name
+    match type_.base:
+        case ScalarType(Scalar.BLOB):
+            findings.error("S-15", member.span, f"`@{kind}` cannot hold `{name}`, which is a Blob")
+        case ListType() | VectorType() if kind == "key":
+            message = f"key member `{name}` is {type_}: a key holds single values only"
+            findings.error("S-22", member.span, message)
+        case ListType() | VectorType() if kind == "unique":
+            findings.error("S-28", member.span, f"`@unique` cannot hold `{name}`, which is {type_}")
+        case _ if kind == "key" and type_.nullable:
+            hint = f"make it required: `{name}: {type_.base}`"
+            findings.error("S-22", member.span, f"key member `{name}` may be null", hint)
+
+
+def _check_key(
+    node: ast.NodeDecl,
+    properties: Mapping[str, tuple[ast.Property, ast.InterfaceDecl | None]],
+    findings: Findings,
+) -> None:
+    # Each property counts once: `@key` written twice on one property is S-12.
+    on_properties = {
+        name: annotation.span
+        for name, (prop, _) in properties.items()
+        for annotation in prop.annotations
+        if annotation.name == "key"
+    }
+    in_body = (
+        c.span
+        for c in ast.constraints_of(node.members)
+        if isinstance(c, ast.MemberConstraint) and c.kind == "key"
+    )
+    spans = sorted(chain(on_properties.values(), in_body))
+    for span in spans[1:]:
+        message = f"node `{node.name.text}` has more than one key"
+        hint = "a key over several properties is written once in the body: `@key(a, b)`"
+        findings.error("S-21", span, message, hint)
+
+
+def _check_edge(edge: ast.EdgeDecl, world: _World) -> None:
+    findings = world.findings
+    check_header_annotations(edge.headers, findings)
+    for endpoint in (edge.source, edge.target):
+        if endpoint.text not in world.nodes and world.complete:
+            is_interface = endpoint.text in world.interfaces
+            what = (
+                "is an interface, not a node type"
+                if is_interface
+                else "is not a declared node type"
+            )
+            hint = None if is_interface else partial(did_you_mean, endpoint.text, world.nodes)
+            findings.error("S-26", endpoint.span, f"endpoint `{endpoint.text}` {what}", hint)
+    if edge.card:
+        _check_card(edge.card, findings)
+    properties = ast.properties_of(edge.members)
+    _check_duplicate_properties(properties, findings)
+    types: dict[str, PropertyType | None] = {}
+    for prop in properties:
+        type_ = resolve_type(prop.type, findings)
+        check_property(prop, type_, findings, owner="edge")
+        types.setdefault(prop.name.text, type_)
+        for annotation in prop.annotations:
+            if annotation.name == "index":
+                name = prop.name.text
+                _warn_of_unbuilt_index(annotation.span, [name], types, findings, on_edge=True)
+    columns = dict.fromkeys(_EDGE_COLUMNS, PropertyType(ScalarType(Scalar.STRING)))
+    for constraint in ast.constraints_of(edge.members):
+        is_list = isinstance(constraint, ast.MemberConstraint) and constraint.kind != "key"
+        if not is_list:
+            word = "key" if isinstance(constraint, ast.MemberConstraint) else _rule_word(constraint)
+            message = f"`@{word}` belongs to node types, `{edge.name.text}` is an edge"
+            findings.error("S-23", constraint.span, message)
+            continue
+        _check_constraint(constraint, {**columns, **types}, world, names_known=True, on_edge=True)
+
+
+def _rule_word(constraint: ast.Constraint) -> str:
+    return "range" if isinstance(constraint, ast.RangeConstraint) else "check"
+
+
+def _check_card(card: ast.Card, findings: Findings) -> None:
+    bounds = [bound for bound in (card.low, card.high) if bound]
+    for bound in bounds:
+        if not isinstance(bound.value, int) or not 0 <= bound.value <= _MAX_CARDINALITY:
+            message = f"`@card` bounds are whole numbers from 0 to {_MAX_CARDINALITY}"
+            findings.error("S-07", bound.span, message)
+            return
+    if card.high and card.low.value > card.high.value:
+        message = f"`@card` is empty: {card.low.text} is above {card.high.text}"
+        findings.error("S-07", card.span, message)
+
+
+def _pattern_problem(pattern: str) -> str | None:
+    # RE2 is the engine that later judges the values, so it is asked here; nothing else needs pyarrow this early.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as problem:
+        return str(problem).removeprefix("Invalid regular expression: ")
+    return None
+
+
+# ---- The codes of schema findings and what they mean; the codes are stable, the texts are not
+
+
+SCHEMA_CODES: dict[str, str] = {
+    "S-01": "syntax, unknown type word, or too many values in an annotation",
+    "S-02": "unknown escape in a string",
+    "S-03": "reserved property name",
+    "S-04": "vector dimension out of range",
+    "S-05": "list of Blob",
+    "S-06": "enum value listed twice",
+    "S-07": "`@card` bounds",
+    "S-08": "unknown interface",
+    "S-09": "property type differs from the interface's",
+    "S-10": "two interfaces contribute one property with different meanings",
+    "S-11": "rule on the declaration instead of a property or the body",
+    "S-12": "rule given twice on one property, or with a value",
+    "S-13": "rule on a list property",
+    "S-14": "`@key` or `@unique` on a vector",
+    "S-15": "rule on a Blob",
+    "S-16": "`@key` or `@embed` on an edge property",
+    "S-17": "`@embed` on the wrong type, or with wrong arguments",
+    "S-18": "`@description` or `@instruction` misplaced, blank or repeated",
+    "S-19": "malformed `@rename_from`",
+    "S-20": "body constraint names an unknown property",
+    "S-21": "more than one key",
+    "S-22": "key member that may be null, or has no order",
+    "S-23": "`@key`, `@range` or `@check` on an edge",
+    "S-24": "`@range` on a non-number, `@check` on a non-String",
+    "S-25": "declared twice",
+    "S-26": "edge endpoint is not a node type",
+    "S-27": "edge names differ only in case",
+    "S-28": "empty range, bad pattern, `@unique` over a list or vector, repeated member",
+    "S-29": "`@rename_from` names nothing, or has no effect",
+    "S-30": "`@rename_from` on a property points outside its type",
+    "S-31": "two declarations continue the same accepted one",
+    "S-32": "warning: `@index` that is recorded and not built",
+}

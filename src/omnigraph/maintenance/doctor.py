@@ -1,0 +1,450 @@
+"""Looking at the health of a graph: every check on its own, so that a broken graph is told as far as it can be read.
+
+Nothing is written, nothing is settled, and no lock is held. A check that cannot look is a finding too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.publisher import FOLD_THRESHOLD
+from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION
+from omnigraph.commit.schemas import read_schema_files
+from omnigraph.commit.sidecar import list_sidecars, read_sidecar
+from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.errors import (
+    DamageError,
+    HistoricalVersionReclaimedError,
+    NotFoundError,
+    OmniError,
+    RecoveryRequiredError,
+    is_panic,
+)
+from omnigraph.errors.text import size_text
+from omnigraph.lang.schema.catalog import unbuilt_indexes
+from omnigraph.maintenance.health_checks import (
+    DiskUse,
+    DoctorReport,
+    Finding,
+    Health,
+    Inspection,
+    check_edges,
+    check_history,
+    check_leftovers,
+    check_place,
+    worst_first,
+)
+from omnigraph.maintenance.indexes import missing_indexes
+from omnigraph.maintenance.retention import RetentionPolicy, plan_cleanup, published_heads
+from omnigraph.maintenance.verify import FileStatus
+from omnigraph.storage._failures import without_advice
+from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_facts
+from omnigraph.storage.datasets.completeness import find_missing, read_one_row
+from omnigraph.storage.datasets.staged import is_own_movement
+from omnigraph.storage.datasets.versions import list_versions
+from omnigraph.storage.derived import DERIVED_FOLDER
+from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
+from omnigraph.storage.locks import lock_holder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.rows import TablePin
+    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+    from omnigraph.pipeline.workers import Progress
+
+#: Commits per branch by which old versions are counted; what `cleanup` is advised with.
+_ADVISED_KEEP = 10
+#: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
+_INDEXED_ROWS = 10_000
+#: Fragments that compaction would put together, from which on reads of a type get slower.
+_MANY_FRAGMENTS = 64
+#: A type is worn when so many rows are deleted, and at least one in so many.
+_DELETED_ROWS, _DELETED_SHARE = 1_000, 4
+#: Old versions of the catalog from which on every open gets slower.
+_MANY_CATALOG_VERSIONS = 1_000
+
+
+def examine(
+    environment: GraphEnvironment, *, deep: bool = False, progress: Progress | None = None
+) -> DoctorReport:
+    """Look at everything; with `deep` every file is read, too."""
+    look = Inspection(environment)
+    findings: list[Finding] = []
+    checks = dict(_CHECKS)
+    if deep:
+        # First: in a process of its own it meets whatever could end this one.
+        checks = {"files": partial(_check_files, progress=progress), **checks}
+    for name, check in checks.items():
+        try:
+            found = list(check(look))
+        except OmniError as error:
+            found = [_failed(look, name, error)]
+        except BaseException as error:
+            # A damaged graph may fail anywhere: the other checks still tell.
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            message = f"this check failed: {type(error).__name__}: {error}"
+            found = [Finding(check=name, severity=Health.ERROR, message=message)]
+        findings += found
+        if name == "format" and any(item.severity is Health.ERROR for item in found):
+            # Without a catalog that can be read there is nothing that the others could be held against.
+            break
+    return DoctorReport(
+        uri=environment.location.uri,
+        findings=worst_first(findings),
+        disk=tuple(look.disk),
+        size_bytes=look.size_bytes,
+        derived_bytes=look.derived_bytes,
+    )
+
+
+def _failed(look: Inspection, check: str, error: OmniError) -> Finding:
+    """A check that could not look."""
+    is_damage = isinstance(error, DamageError)
+    return Finding(
+        check=check,
+        severity=Health.ERROR,
+        message=error.message,
+        action=look.run("verify") if is_damage else None,
+        is_damage=is_damage,
+    )
+
+
+def _check_files(look: Inspection, progress: Progress | None) -> Iterator[Finding]:
+    from omnigraph.maintenance.verify import verify_graph
+    from omnigraph.pipeline.workers import Silent
+
+    try:
+        report = verify_graph(look.environment, branches=None, progress=progress or Silent())
+    except NotFoundError:
+        # The check of the format tells that there is no graph.
+        return
+    for item in report.problems:
+        yield Finding(
+            check="files",
+            severity=Health.ERROR,
+            message=f"{item}; restore it from a backup",
+            action=look.run("verify"),
+            is_damage=True,
+        )
+    if report.is_sound:
+        files = _count(len(report.files), "file")
+        old = report.counts()[FileStatus.UNRECORDED]
+        note = f", {old:,} of them without a checksum" if old else ""
+        yield _fine("files", f"{files} read{note}, {size_text(report.read_bytes)}")
+
+
+def _check_format(look: Inspection) -> Iterator[Finding]:
+    branches = len(look.state.heads)
+    yield _fine("format", f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}")
+
+
+def _check_catalog(look: Inspection) -> Iterator[Finding]:
+    commits = len(look.history.commits)
+    listing = list_versions(look.environment.location, MANIFEST)
+    versions = sum(len(line.versions) for line in listing.lines)
+    fragments = look.environment.manifest.fragment_count()
+    text = (
+        f"{_count(commits, 'commit')}, {_count(versions, 'version')} and "
+        f"{_count(fragments, 'fragment')} of the catalog"
+    )
+    if versions > _MANY_CATALOG_VERSIONS or fragments > 2 * FOLD_THRESHOLD:
+        yield Finding(
+            check="catalog",
+            severity=Health.WARNING,
+            message=f"{text}: opening gets slower",
+            action=look.run("optimize"),
+        )
+    else:
+        yield _fine("catalog", text)
+
+
+def _check_schema(look: Inspection) -> Iterator[Finding]:
+    objects, head = look.environment.objects, look.state.head("main")
+    staged = [name for name in SCHEMA_FILES if objects.read(f"{name}.staging") is not None]
+    if staged:
+        yield Finding(
+            check="schema",
+            severity=Health.WARNING,
+            message=f"a schema change was interrupted: {', '.join(staged)} wait; the next write settles it",
+            action=look.run("recovery list"),
+        )
+        return
+    schema = read_schema_files(objects, head.schema_hash)
+    types = len(schema.catalog.nodes) + len(schema.catalog.edges)
+    yield _fine("schema", f"the schema files are those of the catalog, {_count(types, 'type')}")
+
+
+def _check_heads(look: Inspection) -> Iterator[Finding]:
+    broken = False
+    for name, head in sorted(look.state.heads.items()):
+        for key, pin in sorted(head.pins.items()):
+            problem = _problem_of(look, pin)
+            if problem is None:
+                continue
+            current = look.environment.manifest.state().heads.get(name)
+            if current is None or current.pins.get(key) != pin:
+                # The branch was deleted, or moved on, while this looked.
+                continue
+            broken = True
+            yield Finding(
+                check="heads",
+                severity=Health.ERROR,
+                message=f"{key} of branch {name} cannot be read: {problem}; restore it from a backup",
+                action=look.run("verify"),
+                is_damage=True,
+            )
+    if not broken:
+        yield _fine("heads", "one row of every type of every branch was read")
+
+
+def _problem_of(look: Inspection, pin: TablePin) -> str | None:
+    """What is wrong with the published version of a type; looks at all of its files, and reads one row."""
+    try:
+        table = look.open(pin)
+        rows = table.count_rows()
+        listing = look.listings.get(pin.location)
+        if listing is not None:
+            missing = find_missing(look.environment.location, table, listing.files)
+            if missing is not None:
+                return missing
+        read_one_row(table)
+    except HistoricalVersionReclaimedError:
+        return f"version {pin.version} is gone"
+    except OmniError as error:
+        return without_advice(error)
+    if rows != pin.row_count:
+        return f"it has {rows:,} rows, and the catalog knows {pin.row_count:,}"
+    return None
+
+
+def _check_history(look: Inspection) -> Iterator[Finding]:
+    return check_history(look.environment, look.history, look.run("repair", "--confirm"))
+
+
+def _check_edges(look: Inspection) -> Iterator[Finding]:
+    return check_edges(look.environment, look.run("repair", "--confirm"), look.run("verify"))
+
+
+def _check_place(look: Inspection) -> Iterator[Finding]:
+    return check_place(look.environment)
+
+
+def _check_drift(look: Inspection) -> Iterator[Finding]:
+    manifest = look.environment.manifest
+    # Before and after the look at the datasets: a write that ends meanwhile is neither ahead nor behind. In between
+    # the sidecars, which are there from before a dataset moves until after the publish.
+    before = published_heads(manifest.history())
+    heads = {
+        (path, line.fork): line.head
+        for path in look.listings
+        for line in list_versions(look.environment.location, path).lines
+    }
+    has_sidecars = bool(list_sidecars(look.environment.objects))
+    after = published_heads(manifest.history())
+    found = []
+    for (path, fork), head in sorted(heads.items(), key=str):
+        name = look.names.get(path, path) if fork is None else f"{path} (fork {fork})"
+        if (known := before.get((path, fork))) is not None and head < known:
+            what = f"{name} is at version {head}, and the catalog knows version {known}"
+            message = f"{what}: published data is missing; restore it from a backup"
+            found.append(
+                Finding(
+                    check="drift",
+                    severity=Health.ERROR,
+                    message=message,
+                    action=look.run("verify"),
+                    is_damage=True,
+                )
+            )
+        if (known := after.get((path, fork))) is not None and head > known:
+            what = f"{name} is at version {head}, and the catalog knows version {known}"
+            is_late = not has_sidecars and _is_late(look, path, fork, known)
+            found.append(_ahead(look, what, is_explained=has_sidecars, is_late=is_late))
+    yield from found or [_fine("drift", "no dataset moved without a commit")]
+
+
+def _is_late(look: Inspection, path: str, fork: str | None, known: int) -> bool:
+    table = look.environment.tables.open(path, fork)
+    return is_own_movement(table, known, table.version)
+
+
+def _ahead(look: Inspection, what: str, *, is_explained: bool, is_late: bool) -> Finding:
+    if is_late:
+        return Finding(
+            check="drift",
+            severity=Health.WARNING,
+            message=f"{what}: a writer that had lost the commit lock moved it; the next write to it undoes that",
+            action=look.run("repair", "--confirm"),
+        )
+    if is_explained:
+        message = f"{what}: a write is on its way, or was interrupted"
+        return Finding(check="drift", severity=Health.INFO, message=message)
+    return Finding(
+        check="drift",
+        severity=Health.ERROR,
+        message=f"{what}: something else has written to it",
+        action=look.run("repair"),
+    )
+
+
+def _check_recovery(look: Inspection) -> Iterator[Finding]:
+    names = list_sidecars(look.environment.objects)
+    for name in names:
+        try:
+            sidecar = read_sidecar(look.environment.objects, name)
+        except RecoveryRequiredError as error:
+            yield Finding(check="recovery", severity=Health.ERROR, message=error.message)
+            continue
+        if sidecar is not None:
+            yield Finding(
+                check="recovery",
+                severity=Health.WARNING,
+                message=(
+                    f"a {sidecar.writer_kind} on branch {sidecar.branch} is at work or was interrupted; "
+                    "the next write, or opening for writing, settles it"
+                ),
+                action=look.run("recovery list"),
+            )
+    if not names:
+        yield _fine("recovery", "no interrupted write")
+
+
+def _check_lock(look: Inspection) -> Iterator[Finding]:
+    holder = lock_holder(look.environment.location, look.environment.objects)
+    if holder is None:
+        yield _fine("lock", "nobody holds the commit lock")
+    else:
+        yield Finding(check="lock", severity=Health.INFO, message=holder)
+
+
+def _check_indexes(look: Inspection) -> Iterator[Finding]:
+    head = look.state.head("main")
+    schema = read_schema_files(look.environment.objects, head.schema_hash)
+    lacking = defaultdict[str, list[str]](list)
+    for item in missing_indexes(schema.catalog, snapshot_of(head), look.open):
+        lacking[item.type_key].append(item.property)
+    rows = {str(key): pin.row_count for key, pin in head.pins.items()}
+    for type_key, properties in sorted(lacking.items()):
+        is_large = rows[type_key] >= _INDEXED_ROWS
+        yield Finding(
+            check="indexes",
+            severity=Health.WARNING if is_large else Health.INFO,
+            message=(
+                f"{type_key}: not all of {_count(rows[type_key], 'row')} are in the indexes of "
+                f"{', '.join(sorted(set(properties)))}"
+            ),
+            action=look.run("optimize"),
+        )
+    definitions: list[NodeDef | EdgeDef] = [*schema.catalog.nodes.values()]
+    definitions += schema.catalog.edges.values()
+    for definition in definitions:
+        for written, reason in unbuilt_indexes(definition):
+            message = f"{definition.table_key}: {written} is recorded and not built: {reason}"
+            yield Finding(check="indexes", severity=Health.INFO, message=message)
+    if not lacking:
+        yield _fine("indexes", "every index that is built covers its type")
+
+
+def _check_fragments(look: Inspection) -> Iterator[Finding]:
+    is_worn = False
+    for key, pin in sorted(look.state.head("main").pins.items()):
+        fragments = fragment_facts(look.open(pin))
+        small = sum(len(group) for group in choose_rewrites(fragments))
+        deleted = sum(item.deleted for item in fragments)
+        if small >= _MANY_FRAGMENTS:
+            is_worn = True
+            yield Finding(
+                check="fragments",
+                severity=Health.WARNING,
+                message=f"{key}: {small:,} of {len(fragments):,} fragments are small: reads get slower",
+                action=look.run("optimize"),
+            )
+        if deleted >= _DELETED_ROWS and deleted * _DELETED_SHARE >= deleted + pin.row_count:
+            is_worn = True
+            yield Finding(
+                check="fragments",
+                severity=Health.WARNING,
+                message=f"{key}: {deleted:,} deleted rows beside {pin.row_count:,} others",
+                action=look.run("optimize"),
+            )
+    if not is_worn:
+        yield _fine("fragments", "the fragments of main are as they should be")
+
+
+def _check_leftovers(look: Inspection) -> Iterator[Finding]:
+    cleanup = look.run("cleanup", f"--keep {_ADVISED_KEEP} --confirm")
+    return check_leftovers(look.environment, look.listings, cleanup)
+
+
+def _check_disk(look: Inspection) -> Iterator[Finding]:
+    location = look.environment.location
+    for path, listing in look.listings.items():
+        look.disk.append(
+            DiskUse(
+                type_key=look.names.get(path, path),
+                location=path,
+                size_bytes=listing.size_bytes,
+                versions=sum(len(line.versions) for line in listing.lines),
+                forks=sum(line.fork is not None for line in listing.lines),
+            )
+        )
+    look.disk.sort(key=lambda item: (-item.size_bytes, item.type_key))
+    for file in list_files(location, ""):
+        look.size_bytes += file.size_bytes
+        if file.name.startswith(f"{DERIVED_FOLDER}/"):
+            look.derived_bytes += file.size_bytes
+    yield _fine("disk", f"{size_text(look.size_bytes)} in {_count(len(look.disk), 'type')}")
+
+
+def _check_versions(look: Inspection) -> Iterator[Finding]:
+    plan = plan_cleanup(look.environment, RetentionPolicy(keep=_ADVISED_KEEP))
+    removals = [item.removal for item in plan.datasets if item.removal is not None]
+    old = sum(removal.version_count for removal in removals)
+    size = sum(removal.size_bytes for removal in removals)
+    if not old:
+        yield _fine("versions", "no version that the newest commits do not need")
+        return
+    yield Finding(
+        check="versions",
+        severity=Health.INFO,
+        message=(
+            f"{_count(old, 'version')} ({size_text(size)}) would go if {_ADVISED_KEEP} commits of every branch "
+            "stayed readable"
+        ),
+        action=look.run("cleanup", f"--keep {_ADVISED_KEEP}"),
+    )
+
+
+#: In the order in which they are told.
+_CHECKS: Mapping[str, Callable[[Inspection], Iterator[Finding]]] = {
+    "format": _check_format,
+    "catalog": _check_catalog,
+    "schema": _check_schema,
+    "history": _check_history,
+    "heads": _check_heads,
+    "edges": _check_edges,
+    "place": _check_place,
+    "drift": _check_drift,
+    "recovery": _check_recovery,
+    "lock": _check_lock,
+    "indexes": _check_indexes,
+    "fragments": _check_fragments,
+    "leftovers": _check_leftovers,
+    "versions": _check_versions,
+    "disk": _check_disk,
+}
+
+
+def _fine(check: str, message: str) -> Finding:
+    return Finding(check=check, severity=Health.OK, message=message)
+
+
+def _count(number: int, noun: str) -> str:
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"

@@ -1,0 +1,400 @@
+"""Checks of `doctor`: leftovers, meaning, and place of a graph."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.leftovers import find_abandoned_answers, find_orphan_forks, staged_max_age_s
+from omnigraph.commit.lineage import disordered, doubled
+from omnigraph.commit.rebasing import find_foreign_versions, recorded_root
+from omnigraph.commit.schemas import find_schema
+from omnigraph.commit.sweep import has_unsettled
+from omnigraph.commit.targets import open_pin
+from omnigraph.errors import DamageError, OmniError
+from omnigraph.errors.text import size_text
+from omnigraph.maintenance.repair import dangling_edges
+from omnigraph.maintenance.retention import is_busy, type_keys
+from omnigraph.storage.datasets.leftovers import find_leftovers
+from omnigraph.storage.datasets.versions import list_versions
+from omnigraph.storage.location import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.rows import TablePin
+    from omnigraph.commit.schemas import GraphSchema
+    from omnigraph.commit.snapshot import History, ManifestState
+    from omnigraph.storage.datasets.tables import Table
+    from omnigraph.storage.datasets.versions import DatasetListing
+    from omnigraph.storage.listing import StoredFile
+
+
+# ---- What a look at the health of a graph found: findings, and the room that it takes
+
+
+class Health(StrEnum):
+    """How bad a finding is; `warning` and `error` need somebody to act."""
+
+    OK = "ok"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+#: The worst first.
+_ORDER = (Health.ERROR, Health.WARNING, Health.INFO, Health.OK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a check found."""
+
+    check: str
+    severity: Health
+    message: str
+    #: The command that helps; None when none does, or none is needed.
+    action: str | None = None
+    #: Whether stored files have to be restored before anything else is done.
+    is_damage: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """The finding as a JSON object."""
+        return {
+            "check": self.check,
+            "severity": str(self.severity),
+            "message": self.message,
+            "action": self.action,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """The room that one dataset takes, with all of its versions and forks."""
+
+    type_key: str
+    location: str
+    size_bytes: int
+    versions: int
+    forks: int
+
+    def to_json(self) -> dict[str, object]:
+        """The use as a JSON object."""
+        return {
+            "type_key": self.type_key,
+            "location": self.location,
+            "size_bytes": self.size_bytes,
+            "versions": self.versions,
+            "forks": self.forks,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorReport:
+    """Everything that was found, the worst first."""
+
+    uri: str
+    findings: tuple[Finding, ...]
+    disk: tuple[DiskUse, ...] = ()
+    #: The whole graph, with catalog and control files.
+    size_bytes: int = 0
+    #: What can be made again at any time: traversal and text indexes, and vectors of texts that were embedded.
+    derived_bytes: int = 0
+
+    @property
+    def other_bytes(self) -> int:
+        """What belongs to no type and cannot be made again: the catalog, the schema and control files."""
+        types = sum(item.size_bytes for item in self.disk)
+        # A writer may remove files between the looks at them.
+        return max(0, self.size_bytes - types - self.derived_bytes)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nobody has to act."""
+        return not any(item.severity in (Health.WARNING, Health.ERROR) for item in self.findings)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether stored files have to be restored."""
+        return any(item.is_damage for item in self.findings)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The commands to run for what needs action, in the order of the findings.
+
+        While files are damaged only those for the damage: other commands would work on what cannot be read.
+        """
+        is_damaged = self.is_damaged
+        wanted = (
+            item.action
+            for item in self.findings
+            if (item.is_damage or not is_damaged)
+            and item.severity in (Health.WARNING, Health.ERROR)
+            and item.action is not None
+        )
+        return tuple(dict.fromkeys(wanted))
+
+    def to_json(self) -> dict[str, object]:
+        """The report as a JSON object."""
+        return {
+            "uri": self.uri,
+            "healthy": self.is_healthy,
+            "findings": [item.to_json() for item in self.findings],
+            "actions": list(self.actions),
+            "disk": [item.to_json() for item in self.disk],
+            "derived_bytes": self.derived_bytes,
+            "total_bytes": self.size_bytes,
+        }
+
+
+def worst_first(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Findings in the order in which a person should read them; checks stay in their own order."""
+    return tuple(sorted(findings, key=lambda item: _ORDER.index(item.severity)))
+
+
+# ---- What the checks of a graph's health read, each thing once
+
+
+@dataclass
+class Inspection:
+    """What several checks need, read once; what fails fails for each of them."""
+
+    environment: GraphEnvironment
+
+    def __post_init__(self) -> None:
+        self.disk: list[DiskUse] = []
+        self.size_bytes = 0
+        self.derived_bytes = 0
+
+    @cached_property
+    def state(self) -> ManifestState:
+        """The branches and what they read."""
+        return self.environment.manifest.state()
+
+    @cached_property
+    def history(self) -> History:
+        """All commits."""
+        return self.environment.manifest.history()
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """The types by the datasets that hold them."""
+        return type_keys(self.history)
+
+    @cached_property
+    def listings(self) -> Mapping[str, DatasetListing]:
+        """The datasets that live branches read; those that cannot be listed are told by the check of heads."""
+        paths = {pin.location for head in self.state.heads.values() for pin in head.pins.values()}
+        found = {}
+        for path in sorted(paths):
+            try:
+                found[path] = list_versions(self.environment.location, path)
+            except OmniError:
+                continue
+        return found
+
+    def open(self, pin: TablePin) -> Table:
+        """The table at a pin."""
+        return open_pin(self.environment.tables, pin)
+
+    def run(self, command: str, options: str = "") -> str:
+        """A command for this graph, to be copied."""
+        words = ["omnigraph", command, self.environment.location.uri, options]
+        return " ".join(word for word in words if word)
+
+
+# ---- Checks of `doctor` about what dead writers left: forks of no branch, files of no version, answers of no
+#      operation
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What nothing refers to."""
+
+    forks: frozenset[tuple[str, str]]
+    files: frozenset[StoredFile]
+
+    def without(self, other: _Left) -> _Left:
+        return _Left(self.forks - other.forks, self.files - other.files)
+
+    def __bool__(self) -> bool:
+        return bool(self.forks or self.files)
+
+    def __str__(self) -> str:
+        size = sum(file.size_bytes for file in self.files)
+        forks = "1 fork" if len(self.forks) == 1 else f"{len(self.forks):,} forks"
+        files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
+        return f"{forks} of no branch and {files} ({size_text(size)}) that nothing refers to"
+
+
+def check_leftovers(
+    environment: GraphEnvironment, paths: Iterable[str], cleanup: str
+) -> Iterator[Finding]:
+    """What `cleanup` would remove, and what may belong to a writer that is at work.
+
+    When nobody writes or reads, everything that nothing refers to was left by the dead. Otherwise, and always on an
+    object store, only its age tells.
+    """
+    datasets = list(paths)
+    was_quiet = not _is_in_use(environment)
+    everything = _find(environment, datasets, None)
+    # Again: who began meanwhile has files among these.
+    is_quiet = was_quiet and not _is_in_use(environment)
+    left = everything if is_quiet else _find(environment, datasets, staged_max_age_s())
+    young = everything.without(left)
+    if left:
+        yield Finding(check="leftovers", severity=Health.WARNING, message=str(left), action=cleanup)
+    if young:
+        days = staged_max_age_s() / 86_400
+        yield Finding(
+            check="leftovers",
+            severity=Health.INFO,
+            message=(
+                f"{young}: they may belong to a writer or reader that is at work; `cleanup` removes what is left "
+                f"{'when nobody is, or ' if environment.location.is_local else ''}at an age of {days:g} days "
+                "(OMNIGRAPH_STAGED_MAX_AGE)"
+            ),
+        )
+    if not left and not young:
+        yield Finding(
+            check="leftovers",
+            severity=Health.OK,
+            message="no forks or files that nothing refers to",
+        )
+
+
+def _is_in_use(environment: GraphEnvironment) -> bool:
+    """Whether what nothing refers to may be needed: by a writer, by a reader, or by the recovery of a dead writer."""
+    return is_busy(environment) or has_unsettled(environment)
+
+
+def _find(environment: GraphEnvironment, paths: list[str], age_s: float | None) -> _Left:
+    now_s = environment.clock() / 1_000_000
+    files = [
+        file
+        for path in paths
+        for file in find_leftovers(
+            environment.location, path, older_than_s=age_s, now_s=now_s
+        ).files
+    ]
+    answers = find_abandoned_answers(environment, age_s or 0.0, is_alone=age_s is None)
+    forks = find_orphan_forks(environment, age_s)
+    # What lies in a fork of no branch goes with it.
+    folders = tuple(f"{path}/tree/{fork}/" for path, fork in forks)
+    own = (file for file in files if not file.name.startswith(folders))
+    return _Left(frozenset(forks), frozenset([*own, *answers]))
+
+
+# ---- Whether what a graph says makes sense: a history without circles, and edges between nodes that exist
+
+
+#: Findings of one kind that are told one by one.
+_SHOWN = 10
+
+
+def check_history(
+    environment: GraphEnvironment, history: History, repair: str
+) -> Iterator[Finding]:
+    """Commits that are there twice, and circles: whatever walks along the history would not come to an end."""
+    twice = sorted(doubled(environment.manifest.commit_rows()))
+    for commit_id in twice[:_SHOWN]:
+        yield Finding(
+            check="history",
+            severity=Health.ERROR,
+            message=f"commit {commit_id} is in the catalog more than once",
+            action=repair,
+        )
+    wrong = [commit for commit in disordered(history.commits) if commit not in twice]
+    for commit_id in wrong[:_SHOWN]:
+        yield Finding(
+            check="history",
+            severity=Health.ERROR,
+            message=f"commit {commit_id} builds on one that is not older: restore the catalog from a backup",
+        )
+    if not twice and not wrong:
+        yield Finding(
+            check="history",
+            severity=Health.OK,
+            message="every commit is there once, after what it builds on",
+        )
+
+
+def check_edges(environment: GraphEnvironment, repair: str, verify: str) -> Iterator[Finding]:
+    """Edges without one of their ends. Reads the ids of all nodes and the ends of all edges."""
+
+    def schema_of(schema_hash: str) -> GraphSchema:
+        return find_schema(environment.objects, environment.manifest, schema_hash)
+
+    found, unchecked = dangling_edges(environment, schema_of)
+    for failed in unchecked:
+        is_damage = isinstance(failed.error, DamageError)
+        yield Finding(
+            check="edges",
+            severity=Health.ERROR,
+            message=f"{failed.type_key} of branch {failed.branch} cannot be checked: {failed.error.message}",
+            action=verify if is_damage else None,
+            is_damage=is_damage,
+        )
+    for item in found:
+        edges = "1 edge" if item.count == 1 else f"{item.count:,} edges"
+        examples = ", ".join(item.examples)
+        yield Finding(
+            check="edges",
+            severity=Health.ERROR,
+            message=f"{item.type_key} of branch {item.branch} has {edges} without an end: {examples}",
+            action=repair,
+        )
+    if not found and not unchecked:
+        yield Finding(check="edges", severity=Health.OK, message="every edge has both ends")
+
+
+# ---- Checks of `doctor` about where a graph lies: addresses of another root, and links that lead out of it
+
+
+_SHOWN_LINKS = 3
+
+
+def check_place(environment: GraphEnvironment) -> Iterator[Finding]:
+    """Whether everything that the graph refers to lies below its root.
+
+    Raises:
+        OutsideRootError: a version of a fork reads files outside of its dataset.
+    """
+    foreign = find_foreign_versions(environment)
+    if foreign:
+        message = (
+            f"the graph was copied or moved: {len(foreign):,} versions of branches hold the address of another "
+            f"root, such as {foreign[0]}; they are read here all the same"
+        )
+        if recorded_root(environment.objects) != environment.location.root:
+            message += ", and the next open for writing corrects them"
+        yield Finding(check="place", severity=Health.INFO, message=message)
+    links = find_links(environment)
+    if links:
+        yield Finding(
+            check="place",
+            severity=Health.WARNING,
+            message=(
+                f"{len(links):,} links below the root, such as {', '.join(links[:_SHOWN_LINKS])}, are not followed: "
+                "put what they lead to in their place, or remove them"
+            ),
+        )
+    if not foreign and not links:
+        yield Finding(
+            check="place",
+            severity=Health.OK,
+            message="every address lies below the root, and no link leads out of it",
+        )
+
+
+def find_links(environment: GraphEnvironment) -> list[str]:
+    """The links below the root, sorted; empty on an object store, which has none."""
+    location = environment.location
+    if not location.is_local:
+        return []
+    found = (entry.path for entry in walk(location, "") if entry.is_symlink())
+    return sorted(os.path.relpath(path, location.uri) for path in found)

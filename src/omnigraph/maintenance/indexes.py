@@ -1,0 +1,181 @@
+"""Builds the declared indexes; reports of maintenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.sidecar import WriterKind
+from omnigraph.core.budget import work_steps
+from omnigraph.engine.wanted_indexes import index_spec, wanted_indexes
+from omnigraph.lang.schema.catalog import IndexKind
+from omnigraph.storage.datasets.filters import AllOf, IsNull
+from omnigraph.storage.datasets.indexes import list_indexes, needs_work, stage_indices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.rows import GraphCommit, TablePin
+    from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.core.ids import TableKey
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.storage.datasets.indexes import IndexSpec
+    from omnigraph.storage.datasets.tables import Table
+
+
+# ---- What building indexes returns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingIndex:
+    """A declared index that cannot be built yet; the next run tries again."""
+
+    type_key: str
+    property: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIndexes:
+    """What one type got."""
+
+    type_key: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """The outcome of a run; `commit` is None when there was nothing to do."""
+
+    branch: str
+    commit: GraphCommit | None
+    built: tuple[BuiltIndexes, ...]
+    pending: tuple[PendingIndex, ...]
+
+
+# ---- Building declared indexes: derived state, so a run converges and never changes a row
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWork:
+    """The indexes that one table lacks, wholly or for some of its fragments."""
+
+    table_key: TableKey
+    specs: tuple[IndexSpec, ...]
+
+
+def plan_indexes(
+    catalog: Catalog, snapshot: Snapshot, open_table: Callable[[TablePin], Table]
+) -> tuple[list[IndexWork], list[PendingIndex]]:
+    """What every type lacks, and what it has to wait for."""
+    work: list[IndexWork] = []
+    pending: list[PendingIndex] = []
+    definitions: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    for definition in definitions:
+        pin = snapshot.pins[definition.table_key]
+        if not pin.row_count:
+            continue
+        table = open_table(pin)
+        existing = list_indexes(table)
+        specs = []
+        for found in table_indexes(definition, table):
+            if isinstance(found, PendingIndex):
+                pending.append(found)
+            elif needs_work(found, existing.get(found.name), table.row_count):
+                specs.append(found)
+            elif outside := existing[found.name].missing_rows:
+                pending.append(
+                    PendingIndex(
+                        type_key=definition.table_key,
+                        property=found.column,
+                        reason=_outside(outside),
+                    )
+                )
+        if specs:
+            work.append(IndexWork(definition.table_key, tuple(specs)))
+    return work, pending
+
+
+def missing_indexes(
+    catalog: Catalog, snapshot: Snapshot, open_table: Callable[[TablePin], Table]
+) -> list[PendingIndex]:
+    """Declared indexes that do not cover every row, with the reason."""
+    work, pending = plan_indexes(catalog, snapshot, open_table)
+    missing = [
+        PendingIndex(
+            type_key=item.table_key,
+            property=spec.column,
+            reason=f"{spec.name} does not cover all rows: run `omnigraph optimize`",
+        )
+        for item in work
+        for spec in item.specs
+    ]
+    return [*pending, *missing]
+
+
+def _outside(rows: int) -> str:
+    count = "1 row is" if rows == 1 else f"{rows} rows are"
+    return f"{count} outside of it and compared one by one until a tenth of all is"
+
+
+def table_indexes(
+    definition: NodeDef | EdgeDef, table: Table
+) -> Iterator[IndexSpec | PendingIndex]:
+    """Every index that a type should have, and those that wait for values."""
+    for wanted in wanted_indexes(definition):
+        values = 0
+        if wanted.kind is IndexKind.VECTOR:
+            values = table.row_count - table.count_rows(AllOf((IsNull(wanted.column),)))
+            if not values:
+                yield PendingIndex(
+                    type_key=definition.table_key,
+                    property=wanted.column,
+                    reason="no row has a vector yet",
+                )
+                continue
+        spec = index_spec(wanted, values)
+        if spec is not None:
+            yield spec
+
+
+def commit_indexes(
+    environment: GraphEnvironment,
+    snapshot: Snapshot,
+    work: list[IndexWork],
+    open_for_writing: Callable[[TablePin], Table],
+    actor: str | None,
+) -> GraphCommit | None:
+    """Build everything in `work` and publish it as one commit.
+
+    Raises:
+        ConflictError: a table moved while its indexes were built; nothing happened.
+    """
+    staged: list[StagedTable] = []
+    with environment.staging.shared():
+        try:
+            for item in work_steps(work):
+                pin = snapshot.pins[item.table_key]
+                write = stage_indices(open_for_writing(pin), item.specs)
+                if write is not None:
+                    staged.append(
+                        StagedTable(
+                            table_key=item.table_key, incarnation=pin.incarnation, staged=write
+                        )
+                    )
+        except BaseException:
+            # Also after an interrupt: nothing else knows these files.
+            discard_staged(environment, staged)
+            raise
+        if not staged:
+            return None
+        expectations = Expectations(
+            branch=snapshot.branch,
+            incarnation=snapshot.incarnation,
+            schema_hash=snapshot.schema_hash,
+            touched={item.table_key: snapshot.pins[item.table_key].version for item in staged},
+        )
+        intent = Intent(kind=WriterKind.ENSURE_INDICES, expectations=expectations, actor=actor)
+        return commit_write(environment, intent, staged)

@@ -1,0 +1,510 @@
+"""Optimizes tables: fewer fragments, complete indexes, a short manifest."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.attempt import Attempt, Intent, StagedTable, discard_staged, run_phases
+from omnigraph.commit.documents import commit_json
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.late_writers import undo_late_writers
+from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
+from omnigraph.commit.rows import MAIN
+from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.sweep import settle_all
+from omnigraph.commit.targets import open_pin
+from omnigraph.core.budget import NO_LIMITS, bounded
+from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError
+from omnigraph.errors.requests import OPTIMIZE
+from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
+from omnigraph.spark.worker_choice import ElasticEngine
+from omnigraph.storage.datasets.compaction import (
+    CompactionTask,
+    choose_rewrites,
+    exchanged_fragments,
+    fragment_facts,
+    plan_compaction,
+    run_compaction_task,
+    stage_compaction,
+    with_indexes,
+)
+from omnigraph.storage.datasets.indexes import (
+    IndexPartTask,
+    build_index_part,
+    plan_builds,
+    plan_index_parts,
+    stage_index_parts,
+)
+from omnigraph.storage.datasets.staged import close_private, open_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from omnigraph.commit.environment import GraphEnvironment
+    from omnigraph.commit.publisher import CatalogFold
+    from omnigraph.commit.rows import GraphCommit, TablePin
+    from omnigraph.commit.schemas import GraphSchema
+    from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.core.budget import ReadLimits
+    from omnigraph.core.ids import TableKey
+    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+    from omnigraph.pipeline.workers import Message, Progress, Workers
+    from omnigraph.spark.worker_choice import Session
+    from omnigraph.storage.datasets.indexes import IndexBuild, IndexSpec
+    from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite
+    from omnigraph.storage.datasets.tables import Table
+
+
+# ---- Compaction as bulk work: the rewrites of all tables are tasks of one stage
+#
+# Nothing moves here. Whoever called commits each staged write under the commit protocol, or discards it.
+
+
+COMPACT_STAGE = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewrittenTable:
+    """A table whose new fragments are written, ready for its commit."""
+
+    #: At the version that was planned.
+    table: Table
+    staged: StagedWrite
+    rows: int
+
+
+def compact_tables(
+    workers: Workers, work: Sequence[tuple[Table, Sequence[Sequence[int]]]]
+) -> list[RewrittenTable]:
+    """Write groups of fragments anew, as one fragment each; tables without groups are left out.
+
+    Raises:
+        SparkError: a task failed on every try. What other tasks wrote is unreferenced, and cleanup removes it.
+    """
+    plans = [(table, plan_compaction(table, groups)) for table, groups in work]
+    messages = iter(
+        workers.run(COMPACT_STAGE, _rewrite, [task for _, tasks in plans for task in tasks])
+    )
+    rewritten = []
+    for table, tasks in plans:
+        answers = [next(messages) for _ in tasks]
+        staged = stage_compaction(table, [str(answer["result"]) for answer in answers])
+        if staged is not None:
+            rows = sum(int(answer["rows"]) for answer in answers)
+            rewritten.append(RewrittenTable(table=table, staged=staged, rows=rows))
+    return rewritten
+
+
+def _rewrite(task: CompactionTask) -> Message:
+    return {"result": run_compaction_task(task), "rows": task.rows}
+
+
+# ---- Index builds as bulk work: the parts of all indexes of all tables are tasks of one stage
+
+
+INDEX_STAGE = "build indexes"
+#: A part with fewer rows costs more in its merge than it saves.
+MIN_PART_ROWS = 100_000
+
+
+def build_indexes(
+    workers: Workers,
+    work: Sequence[tuple[Table, Iterable[IndexSpec]]],
+    *,
+    min_part_rows: int = MIN_PART_ROWS,
+) -> list[StagedWrite | None]:
+    """What `stage_indices` gives for every table, built by tasks; None where nothing is missing.
+
+    Raises:
+        SparkError: a task failed on every try. What other tasks built is unreferenced, and cleanup removes it.
+    """
+    plans = [
+        (table, _plan(table, specs, workers.parallelism, min_part_rows)) for table, specs in work
+    ]
+    tasks = [task for _, planned in plans for _, parts in planned for task in parts]
+    messages = iter(workers.run(INDEX_STAGE, _build, tasks))
+    staged = []
+    for table, planned in plans:
+        built = [(build, [str(next(messages)["part"]) for _ in parts]) for build, parts in planned]
+        staged.append(stage_index_parts(table, built))
+    return staged
+
+
+def _plan(
+    table: Table, specs: Iterable[IndexSpec], parts: int, min_rows: int
+) -> list[tuple[IndexBuild, list[IndexPartTask]]]:
+    return [
+        (build, plan_index_parts(table, build, parts=parts, min_rows=min_rows))
+        for build in plan_builds(table, specs)
+    ]
+
+
+def _build(task: IndexPartTask) -> Message:
+    return {"part": build_index_part(task), "rows": task.rows}
+
+
+# ---- Optimizing a graph: fewer fragments, complete indexes, a short catalog; no row changes
+#
+# Per table the new fragments are written, then the indexes are built on a private version that has them, both outside
+# of the commit window. Inside it each table moves by the two or three versions that were staged, and one commit
+# publishes all tables. A table that a writer moved meanwhile is prepared again; the others keep their work.
+
+
+_log = logging.getLogger(__name__)
+#: How often tables that writers moved are prepared again before they are left out.
+COMPACTION_RETRY_BUDGET = 5
+#: Rows of such tables up to which they are then prepared inside the commit window.
+WINDOW_ROWS = 200_000
+
+DRIFT = "drift_needs_repair"
+MOVED = "moved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizedTable:
+    """What happened to one table."""
+
+    type_key: str
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    built_indexes: tuple[str, ...] = ()
+    committed: bool = False
+    #: Why nothing was done although something may be worth it: `drift_needs_repair` or `moved`.
+    skipped: str | None = None
+    published_dataset_version: int
+    lance_head_version: int
+    pending_indexes: tuple[PendingIndex, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """The table as `optimize --json` prints it."""
+        return {
+            "type_key": self.type_key,
+            "fragments_removed": self.fragments_removed,
+            "fragments_added": self.fragments_added,
+            "built_indexes": list(self.built_indexes),
+            "committed": self.committed,
+            "skipped": self.skipped,
+            "published_dataset_version": self.published_dataset_version,
+            "lance_head_version": self.lance_head_version,
+            "pending_indexes": [
+                {"property": item.property, "reason": item.reason} for item in self.pending_indexes
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeReport:
+    """The outcome of a run; `commit` is None when no table had anything to gain."""
+
+    branch: str
+    commit: GraphCommit | None
+    #: Sorted by table key.
+    tables: tuple[OptimizedTable, ...]
+    catalog: CatalogFold
+
+    def to_json(self) -> dict[str, object]:
+        """The report as `optimize --json` prints it."""
+        return {
+            "branch": self.branch,
+            "graph_commit_id": None if self.commit is None else self.commit.commit_id,
+            "commit": None if self.commit is None else commit_json(self.commit),
+            "datasets": [table.to_json() for table in self.tables],
+            "manifest": {
+                "fragments_removed": self.catalog.fragments_removed,
+                "fragments_added": self.catalog.fragments_added,
+                "old_versions_removed": self.catalog.versions_removed,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeCall:
+    """One call of `optimize`."""
+
+    actor: str | None
+    engine: str
+    spark: Session | None
+    progress: Progress
+    #: Before the commit; what has begun to become visible is finished, and so is folding the catalog.
+    limits: ReadLimits = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """The staged work of one table."""
+
+    pin: TablePin
+    staged: StagedWrite
+    built: tuple[str, ...]
+
+    @property
+    def write(self) -> StagedTable:
+        pin = self.pin
+        return StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=self.staged)
+
+
+def optimize_graph(
+    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: OptimizeCall
+) -> OptimizeReport:
+    """Optimize every table of main as one commit, then the catalog; whoever calls has settled what dead writers left.
+
+    Raises:
+        ConflictError: the schema changed meanwhile; nothing happened.
+        SparkError: Spark cannot run; nothing happened.
+        QueryTimeoutError, QueryCancelledError: it was stopped before its commit; nothing happened.
+    """
+    budget = call.limits.budget()
+    snapshot = snapshot_of(environment.manifest.state().head(MAIN))
+    catalog = schema_of(snapshot.schema_hash).catalog
+    run = _Run(environment, catalog, snapshot, call)
+    try:
+        with bounded(budget, OPTIMIZE), environment.staging.shared():
+            commit = run.execute()
+    except UNCLEAR as error:
+        if run.is_declared:
+            raise
+        raise unharmed(error, "nothing was written") from error.__cause__
+    finally:
+        run.clean_up()
+    with environment.window() as held:
+        settle_all(held)
+        fold = held.manifest.fold(tenure=held.tenure)
+        held.audit.fold()
+    after = snapshot_of(environment.manifest.state().head(MAIN))
+    return OptimizeReport(
+        branch=MAIN, commit=commit, tables=run.report(commit, after), catalog=fold
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    environment: GraphEnvironment
+    catalog: Catalog
+    snapshot: Snapshot
+    call: OptimizeCall
+    prepared: dict[TableKey, _Prepared] = field(default_factory=dict)
+    skipped: dict[TableKey, str] = field(default_factory=dict)
+    may_leave_files: bool = False
+    #: Whether the last try may have had an effect.
+    is_declared: bool = False
+
+    def execute(self) -> GraphCommit | None:
+        """Prepare and commit; what a writer moved meanwhile is prepared again, and left out in the end."""
+        engine = ElasticEngine(self.call.engine, self.call.spark, self.call.progress)
+        todo: Collection[TableKey] = list(self.snapshot.pins)
+        try:
+            for _ in range(COMPACTION_RETRY_BUDGET + 1):
+                try:
+                    return self._try(engine, todo)
+                except ExpectedVersionMismatchError as conflict:
+                    todo = self._drop_moved(conflict)
+            if sum(self.snapshot.pins[key].row_count for key in todo) <= WINDOW_ROWS:
+                return self._try_alone(engine, todo)
+            while True:
+                self.skipped |= dict.fromkeys(todo, MOVED)
+                try:
+                    return self._try(engine, ())
+                except ExpectedVersionMismatchError as conflict:
+                    todo = self._drop_moved(conflict)
+        except BaseException as error:
+            # Also after an interrupt: tasks may have written what nobody knows.
+            self.may_leave_files = may_leave_files(error)
+            if not self.is_declared:
+                discard_staged(self.environment, [item.write for item in self.prepared.values()])
+            raise
+
+    def _try(self, engine: ElasticEngine, todo: Collection[TableKey]) -> GraphCommit | None:
+        self._prepare(engine, todo)
+        reach(Failpoint.OPTIMIZE_STAGED)
+        if not self.prepared:
+            return None
+        attempt = self._attempt()
+        try:
+            return run_phases(attempt, [item.write for item in self.prepared.values()])
+        finally:
+            self.is_declared = attempt.is_declared
+
+    def _try_alone(self, engine: ElasticEngine, todo: Collection[TableKey]) -> GraphCommit | None:
+        """Inside the commit window: writers would go on winning, and for so few rows they can wait."""
+        outside = self.environment
+        with outside.window() as held:
+            settle_all(held)
+            self.environment = held
+            try:
+                moved = self._forget_moved()
+                return self._try(engine, [*todo, *moved])
+            finally:
+                self.environment = outside
+
+    def clean_up(self) -> None:
+        """Remove what a failed run left behind."""
+        if self.may_leave_files:
+            tidy_up(self.environment, (), has_unknown_files=True)
+
+    def report(self, commit: GraphCommit | None, after: Snapshot) -> tuple[OptimizedTable, ...]:
+        """What happened to every table."""
+        done = () if commit is None else commit.tables
+        _, pending = plan_indexes(self.catalog, after, self._open)
+        reports = []
+        for key, pin in sorted(after.pins.items()):
+            work = self.prepared.get(key)
+            counts = exchanged_fragments(work.staged if work and key in done else None)
+            reports.append(
+                OptimizedTable(
+                    type_key=key,
+                    fragments_removed=counts.removed,
+                    fragments_added=counts.added,
+                    built_indexes=work.built if work and key in done else (),
+                    committed=key in done,
+                    skipped=self.skipped.get(key),
+                    published_dataset_version=pin.version,
+                    lance_head_version=self._open(pin).latest_version,
+                    pending_indexes=tuple(item for item in pending if item.type_key == key),
+                )
+            )
+        return tuple(reports)
+
+    # ---- preparing
+
+    def _open(self, pin: TablePin) -> Table:
+        return open_pin(self.environment.tables, pin)
+
+    def _prepare(self, engine: ElasticEngine, keys: Collection[TableKey]) -> None:
+        tables = self._tables(keys)
+        rewritten = self._rewrite(engine, tables)
+        images: dict[TableKey, PrivateVersion] = {}
+        try:
+            for key, item in rewritten.items():
+                images[key] = open_private(item.staged)
+            states = {
+                key: images[key].table if key in images else table for key, table in tables.items()
+            }
+            indexes, names = self._build(engine, states)
+            for key in tables:
+                staged = _joined(rewritten.get(key), images.get(key), indexes.get(key))
+                if staged is not None:
+                    pin, built = self.snapshot.pins[key], names.get(key, ())
+                    self.prepared[key] = _Prepared(pin=pin, staged=staged, built=built)
+        finally:
+            for private in images.values():
+                close_private(private, self.environment.objects)
+
+    def _tables(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
+        """The tables that may be changed: those whose HEAD is what the catalog says."""
+        found = self._at_head(keys)
+        if len(found) == len(keys):
+            return found
+        # A writer may be in its window just now: look again when nobody is. At all of them: the same writer may have
+        # moved tables that were looked at before.
+        with self.environment.window() as held:
+            settle_all(held)
+            undo_late_writers(held, MAIN, keys)
+            self._refresh(held)
+            found = self._at_head(keys)
+        self.skipped |= dict.fromkeys((key for key in keys if key not in found), DRIFT)
+        return found
+
+    def _at_head(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
+        tables = {key: self._open(self.snapshot.pins[key]) for key in keys}
+        return {key: item for key, item in tables.items() if item.latest_version == item.version}
+
+    def _rewrite(
+        self, engine: ElasticEngine, tables: Mapping[TableKey, Table]
+    ) -> dict[TableKey, RewrittenTable]:
+        work: dict[TableKey, tuple[Table, Sequence[Sequence[int]]]] = {}
+        rows = 0
+        for key, table in tables.items():
+            facts = fragment_facts(table)
+            groups = choose_rewrites(facts)
+            if groups:
+                chosen = {number for group in groups for number in group}
+                rows += sum(fact.rows for fact in facts if fact.number in chosen)
+                work[key] = (table, groups)
+        if not work:
+            return {}
+        done = compact_tables(engine.for_rows(rows).workers, list(work.values()))
+        return dict(zip(work, done, strict=True))
+
+    def _build(
+        self, engine: ElasticEngine, states: Mapping[TableKey, Table]
+    ) -> tuple[dict[TableKey, StagedWrite | None], dict[TableKey, tuple[str, ...]]]:
+        """The indexes that the tables lack, and their names."""
+        work: dict[TableKey, tuple[Table, Sequence[IndexSpec]]] = {}
+        names: dict[TableKey, tuple[str, ...]] = {}
+        for key, table in states.items():
+            specs = self._specs(key, table)
+            builds = plan_builds(table, specs)
+            if builds:
+                work[key] = (table, specs)
+                names[key] = tuple(build.spec.name for build in builds)
+        if not work:
+            return {}, {}
+        workers = engine.for_rows(sum(table.row_count for table, _ in work.values())).workers
+        staged = build_indexes(workers, list(work.values()))
+        return dict(zip(work, staged, strict=True)), names
+
+    def _specs(self, key: TableKey, table: Table) -> list[IndexSpec]:
+        definition = _definition(self.catalog, key)
+        if not table.row_count or definition is None:
+            return []
+        found = table_indexes(definition, table)
+        return [spec for spec in found if not isinstance(spec, PendingIndex)]
+
+    # ---- committing
+
+    def _attempt(self) -> Attempt:
+        snapshot = self.snapshot
+        expectations = Expectations(
+            branch=snapshot.branch,
+            incarnation=snapshot.incarnation,
+            schema_hash=snapshot.schema_hash,
+            touched={key: item.pin.version for key, item in self.prepared.items()},
+        )
+        intent = Intent(kind=WriterKind.OPTIMIZE, expectations=expectations, actor=self.call.actor)
+        return Attempt(self.environment, intent)
+
+    def _drop_moved(self, conflict: ExpectedVersionMismatchError) -> list[TableKey]:
+        """Forget the work on tables that writers moved; their keys."""
+        moved = self._forget_moved()
+        if not moved:
+            raise conflict
+        return moved
+
+    def _forget_moved(self) -> list[TableKey]:
+        self._refresh(self.environment)
+        pins = self.snapshot.pins
+        moved = [key for key, item in self.prepared.items() if pins.get(key) != item.pin]
+        discard_staged(self.environment, [self.prepared.pop(key).write for key in moved])
+        return moved
+
+    def _refresh(self, environment: GraphEnvironment) -> None:
+        """Look at the graph as it is now.
+
+        Raises:
+            ReadSetConflictError: its schema is another one.
+        """
+        current = snapshot_of(environment.manifest.state().head(MAIN))
+        if current.schema_hash != self.snapshot.schema_hash:
+            before, after = self.snapshot.schema_hash, current.schema_hash
+            raise ReadSetConflictError("the schema", before, after)
+        self.snapshot = current
+
+
+def _definition(catalog: Catalog, key: TableKey) -> NodeDef | EdgeDef | None:
+    every: list[NodeDef | EdgeDef] = [*catalog.nodes.values(), *catalog.edges.values()]
+    return next((item for item in every if item.table_key == key), None)
+
+
+def _joined(
+    rewritten: RewrittenTable | None,
+    image: PrivateVersion | None,
+    indexes: StagedWrite | None,
+) -> StagedWrite | None:
+    """New fragments and indexes of one table as one write."""
+    if rewritten is None or image is None:
+        return indexes
+    return with_indexes(rewritten.staged, image.table, indexes)

@@ -1,0 +1,415 @@
+"""Digests of rows, rows that may differ between two states, and their differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
+from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
+from omnigraph.storage.datasets.filters import ROW_ID
+from omnigraph.storage.datasets.fragments import fragment_sizes
+from omnigraph.storage.datasets.partitions import open_address, table_address
+from omnigraph.storage.datasets.row_changes import RowSet, compare_fragments, scan_row_set
+from omnigraph.storage.datasets.row_parts import (
+    ROW_LIST,
+    ListedRows,
+    hidden_parts,
+    lineage_parts,
+    scan_row_ids,
+    whole_parts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+    from omnigraph.pipeline.scratch import Scratch
+    from omnigraph.pipeline.worker_set import LoadEngine
+    from omnigraph.pipeline.workers import Message
+    from omnigraph.storage.datasets.partitions import TableAddress
+    from omnigraph.storage.datasets.row_changes import Fragments
+    from omnigraph.storage.datasets.row_parts import RowPart
+    from omnigraph.storage.datasets.tables import Table
+
+
+# ---- Equality of rows: a digest per row that is equal exactly when all typed values are
+#
+# Null, the empty text and the empty list are three values; lists compare item by item; a NaN equals itself; columns
+# that a state lacks are null. Values are put one behind the other with their lengths, so that different rows never
+# meet, and 128 bits of a cryptographic hash stand for them.
+
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+DIGEST_BYTES = 16
+DIGEST = pa.binary(DIGEST_BYTES)
+
+
+def row_digests(batch: Any, columns: Sequence[str]) -> Any:
+    """The digests of all rows of a batch over these columns, in their order."""
+    present = set(batch.schema.names)
+    pieces: list[Any] = []
+    for name in columns:
+        if name in present:
+            pieces += _pieces(batch.column(name))
+        else:
+            pieces.append(_fixed(np.zeros(batch.num_rows, dtype=np.uint8)))
+    joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))
+    digests = b"".join(
+        blake2b(row, digest_size=DIGEST_BYTES).digest() for row in joined.to_pylist()
+    )
+    return pa.Array.from_buffers(DIGEST, batch.num_rows, [None, pa.py_buffer(digests)])
+
+
+def _pieces(column: Any) -> list[Any]:
+    """The bytes of a column, one or more per row. A null is one zero byte and nothing else."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    valid = np.asarray(column.is_valid())
+    pieces = _values(column.drop_null() if column.null_count else column)
+    if column.null_count:
+        places = pa.array(np.cumsum(valid) - 1, mask=~valid)
+        pieces = [piece.take(places).fill_null(b"") for piece in pieces]
+    return [_fixed(valid.astype(np.uint8)), *pieces]
+
+
+def _values(column: Any) -> list[Any]:
+    """The bytes of a column without nulls."""
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _lists(column)
+    return _texts(column) if _is_text(kind) else [_fixed(_numbers(column))]
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """Values of fixed width as integers of the same bits; what is null is zero, and there is one NaN."""
+    kind = column.type
+    if kind == pa.bool_():
+        column = column.cast(pa.uint8())
+    elif pa.types.is_temporal(kind):
+        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    numbers = np.asarray(column.fill_null(0))
+    if numbers.dtype.kind == "f":
+        numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
+        numbers = numbers.view(f"u{numbers.dtype.itemsize}")
+    return numbers
+
+
+def _texts(column: Any) -> list[Any]:
+    binary = column.cast(pa.large_binary()).fill_null(b"")
+    return [_fixed(np.asarray(pc.binary_length(binary), dtype=np.int64)), binary]
+
+
+def _lists(column: Any) -> list[Any]:
+    items = column.flatten()
+    lengths = np.asarray(pc.list_value_length(column), dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    valid = np.asarray(items.is_valid()).astype(np.uint8)
+    pieces = [_fixed(lengths), _sliced(offsets, valid)]
+    if _is_text(items.type):
+        sizes, texts = _texts(items)
+        raw = np.frombuffer(sizes.buffers()[2], dtype=np.int64)[: len(items)]
+        pieces.append(_sliced(offsets, raw))
+        grouped = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), texts)
+        pieces.append(pc.binary_join(grouped, pa.scalar(b"", pa.large_binary())))
+    else:
+        pieces.append(_sliced(offsets, _numbers(items)))
+    return pieces
+
+
+def _fixed(values: NDArray[Any]) -> Any:
+    """One value of fixed width per row, as bytes."""
+    return _sliced(np.arange(len(values) + 1), values)
+
+
+def _sliced(offsets: NDArray[Any], values: NDArray[Any]) -> Any:
+    """The bytes of the values between two offsets, per row."""
+    values = np.ascontiguousarray(values)
+    places = (offsets * values.dtype.itemsize).astype(np.int64)
+    buffers = [None, pa.py_buffer(places.tobytes()), pa.py_buffer(values.tobytes())]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+# ---- What differs between two states of a table, row by row: which ids are new, changed or gone
+#
+# Candidates come from `storage.datasets.row_changes`, and are compared by id through digests: equal rows that were only
+# written again do not count. A delta holds ids, digests and row ids, never the values: these are read when needed.
+
+
+#: Rows of one state, to be matched with those of another.
+SIDE = pa.schema(
+    [
+        ("id", pa.utf8()),
+        ("digest", DIGEST),
+        ("row", pa.int64()),
+        ("src", pa.utf8()),
+        ("dst", pa.utf8()),
+    ]
+)
+#: One row per id that differs. A null digest: there is no such row in that state. Ends are those of the newer row.
+DELTA = pa.schema(
+    [
+        ("id", pa.utf8()),
+        ("old", DIGEST),
+        ("new", DIGEST),
+        ("old_row", pa.int64()),
+        ("new_row", pa.int64()),
+        ("src", pa.utf8()),
+        ("dst", pa.utf8()),
+    ]
+)
+
+#: What happened to a row, as a number.
+INSERTED, UPDATED, DELETED = range(3)
+OPERATIONS = 3
+#: The name of a column that no batch has.
+_NOWHERE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowShape:
+    """What rows of a type are compared by. Plain values that travel to other processes."""
+
+    #: In the order in which they are compared; None is one that this state lacks, which counts as null.
+    columns: tuple[str | None, ...]
+    is_edge: bool
+    #: Columns whose values are compared as values of a wider type, with its name.
+    widened: tuple[tuple[str, str], ...] = ()
+
+
+def row_shape(definition: NodeDef | EdgeDef) -> RowShape:
+    """The shape of a type: everything that is stored of it."""
+    from omnigraph.lang.schema.catalog import EdgeDef
+
+    is_edge = isinstance(definition, EdgeDef)
+    ends = ("src", "dst") if is_edge else ()
+    return RowShape(columns=("id", *ends, *sorted(definition.properties)), is_edge=is_edge)
+
+
+def scan_side(rows: RowSet, shape: RowShape) -> Iterator[Any]:
+    """Ids, digests and row ids of some rows, for edges their ends too; as record batches."""
+    nothing = pa.scalar(None, pa.utf8())
+    names = [name for name in shape.columns if name is not None]
+    for batch in scan_row_set(rows, [*names, ROW_ID]):
+        count = batch.num_rows
+        ends = [
+            batch.column(name) if shape.is_edge else pa.repeat(nothing, count)
+            for name in ("src", "dst")
+        ]
+        columns = [
+            batch.column("id"),
+            row_digests(_widened(batch, shape), [name or _NOWHERE for name in shape.columns]),
+            batch.column(ROW_ID).cast(pa.int64()),
+            *ends,
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=SIDE)
+
+
+def _widened(batch: Any, shape: RowShape) -> Any:
+    for name, type_name in shape.widened:
+        wide = batch.column(name).cast(pa.type_for_alias(type_name))
+        batch = batch.set_column(batch.schema.get_field_index(name), name, wide)
+    return batch
+
+
+def side_of(rows: RowSet, shape: RowShape) -> Any:
+    """As `scan_side`, as one table."""
+    return pa.Table.from_batches(list(scan_side(rows, shape)), schema=SIDE)
+
+
+def delta_of(old: Any, new: Any, *, with_moved: bool = False) -> Any:
+    """The differences of two states as a `DELTA` table, ordered by id.
+
+    With `with_moved` a row also differs from one with the same values and another row id.
+    """
+    return join_sides(old, new, with_moved=with_moved).sort_by("id").combine_chunks()
+
+
+def join_sides(old: Any, new: Any, *, with_moved: bool = False) -> Any:
+    """Rows of two states matched by id; those that are equal in both are left out."""
+    both = old.join(
+        new,
+        "id",
+        join_type="full outer",
+        left_suffix="_old",
+        right_suffix="_new",
+        use_threads=False,
+    )
+    is_equal = pc.fill_null(pc.equal(both["digest_old"], both["digest_new"]), False)
+    if with_moved:
+        is_equal = pc.and_(
+            is_equal, pc.fill_null(pc.equal(both["row_old"], both["row_new"]), False)
+        )
+    found = both.filter(pc.invert(is_equal))
+    return pa.table(
+        [
+            found["id"],
+            found["digest_old"],
+            found["digest_new"],
+            found["row_old"],
+            found["row_new"],
+            pc.coalesce(found["src_new"], found["src_old"]),
+            pc.coalesce(found["dst_new"], found["dst_old"]),
+        ],
+        schema=DELTA,
+    )
+
+
+def operation_codes(delta: Any) -> NDArray[np.int8]:
+    """What happened to each row of a `DELTA` table."""
+    is_new = np.asarray(delta["old"].is_null())
+    is_gone = np.asarray(delta["new"].is_null())
+    return np.where(is_new, INSERTED, np.where(is_gone, DELETED, UPDATED)).astype(np.int8)
+
+
+def operation_counts(delta: Any) -> tuple[int, ...]:
+    """How many rows of a `DELTA` table there are of each operation."""
+    return tuple(np.bincount(operation_codes(delta), minlength=OPERATIONS).tolist())
+
+
+# ---- Rows that may differ between two states, as parts for tasks, where they are too many to be named one by one
+
+
+#: Rows that one task reads, unless a fragment has more.
+TASK_ROWS = 200_000
+#: Row ids that one task tells apart.
+_BUCKET_ROWS = 4_000_000
+#: Neighbouring row ids stay together: their rows usually lie beside each other.
+_NEIGHBOUR_BITS = 16
+_LOST, _KEPT = range(2)
+_ROW_IDS = pa.schema([(BUCKET, pa.int32()), ("side", pa.int32()), ("row", pa.int64())])
+
+
+def listed_parts(rows: RowSet, folder: AnswerFolder) -> list[RowPart]:
+    """The rows of a set for tasks: row ids travel in a file, because there may be many."""
+    sizes = fragment_sizes(open_address(rows.address)) if rows.fragments else {}
+    found: list[RowPart] = [
+        RowSet(address=rows.address, fragments=(number,), fragment_rows=sizes[number])
+        for number in rows.fragments
+    ]
+    if len(rows.row_ids):
+        found += _listed(rows.address, folder, attempt_name("rows", 0), rows.row_ids)
+    return found
+
+
+def find_parts(
+    old: Table, new: Table, engine: LoadEngine, scratch: Scratch
+) -> tuple[list[RowPart], list[RowPart]]:
+    """As `row_changes.differing_rows`, for any number of rows."""
+    differing = compare_fragments(old, new)
+    hidden = [hidden_parts(differing, of_new=of_new) for of_new in (False, True)]
+    ahead = differing.ahead
+    if ahead is None:
+        return (
+            whole_parts(old, differing.gone) + hidden[0],
+            whole_parts(new, differing.come) + hidden[1],
+        )
+    sides = [
+        _Side(table=old, fragments=differing.gone, hidden=hidden[0]),
+        _Side(table=new, fragments=differing.come, hidden=hidden[1]),
+    ]
+    before, after = sides if ahead is new else sides[::-1]
+    lost = _lost_rows(before, after, engine, scratch)
+    version = before.table.version
+    fresh = lineage_parts(after.table, after.fragments, version, is_updated=True) + after.hidden
+    return (lost, fresh) if ahead is new else (fresh, lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    table: Table
+    fragments: Fragments
+    #: Rows that a mark of the other side hides.
+    hidden: list[RowPart]
+
+
+def _lost_rows(before: _Side, after: _Side, engine: LoadEngine, scratch: Scratch) -> list[RowPart]:
+    """Rows of the earlier state without those that were only written again: these kept their row ids."""
+    lost = whole_parts(before.table, before.fragments) + before.hidden
+    version = before.table.version
+    kept = lineage_parts(after.table, after.fragments, version, is_updated=False)
+    rows = sum(part.row_count for part in [*lost, *kept])
+    buckets = max(engine.workers.parallelism, rows // _BUCKET_ROWS + 1)
+    folder = scratch.folder(engine.workers)
+    exchange = Exchange(
+        stage="find changed rows",
+        items=[(_LOST, part) for part in lost] + [(_KEPT, part) for part in kept],
+        read=_ReadRowIds(buckets),
+        schema=_ROW_IDS,
+        buckets=buckets,
+        handle=_KeepLost(folder),
+    )
+    address = table_address(before.table)
+    return [
+        ListedRows(
+            address=address, folder=folder, name=answer["name"], batch=number, row_count=count
+        )
+        for answer in run_exchange(exchange, engine.workers, folder)
+        for number, count in enumerate(answer["counts"])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadRowIds:
+    buckets: int
+
+    def __call__(self, item: tuple[int, RowPart]) -> Iterator[Any]:
+        side, part = item
+        for ids in scan_row_ids(part.resolved()):
+            columns = [
+                pa.array(((ids >> np.uint64(_NEIGHBOUR_BITS)) % self.buckets).astype(np.int32)),
+                pa.repeat(pa.scalar(side, pa.int32()), len(ids)),
+                pa.array(ids.astype(np.int64)),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=_ROW_IDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeepLost:
+    folder: AnswerFolder
+
+    def __call__(self, bucket: int, rows: Any) -> Message:
+        side, ids = rows["side"].to_numpy(), rows["row"].to_numpy()
+        left = np.setdiff1d(ids[side == _LOST], ids[side == _KEPT], assume_unique=True)
+        name = attempt_name("lost", bucket)
+        counts = _write_rows(self.folder, name, np.sort(left))
+        return {"name": name, "counts": counts, "rows": len(ids)}
+
+
+def _listed(
+    address: TableAddress, folder: AnswerFolder, name: str, row_ids: NDArray[np.uint64]
+) -> list[ListedRows]:
+    return [
+        ListedRows(address=address, folder=folder, name=name, batch=number, row_count=count)
+        for number, count in enumerate(_write_rows(folder, name, row_ids.astype(np.int64)))
+    ]
+
+
+def _write_rows(folder: AnswerFolder, name: str, row_ids: NDArray[np.int64]) -> list[int]:
+    """Write row ids, as many to a batch as one task reads; the sizes of the batches."""
+    pieces = [row_ids[begin : begin + TASK_ROWS] for begin in range(0, len(row_ids), TASK_ROWS)]
+    if pieces:
+        batches = (pa.RecordBatch.from_arrays([pa.array(p)], schema=ROW_LIST) for p in pieces)
+        write_answer(folder, name, ROW_LIST, batches)
+    return [len(piece) for piece in pieces]

@@ -1,0 +1,1 @@
+"""Exports: rows of pinned tables as sorted lines or Parquet."""

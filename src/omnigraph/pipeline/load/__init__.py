@@ -1,0 +1,1 @@
+"""Loads: planning the input, reading and shaping records, writing fragments, checking relations."""

@@ -1,0 +1,461 @@
+"""Columns of sources and the columns of a type that they feed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.core.source import did_you_mean, nearest
+from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.load.shaping import RawRecords
+from omnigraph.pipeline.load.source_columns import Nested, SourceColumns
+from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.load.value_forms import ValueSource, column_source, refuse_null_texts
+from omnigraph.pipeline.load.values import Timestamps
+from omnigraph.pipeline.violations import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from omnigraph.core.types import BaseType
+    from omnigraph.pipeline.load.mapping import MappedType
+    from omnigraph.pipeline.load.plan import EntityShape
+    from omnigraph.pipeline.load.value_forms import EndSource, Transforms
+
+
+# ---- Which columns of one source feed which columns of one type: a mapping and a source, put together and checked
+
+
+#: How many columns a message names.
+_SHOWN_NAMES = 20
+_BLOB = ScalarType(Scalar.BLOB)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnMap:
+    """How the columns of one source feed the columns of one type."""
+
+    properties: Mapping[str, ValueSource]
+    id: ValueSource | None
+    ends: tuple[EndSource, EndSource] | None
+    #: The steps to members of structs, by path.
+    steps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    timestamps: Timestamps = Timestamps.REFUSE
+    #: Columns that are not read: they have one text, or null, in all records.
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read, members of structs by their path."""
+        found = _columns_of([*self.properties.values(), *_special(self.id, self.ends)])
+        return [name for name in found if name not in self.constants]
+
+
+def map_columns(
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str, *, is_strict: bool
+) -> ColumnMap:
+    """Which columns of a source are read as what.
+
+    Raises:
+        BadRequestError: a column does not exist or holds several values, a name is not a property, or a transform
+            does not fit the type of its property.
+    """
+    chosen = _properties(mapped, shape, source, where)
+    _check_ends(mapped, shape, where)
+    special = _columns_of([*chosen.values(), *_special(mapped.id, mapped.ends)])
+    if mapped.columns is None and is_strict:
+        _refuse_extra(mapped, shape, source, special, where)
+    _check_required(mapped, shape, source, chosen, where)
+    explicit = mapped.id
+    if mapped.columns is None and "id" in source.names and _takes_id(mapped, shape):
+        explicit = column_source("id")
+    found = ColumnMap(
+        properties=chosen,
+        id=explicit,
+        ends=mapped.ends,
+        timestamps=mapped.timestamps,
+        constants=source.constants,
+    )
+    repeated = [column for column in found.columns if source.names.count(column) > 1]
+    if repeated:
+        raise BadRequestError(f"{where}: there are two columns `{shown(repeated[0])}`")
+    steps = _steps(found, source, where)
+    _refuse_nested(found, steps, shape, source, where)
+    _check_values(found, shape, where)
+    return replace(found, steps={path: some for path, some in steps.items() if len(some) > 1})
+
+
+def _special(
+    id_source: ValueSource | None, ends: tuple[EndSource, EndSource] | None
+) -> list[ValueSource]:
+    """What feeds the id and the ends."""
+    found = [] if id_source is None else [id_source]
+    for end in ends or ():
+        found += [end] if isinstance(end, ValueSource) else list(end.values())
+    return found
+
+
+def _columns_of(sources: Iterable[ValueSource]) -> list[str]:
+    return list(dict.fromkeys(name for source in sources for name in source.columns))
+
+
+def _properties(
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, where: str
+) -> dict[str, ValueSource]:
+    """What feeds each property: columns by their names in the mapping or in the source, as the mapping reads them."""
+    known = shape.definition.properties
+    renamed = {name: column for column, name in (mapped.columns or {}).items()}
+    if len(renamed) < len(mapped.columns or {}):
+        names = list((mapped.columns or {}).values())
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequestError(f"{where}: two columns feed the property `{twice}`")
+    for name in (*renamed, *mapped.properties):
+        if name not in known:
+            hint = did_you_mean(name, list(known))
+            raise BadRequestError(
+                f"{where}: {shape.name} has no property `{name}`" + (f": {hint}" if hint else "")
+            )
+    if mapped.columns is None:
+        renamed = {name: name for name in source.names if name in known}
+    chosen = {name: column_source(column) for name, column in renamed.items()}
+    for name, given in mapped.properties.items():
+        if given.parts:
+            if name in renamed and mapped.columns is not None:
+                raise BadRequestError(
+                    f"{where}: `columns` and `properties` both say what feeds the property `{name}`"
+                )
+            chosen[name] = given
+        else:
+            chosen[name] = replace(given, parts=(renamed.get(name, name),))
+    return chosen
+
+
+def _check_ends(mapped: MappedType, shape: EntityShape, where: str) -> None:
+    for name, end, side in zip(("from", "to"), mapped.ends or (), shape.ends or (), strict=False):
+        if isinstance(end, ValueSource):
+            continue
+        members = {member for member, _ in side.members}
+        if set(end) != members:
+            wanted = ", ".join(sorted(members)) or "no key members"
+            raise BadRequestError(f"{where}: `{name}` has to map {wanted} of {side.name}")
+
+
+def _takes_id(mapped: MappedType, shape: EntityShape) -> bool:
+    """Whether a column `id` holds ids without being named: nothing else feeds them, and it is not a property."""
+    return mapped.id is None and "id" not in shape.definition.properties
+
+
+def _refuse_extra(
+    mapped: MappedType, shape: EntityShape, source: SourceColumns, used: list[str], where: str
+) -> None:
+    """Without a list of columns, each one has to be something."""
+    known = {steps[0] for name in used if (steps := source.find(name)) is not None}
+    if _takes_id(mapped, shape):
+        known.add("id")
+    extra = [name for name in source.names if name not in known]
+    if not extra:
+        return
+    if extra[0] == "id" or extra[0] in shape.definition.properties:
+        fed = "the id" if extra[0] == "id" and mapped.id else f"the property `{extra[0]}`"
+        raise BadRequestError(
+            f"{where}: nothing reads the column `{extra[0]}`: {fed} of {shape.name} comes from another one; "
+            "name the columns to read in `columns:`"
+        )
+    nested = source.nested.get(extra[0])
+    if nested is not None:
+        text = source.complaint_about(extra[0], nested)
+        raise BadRequestError(f"{where}: {shape.name} has no property `{extra[0]}`; {text}")
+    # A property that a column feeds already is not what was meant by another one.
+    free = [name for name in shape.definition.properties if name not in source.names]
+    near = next((found for name in extra if (found := nearest(name, free)) is not None), None)
+    way_out = "; name" if near is None else f": did you mean `{near}`? Otherwise name"
+    way_out += " the columns to read in `columns:`"
+    if extra[0] in source.constants:
+        raise BadRequestError(
+            f"{where}: {shape.name} has no property `{shown(extra[0])}`, which a folder of the file stands for{way_out}"
+        )
+    raise BadRequestError(f"{where}: {shape.name} has no property {_listed(extra)}{way_out}")
+
+
+def _check_required(
+    mapped: MappedType,
+    shape: EntityShape,
+    source: SourceColumns,
+    chosen: Mapping[str, ValueSource],
+    where: str,
+) -> None:
+    """What nothing feeds is missing in all records: said once, before they are read."""
+    properties = shape.definition.properties
+    missing = [
+        name for name in properties if name not in chosen and not properties[name].type.nullable
+    ]
+    # Of objects only some are known here: others may have it.
+    if not missing or source.is_open:
+        return
+    if mapped.columns is not None:
+        raise BadRequestError(
+            f"{where}: nothing feeds {_listed(missing)}, which {shape.name} requires; name the columns of all required "
+            "properties in `columns:`, or say in `properties:` what feeds them"
+        )
+    names = f"column{'' if len(missing) == 1 else 's'} {_listed(missing)}"
+    raise BadRequestError(
+        f"{where}: the source has no {names}, which {shape.name} requires{source.index_hint(missing)}"
+    )
+
+
+def _steps(found: ColumnMap, source: SourceColumns, where: str) -> dict[str, tuple[str, ...]]:
+    known = {}
+    for path in found.columns:
+        steps = source.find(path)
+        if steps is None:
+            hint = did_you_mean(path, source.paths)
+            more = source.index_hint([path]) or (f": {hint}" if hint else "")
+            raise BadRequestError(f"{where}: there is no column `{shown(path)}`{more}")
+        known[path] = steps
+    return known
+
+
+def _refuse_nested(
+    found: ColumnMap,
+    steps: Mapping[str, tuple[str, ...]],
+    shape: EntityShape,
+    source: SourceColumns,
+    where: str,
+) -> None:
+    types = shape.definition.properties
+    # The bytes and the address of a blob may come as a struct.
+    others = [item for name, item in found.properties.items() if types[name].type.base != _BLOB]
+    for path in _columns_of([*others, *_special(found.id, found.ends)]):
+        nested = None if path in found.constants else source.nested_at(steps[path])
+        if nested is not None:
+            raise BadRequestError(f"{where}: {source.complaint_about(path, nested)}")
+
+
+# ---- transforms and the types of properties
+
+
+def _check_values(found: ColumnMap, shape: EntityShape, where: str) -> None:
+    for name, item in found.properties.items():
+        type_ = shape.definition.properties[name].type
+        _check_transforms(item, type_.base, f"{shape.name}.{name}", where)
+        _check_constant(item, type_, f"{shape.name}.{name}", found.timestamps, where)
+    types = shape.definition.properties
+    if found.id is not None:
+        key = [types[name].type.base for name in shape.key_members]
+        _check_id(found.id, key, f"the id of {shape.name}", where)
+    for name, end, side in zip(("from", "to"), found.ends or (), shape.ends or (), strict=False):
+        if isinstance(end, ValueSource):
+            key = [base for _, base in side.members]
+            _check_id(end, key, f"`{name}` of {shape.name}", where)
+            continue
+        for member, base in side.members:
+            owner = f"{side.name}.{member}"
+            _check_transforms(end[member], base, owner, where)
+            type_ = PropertyType(base=base, nullable=True)
+            _check_constant(end[member], type_, owner, found.timestamps, where)
+
+
+def _check_id(source: ValueSource, key: list[BaseType], owner: str, where: str) -> None:
+    steps = source.transforms
+    if steps.split is not None:
+        raise BadRequestError(f"{where}: {owner} is not a list: `split` does not fit")
+    if not steps.is_typed:
+        return
+    if len(key) != 1:
+        raise BadRequestError(
+            f"{where}: {owner} is a text: `{_typed_step(steps)}` fits the members of a key, "
+            "as in `to: {member: {column: …}}`"
+        )
+    _check_transforms(source, key[0], owner, where)
+
+
+def _check_transforms(source: ValueSource, base: BaseType, owner: str, where: str) -> None:
+    steps = source.transforms
+    if base == _BLOB and source.plain_column is None:
+        raise BadRequestError(f"{where}: {owner} is a Blob, which is read from a column as it is")
+    if steps.split is not None and not isinstance(base, ListType | VectorType):
+        raise BadRequestError(f"{where}: {owner} is a {base}: `split` makes lists")
+    scalar = _scalar_of(base)
+    wanted = {
+        "bool": (scalar is Scalar.BOOL, "Bool properties"),
+        "date_format": (scalar in (Scalar.DATE, Scalar.DATETIME), "Date and DateTime properties"),
+        "number": (scalar in _NUMBERS, "numbers"),
+    }
+    if steps.is_typed:
+        step = _typed_step(steps)
+        fits, what = wanted[step]
+        if not fits:
+            raise BadRequestError(f"{where}: {owner} is a {base}: `{step}` is for {what}")
+    if scalar is Scalar.DATE:
+        zoned = [item.text for item in steps.date_formats if item.has_zone]
+        if zoned:
+            raise BadRequestError(
+                f"{where}: {owner} is a Date, which has no time zone: `{zoned[0]}` has one"
+            )
+
+
+_NUMBERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.F32, Scalar.F64)
+
+
+def _scalar_of(base: BaseType) -> Scalar | None:
+    match base:
+        case ScalarType(scalar) | ListType(scalar):
+            return scalar
+        case VectorType():
+            return Scalar.F32
+    return None
+
+
+def _typed_step(steps: Transforms) -> str:
+    if steps.words is not None:
+        return "bool"
+    return "date_format" if steps.date_formats else "number"
+
+
+def _check_constant(
+    source: ValueSource, type_: PropertyType, owner: str, timestamps: Timestamps, where: str
+) -> None:
+    """A fixed value is wrong for all records or for none."""
+    if source.columns:
+        return
+    given = MappedColumn(source=source, columns={}, count=1)
+    _, complaints = read_mapped(given, type_, timestamps=timestamps)
+    if complaints:
+        raise BadRequestError(f"{where}: the constant does not fit {owner}: {complaints[0]}")
+
+
+def _listed(names: list[str]) -> str:
+    """Some names of columns: a file may have many, and long ones."""
+    some = ", ".join(f"`{shown(name)}`" for name in names[:_SHOWN_NAMES])
+    hidden = len(names) - _SHOWN_NAMES
+    return f"{some} and {hidden:,} more" if hidden > 0 else some
+
+
+# ---- Columns and rows of mapped sources → records of a type: what feeds what is known, and nothing is read yet
+
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+
+def raw_records(
+    shape: EntityShape, batch: Any, chosen: ColumnMap, numbers: Any, *, is_text: bool = False
+) -> RawRecords:
+    """Mapped columns of a batch, or of a dictionary of lists, as records of a type.
+
+    Raises:
+        BadRequestError: the texts for null of a value cannot be values of its column.
+    """
+    names = set(batch if isinstance(batch, dict) else batch.schema.names)
+
+    def column(path: str) -> Any:
+        if path in chosen.constants:
+            return pa.repeat(pa.scalar(chosen.constants[path], pa.utf8()), len(numbers))
+        steps = () if path in names else chosen.steps[path]
+        found = batch[steps[0] if steps else path]
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        return pc.struct_field(found, list(steps[1:])) if steps else found
+
+    def values(source: ValueSource) -> Any:
+        is_constant = bool(source.columns) and chosen.constants.keys() >= set(source.columns)
+        if source.plain_column is not None and not is_constant:
+            return column(source.plain_column)
+        columns = {name: column(name) for name in source.columns}
+        for name, found in columns.items():
+            if not isinstance(found, list):
+                refuse_null_texts(source, name, found.type, shape.name)
+        return MappedColumn(
+            source=source,
+            columns=columns,
+            count=len(numbers),
+            # The names of folders have no types either.
+            is_text=is_text or is_constant,
+        )
+
+    def ids(source: ValueSource) -> Any:
+        found = values(source)
+        if not isinstance(found, list):
+            return found
+        # Numbers are ids in tables, whatever format they are written in.
+        return [str(item) if type(item) is int else item for item in found]
+
+    ends: Any = None
+    if chosen.ends is not None:
+        ends = tuple(
+            ids(end)
+            if isinstance(end, ValueSource)
+            else {member: values(source) for member, source in end.items()}
+            for end in chosen.ends
+        )
+    plain = {name: source.only_column for name, source in chosen.properties.items()}
+    for side, end in zip(("from", "to"), chosen.ends or (), strict=False):
+        if not isinstance(end, ValueSource):
+            plain |= {f"{side}.{member}": source.only_column for member, source in end.items()}
+    return RawRecords(
+        shape=shape,
+        columns={name: values(source) for name, source in chosen.properties.items()},
+        ids=None if chosen.id is None else ids(chosen.id),
+        ends=ends,
+        lines=numbers,
+        is_text=is_text,
+        timestamps=chosen.timestamps,
+        plain={name: found for name, found in plain.items() if found is not None},
+    )
+
+
+# ---- rows of JSON
+
+
+class NotAnObjectError(Exception):
+    """A path leads through a value that has no members; never leaves the room."""
+
+    def __init__(self, path: str, value: object) -> None:
+        super().__init__(
+            f"it has no `{path}`: the way there leads through a value that is not an object"
+        )
+        self.value = value
+
+
+def json_columns(present: Sequence[str], wanted: Iterable[str]) -> SourceColumns:
+    """The columns of some objects: the members that any of them has, and those that a mapping names."""
+    names = dict.fromkeys(present)
+    nested: dict[str, dict[str, Any]] = {}
+    for path in wanted:
+        top, *rest = path.split(".")
+        if path in names or top not in names or not rest:
+            names.setdefault(path)
+            continue
+        inner = nested.setdefault(top, {})
+        for step in rest:
+            inner = inner.setdefault(step, {})
+    found = {name: _struct(members) for name, members in nested.items()}
+    return SourceColumns(names=tuple(names), nested=found, is_open=True)
+
+
+def _struct(members: dict[str, Any]) -> Nested:
+    inner = {name: _struct(some) if some else None for name, some in members.items()}
+    return Nested(kind="struct", members=inner)
+
+
+def json_member(row: dict[str, Any], path: str) -> Any:
+    """The member of an object, or of the objects inside of it; null when it is missing.
+
+    Raises:
+        NotAnObjectError: a value on the way is not an object.
+    """
+    if path in row or "." not in path:
+        return row.get(path)
+    found: Any = row
+    for step in path.split("."):
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            raise NotAnObjectError(path, found)
+        found = found.get(step)
+    return found

@@ -1,0 +1,469 @@
+"""Input files by path or pattern, and whole lines of a range."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as _arrow
+import pyarrow.fs as _fs
+
+from omnigraph.core.env_settings import whole_number
+from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
+from omnigraph.errors.text import size_text
+from omnigraph.pipeline.load.records import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# ---- Files of a load: finding them by path, directory or pattern, and opening them wherever they are
+#
+# A file may be much smaller than what it holds. How much more a load takes from it is bounded (`UnpackLimits`): for
+# packed texts here, for columnar files where their batches are read.
+
+
+#: The published stubs of pyarrow describe older functions.
+pa: Any = _arrow
+fs: Any = _fs
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_PATTERN = re.compile(r"[*?\[]")
+#: How names begin that are not part of the data: `_SUCCESS`, `_temporary`, `.part-0.crc`.
+_HIDDEN = (".", "_")
+_ANY_FOLDERS = "**"
+#: What Spark and Hive write for null in the name of a folder.
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+#: Folders in which tables keep their log.
+_TABLE_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+
+
+#: How many times larger than a file its content may be.
+UNPACK_MAX_RATIO = "OMNIGRAPH_UNPACK_MAX_RATIO"
+_DEFAULT_MAX_RATIO = 100
+#: Content up to so many bytes is read whatever the size of its file.
+UNPACK_ALLOWED_BYTES = "OMNIGRAPH_UNPACK_ALLOWED_BYTES"
+_DEFAULT_ALLOWED_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpackLimits:
+    """How much a file may hold. They travel with the file, so that executors need no settings."""
+
+    max_ratio: int = field(
+        default_factory=lambda: whole_number(UNPACK_MAX_RATIO, _DEFAULT_MAX_RATIO, 1)
+    )
+    allowed_bytes: int = field(
+        default_factory=lambda: whole_number(UNPACK_ALLOWED_BYTES, _DEFAULT_ALLOWED_BYTES)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """One file of the input: as it is shown, and as it is opened."""
+
+    path: str
+    size: int
+    limits: UnpackLimits = field(default_factory=UnpackLimits)
+    #: Columns whose values are in the names of its folders, as in `country=DE/part-0.parquet`.
+    partitions: tuple[tuple[str, str | None], ...] = ()
+
+    def check_content(self, content_bytes: int) -> None:
+        """Refuse a file that holds far more than its size makes likely, as read so far or by its own account.
+
+        Raises:
+            ResourceLimitError: the content is above the limit.
+        """
+        ratio, allowed = self.limits.max_ratio, self.limits.allowed_bytes
+        limit = max(ratio * self.size, allowed)
+        if content_bytes > limit:
+            raise ResourceLimitError(
+                "unpacked_bytes",
+                limit,
+                content_bytes,
+                f"{self.path} ({size_text(self.size)}) unpacks to more than {ratio} times its size; if it is meant to, "
+                f"raise {UNPACK_MAX_RATIO} or {UNPACK_ALLOWED_BYTES}",
+            )
+
+    @property
+    def compression(self) -> str | None:
+        """How it is packed, by its ending."""
+        return _COMPRESSIONS.get(PurePosixPath(self.path).suffix)
+
+    @property
+    def ending(self) -> str:
+        """The ending that tells the format, without the one of a compression."""
+        name = PurePosixPath(self.path)
+        if name.suffix in _COMPRESSIONS:
+            name = PurePosixPath(name.stem)
+        return name.suffix.lstrip(".").lower()
+
+
+def check_one_input(source: object, mapping: object, frames: object) -> None:
+    """Make sure that a load has one input.
+
+    Raises:
+        BadRequestError: it has none, or graph records beside something else.
+    """
+    if (source is None) == (mapping is None and frames is None):
+        raise BadRequestError(
+            "give one input: files of graph records, a mapping, frames, or frames with a mapping"
+        )
+
+
+def find_files(source: str, endings: tuple[str, ...] | None = None) -> list[InputFile]:
+    """The files that a path, a directory or a pattern names, in the order of their paths.
+
+    A directory stands for all files below it with one of the endings; hidden files and folders and those that begin
+    with `_` are passed over, as Spark does. A file that is named itself may have any ending. In a pattern `*`, `?` and
+    `[…]` stay within one name, and `**` stands for any number of folders, also none; names that begin with `.` or `_`
+    are taken only where the pattern begins with that character too.
+
+    Raises:
+        InputFileError: there is none, or they belong to a table whose own log says which of its files count.
+    """
+    system, path = _system(source)
+    is_remote = bool(_SCHEME.match(source)) and not source.startswith("file://")
+    prefix = source.removesuffix(path) if is_remote else ""
+    base: str | None = None
+    try:
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.Directory:
+            base = path
+            found = _below(system, source, path, endings)
+        elif info.type != fs.FileType.NotFound:
+            found = [info]
+        elif _PATTERN.search(path):
+            base = _fixed_folder(path)
+            found = _matching(system, source, path)
+        else:
+            raise InputFileError(source, "there is no such file or directory")
+    except (OSError, ValueError) as error:
+        raise InputFileError(source, _reason(error)) from error
+    if not found:
+        wanted = "" if endings is None else f" ({', '.join(f'.{item}' for item in endings)})"
+        raise InputFileError(source, f"no file{wanted} is found there")
+    files = [
+        InputFile(
+            path=f"{prefix}{info.path}",
+            size=info.size or 0,
+            partitions=() if base is None else _partitions(info.path, base),
+        )
+        for info in found
+    ]
+    return sorted(files, key=lambda file: file.path)
+
+
+def _partitions(path: str, base: str) -> tuple[tuple[str, str | None], ...]:
+    """The columns that folders between a source and its file stand for.
+
+    Raises:
+        InputFileError: two folders give the same column.
+    """
+    found: dict[str, str | None] = {}
+    for name in PurePosixPath(path).parts[len(PurePosixPath(base).parts) : -1]:
+        column, sign, value = name.partition("=")
+        if not column or not sign:
+            continue
+        column = unquote(column)
+        if column in found:
+            raise InputFileError(path, f"two of its folders give the column `{column}`: rename one")
+        found[column] = None if value == _NULL_PARTITION else unquote(value)
+    return tuple(found.items())
+
+
+def _below(system: Any, source: str, path: str, endings: tuple[str, ...] | None) -> list[Any]:
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    root = len(PurePosixPath(path).parts)
+    files = []
+    for info in infos:
+        parts = PurePosixPath(info.path).parts[root:]
+        if info.type != fs.FileType.File or any(part.startswith(_HIDDEN) for part in parts):
+            continue
+        if endings is None or InputFile(path=info.path, size=0).ending in endings:
+            files.append(info)
+    _refuse_table_folders(source, infos, files)
+    return files
+
+
+def _refuse_table_folders(source: str, infos: list[Any], files: list[Any]) -> None:
+    """Refuse data files of tables: those that were deleted or replaced may still be there, and only a log knows.
+
+    Raises:
+        InputFileError: a file is in the folder of such a table.
+    """
+    tables = {root: kind for info in infos for root, kind in _table_folders(info.path)}
+    for info in files if tables else ():
+        for folder in PurePosixPath(info.path).parents:
+            if folder in tables:
+                raise InputFileError(
+                    source,
+                    f"{folder} is a table of {tables[folder]}, whose folder also holds files that no longer belong to "
+                    "it: give its name in `table:`, or a frame of Spark",
+                )
+
+
+def _table_folders(path: str) -> Iterator[tuple[PurePosixPath, str]]:
+    """The folder of a table, where a path is one of its log."""
+    found = PurePosixPath(path)
+    for folder in (found, *found.parents):
+        if folder.name in _TABLE_LOGS:
+            yield folder.parent, _TABLE_LOGS[folder.name]
+    if found.name.endswith(".metadata.json") and found.parent.name == "metadata":
+        yield found.parent.parent, "Iceberg"
+
+
+def _fixed_folder(pattern: str) -> str:
+    """The folder in which everything is that a pattern may stand for."""
+    fixed = pattern[: _PATTERN.search(pattern).start()]  # type: ignore[union-attr]  # there is a match: it is a pattern
+    return fixed.rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
+
+
+def _matching(system: Any, source: str, pattern: str) -> list[Any]:
+    folder = _fixed_folder(pattern)
+    selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+    root = len(PurePosixPath(folder).parts)
+    steps = _steps(PurePosixPath(pattern).parts[root:])
+    infos = system.get_file_info(selector)
+    files = [
+        info
+        for info in infos
+        if info.type == fs.FileType.File and _matches(PurePosixPath(info.path).parts[root:], steps)
+    ]
+    _refuse_table_folders(source, infos, files)
+    return files
+
+
+def _steps(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a pattern; `**.csv` means `**/*.csv`."""
+    found: list[str] = []
+    for name in names:
+        rest = name.lstrip("*") if name.startswith(_ANY_FOLDERS) else None
+        found += [name] if rest is None else [_ANY_FOLDERS, f"*{rest}"] if rest else [_ANY_FOLDERS]
+    if found[-1] == _ANY_FOLDERS:
+        found.append("*")
+    return tuple(found)
+
+
+def _matches(names: tuple[str, ...], steps: tuple[str, ...]) -> bool:
+    """Whether the names of folders and of a file are those of a pattern."""
+    #: How many steps of the pattern the names so far may have taken.
+    places = _beyond_folders({0}, steps)
+    for name in names:
+        found: set[int] = set()
+        for place in places - {len(steps)}:
+            if _is_step(name, steps[place]):
+                found.add(place if steps[place] == _ANY_FOLDERS else place + 1)
+        places = _beyond_folders(found, steps)
+    return len(steps) in places
+
+
+def _beyond_folders(places: set[int], steps: tuple[str, ...]) -> set[int]:
+    """The places, and those behind each `**`, which may stand for no folder."""
+    found = set(places)
+    for place, step in enumerate(steps):
+        if step == _ANY_FOLDERS and place in found:
+            found.add(place + 1)
+    return found
+
+
+def _is_step(name: str, step: str) -> bool:
+    if name.startswith(_HIDDEN) and not step.startswith(name[0]):
+        return False
+    return step == _ANY_FOLDERS or fnmatch.fnmatchcase(name, step)
+
+
+@contextmanager
+def open_bytes(file: InputFile) -> Iterator[Any]:
+    """The file as a seekable stream of the bytes that are stored."""
+    system, path = _system(file.path)
+    try:
+        stream = system.open_input_file(path)
+    except OSError as error:
+        raise InputFileError(file.path, _reason(error)) from error
+    with stream:
+        yield stream
+
+
+@contextmanager
+def open_text(file: InputFile) -> Iterator[Any]:
+    """The file as a stream of its content, unpacked.
+
+    Reading it raises `ResourceLimitError` when there is too much for such a file.
+    """
+    system, path = _system(file.path)
+    try:
+        packed = system.open_input_stream(path, compression=None)
+    except OSError as error:
+        raise InputFileError(file.path, _reason(error)) from error
+    with packed:
+        if file.compression is None:
+            yield packed
+            return
+        with pa.CompressedInputStream(packed, file.compression) as stream:
+            yield _Unpacked(file, stream)
+
+
+class _Unpacked:
+    """A stream that counts what comes out of it."""
+
+    closed = False
+
+    def __init__(self, file: InputFile, stream: Any) -> None:
+        self._file = file
+        self._stream = stream
+        self._content_bytes = 0
+
+    def read(self, count: int) -> bytes:
+        """Up to so many bytes of the content; none at its end."""
+        block: bytes = self._stream.read(count)
+        self._content_bytes += len(block)
+        self._file.check_content(self._content_bytes)
+        return block
+
+    def close(self) -> None:
+        """`open_text` closes the file itself."""
+
+
+@contextmanager
+def readable(file: InputFile) -> Iterator[None]:
+    """Failures while a file is read become one that names it."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowException, EOFError) as error:
+        raise InputFileError(file.path, f"it is damaged: {_reason(error)}") from error
+    except OSError as error:
+        raise InputFileError(file.path, _reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0].strip()[:300] if lines else type(error).__name__
+
+
+def _system(source: str) -> tuple[Any, str]:
+    if not _SCHEME.match(source):
+        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(source))
+    if source.startswith("file://"):
+        # Not as a parser of addresses has it: `?` is a part of a pattern, and `#` one of a name.
+        return fs.LocalFileSystem(), "/" + unquote(source.removeprefix("file://").partition("/")[2])
+    if source.startswith("s3://"):
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        options: dict[str, Any] = {}
+        if endpoint:
+            scheme, _, host = endpoint.partition("://")
+            options = {"endpoint_override": host, "scheme": scheme}
+        if region := os.environ.get("AWS_REGION"):
+            options["region"] = region
+        return fs.S3FileSystem(**options), source.removeprefix("s3://")
+    try:
+        system, path = fs.FileSystem.from_uri(source)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputFileError(source, _reason(error)) from error
+    return system, path
+
+
+# ---- Whole lines of a range of bytes: parts of a file meet without losing or repeating a line
+
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+
+
+def line_blocks(stream: Any, begin: int, end: int | None) -> Iterator[list[bytes]]:
+    """Lists of lines that begin at or behind `begin` and before `end`; the stream stands one byte before `begin`.
+
+    A line that is longer than any record may be is cut behind the allowed length, so that it is still too long. At
+    most one long line is in memory: one that does not fit into a block comes alone.
+    """
+    line = _OpenLine(begin)
+    if begin and not _skip_to_next_line(stream, line):
+        return
+    while block := line.take_rest() or stream.read(_BLOCK_BYTES):
+        cut = block.find(b"\n")
+        if cut < 0:
+            line.add(block)
+            continue
+        if line.length:
+            # The line that began in an earlier block ends here.
+            if end is not None and line.begin >= end:
+                return
+            line.add(block[:cut])
+            line.rest = block[cut + 1 :]
+            del block
+            yield [line.close()]
+            continue
+        cut = block.rfind(b"\n")
+        lines, line.rest, length = block[:cut].split(b"\n"), block[cut + 1 :], cut + 1
+        del block
+        if end is not None and line.begin + length > end:
+            kept = _beginning_before(lines, line.begin, end)
+            if kept:
+                yield kept
+            return
+        yield lines
+        del lines
+        line.begin += length
+        # What follows has no line break: it begins the next line.
+        line.add(line.take_rest())
+    if line.length and (end is None or line.begin < end):
+        yield [line.close()]
+
+
+class _OpenLine:
+    """The line whose end was not read yet, and the bytes behind it that were."""
+
+    def __init__(self, begin: int) -> None:
+        #: Where it begins in the file.
+        self.begin = begin
+        #: Its bytes so far, also those that are not kept.
+        self.length = 0
+        self.rest = b""
+        self._kept: list[bytes] = []
+
+    def add(self, more: bytes) -> None:
+        """Go on with the line; what no record may have is counted, not kept."""
+        room = MAX_LINE_BYTES + 1 - self.length
+        if more and room > 0:
+            self._kept.append(more[:room])
+        self.length += len(more)
+
+    def close(self) -> bytes:
+        """The line without its break; the next one begins behind it."""
+        whole = b"".join(self._kept)
+        self._kept = []
+        self.begin, self.length = self.begin + self.length + 1, 0
+        return whole
+
+    def take_rest(self) -> bytes:
+        rest, self.rest = self.rest, b""
+        return rest
+
+
+def _skip_to_next_line(stream: Any, line: _OpenLine) -> bool:
+    """Pass over the line that reaches into this part: it belongs to the one before. False at the end of the file."""
+    position = line.begin - 1
+    while block := stream.read(_BLOCK_BYTES):
+        cut = block.find(b"\n")
+        if cut >= 0:
+            line.begin, line.rest = position + cut + 1, block[cut + 1 :]
+            return True
+        position += len(block)
+    return False
+
+
+def _beginning_before(lines: list[bytes], position: int, end: int) -> list[bytes]:
+    """Those of the lines that begin before `end`."""
+    kept = []
+    for line in lines:
+        if position >= end:
+            break
+        kept.append(line)
+        position += len(line) + 1
+    return kept

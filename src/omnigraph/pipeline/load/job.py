@@ -1,0 +1,469 @@
+"""A load from its input to staged writes: stages in their order, each thing that it leaves behind written down.
+
+    read → shape → check values → identify → write fragments → check relations → commit protocol
+
+Input is read once (`stage`). `prepare` does what depends on the state of the graph, and is repeated when that moved.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.core.ids import TableKey
+from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
+from omnigraph.pipeline.keys import new_id_prefix
+from omnigraph.pipeline.load.parts import by_source
+from omnigraph.pipeline.load.shaping import alias_conflicts
+from omnigraph.pipeline.load.sources import chosen_columns, frame_source, partition_name, plan_work
+from omnigraph.pipeline.load.staging import (
+    FrameTask,
+    Origin,
+    Provenance,
+    StageItem,
+    likely_types,
+    stage_part,
+)
+from omnigraph.pipeline.upsert import LoadMode
+from omnigraph.pipeline.violations import KEY_CONFLICT, Image, Problems, RelationChecker, in_file
+from omnigraph.pipeline.workers import LocalWorkers, Silent, detail
+from omnigraph.storage.datasets.fragments import (
+    Ledgers,
+    delete_fragment,
+    delete_marks,
+    fragment_rows,
+    read_addresses,
+    stage_replacement,
+)
+from omnigraph.storage.datasets.partitions import table_address
+from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
+from omnigraph.writes.pending import check_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from omnigraph.lang.schema.rules import TableRules
+    from omnigraph.pipeline.load.parts import Part
+    from omnigraph.pipeline.load.plan import LoadPlan
+    from omnigraph.pipeline.load.sources import LoadInput, Work
+    from omnigraph.pipeline.upsert import Merged
+    from omnigraph.pipeline.violations import Place
+    from omnigraph.pipeline.worker_set import LoadEngine
+    from omnigraph.pipeline.workers import Message
+    from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite
+    from omnigraph.storage.datasets.tables import Table
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.objects import ControlObjects
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Staged:
+    """What the input holds for one type."""
+
+    rows: int = 0
+    fragments: list[str] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    has_given_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedLoad:
+    """A load that may be committed: staged writes, and what it was checked against."""
+
+    writes: Mapping[TableKey, StagedWrite]
+    #: Tables that were only looked at.
+    read: frozenset[TableKey]
+    #: Records that were replaced by later ones of the same id, of tables that have any.
+    superseded: Mapping[TableKey, int]
+    _merged: Mapping[TableKey, Merged] = field(default_factory=dict)
+
+
+class LoadJob:
+    """One load. Not thread-safe; used once. Whoever makes it calls `close` in the end."""
+
+    def __init__(
+        self,
+        given: LoadInput,
+        plan: LoadPlan,
+        mode: LoadMode,
+        *,
+        rules: Mapping[TableKey, TableRules],
+        engine: LoadEngine,
+        objects: ControlObjects,
+        root: GraphLocation,
+    ) -> None:
+        self._given = given
+        self._plan = plan
+        self._mode = mode
+        self._rules = rules
+        self._engine = engine
+        self._objects = objects
+        self._work: Work | None = None
+        self._types: dict[TableKey, _Staged] = {}
+        self._tables: dict[TableKey, Table] = {}
+        self._provenance = Provenance(plan)
+        self._ledgers = Ledgers.of(root)
+
+    @property
+    def row_counts(self) -> dict[TableKey, int]:
+        """Records of the input per type that is present."""
+        return {key: staged.rows for key, staged in self._types.items()}
+
+    # ---- before the graph is looked at
+
+    def plan_parts(self) -> None:
+        """Cut the input into parts."""
+        self._work = plan_work(
+            self._given,
+            self._engine.workers.parallelism,
+            self._engine.frames,
+            is_strict=self._plan.is_strict,
+        )
+        reach(Failpoint.LOAD_PLANNED)
+
+    def likely_types(self) -> set[TableKey]:
+        """The types that are declared to be present, or appear where parts of graph records begin. Reads little."""
+        assert self._work is not None, "planned before"
+        if self._given.source is None:
+            return self._given.declared_types
+        items = [StageItem(part, self._plan) for part in self._work.parts]
+        answers = self._engine.workers.run("look for types", likely_types, items)
+        return {TableKey(key) for answer in answers for key in answer["types"]}
+
+    # ---- read, shape, check values, write fragments
+
+    def stage(
+        self,
+        tables: Mapping[TableKey, Table],
+        open_more: Callable[[Iterable[TableKey]], Mapping[TableKey, Table]],
+    ) -> None:
+        """Read the whole input and write its rows as fragments of the tables.
+
+        `open_more` gives the tables of types that appear without being among them; parts that have them are read again.
+
+        Raises:
+            LoadRejectedError: records are wrong; the report names them.
+            InputFileError: a file is gone or damaged.
+            SparkError: a task failed on every try.
+        """
+        self._open_more = open_more
+        self._plan = replace(self._plan, ledgers=self._ledgers.folder)
+        self._place(tables)
+        self._stage_once()
+        aliases = self._found_aliases
+        if aliases:
+            # Edges that name a node by an old spelling of its id are read again with the canonical one.
+            self._remove_fragments()
+            self._plan = replace(self._plan, aliases=aliases)
+            self._stage_once()
+        reach(Failpoint.LOAD_FRAGMENTS_WRITTEN)
+
+    def _place(self, tables: Mapping[TableKey, Table]) -> None:
+        """Let fragments of more types be written into their tables."""
+        self._tables |= tables
+        targets = {key: table_address(table) for key, table in self._tables.items()}
+        self._plan = replace(self._plan, targets=targets)
+
+    def _stage_parts(self, parts: Sequence[Part]) -> list[Message]:
+        """The answers about all parts, in their order."""
+        found: dict[int, Message] = {}
+        left = list(parts)
+        while left:
+            items = [StageItem(part, self._plan) for part in left]
+            answers = self._engine.workers.run("write fragments", stage_part, items)
+            found |= {part.number: answer for part, answer in zip(left, answers, strict=True)}
+            left = [part for part in left if "unplaced" in found[part.number]]
+            new = {TableKey(key) for part in left for key in found[part.number]["unplaced"]}
+            if new:
+                self._place(self._open_more(new))
+        return [found[part.number] for part in parts]
+
+    def _stage_once(self) -> None:
+        assert self._work is not None, "planned before"
+        self._types = {key: _Staged() for key in self._given.declared_types}
+        self._provenance = Provenance(self._plan)
+        problems = Problems()
+        found: list[tuple[TableKey, dict[str, str]]] = []
+        answers = self._stage_parts(self._work.parts)
+        self._shift_lines(answers)
+        external = sum(int(answer["external"]) for answer in answers)
+        for part, answer in zip(self._work.parts, answers, strict=True):
+            self._take(answer, problems, found, Origin(part=part))
+        for frame in self._work.frames:
+            plan = replace(self._plan, id_prefix=new_id_prefix())
+            source = frame_source(frame, plan)
+            workers = (
+                LocalWorkers(self._engine.progress) if frame.is_local else self._engine.workers
+            )
+            columns = chosen_columns(frame, source, self._engine.frames)
+            messages = workers.run_batches("write fragments", FrameTask(source, plan), columns)
+            external += sum(int(answer["external"]) for answer in messages)
+            for answer in sorted(messages, key=lambda item: int(item["part"])):
+                name = partition_name(source, int(answer["part"]))
+                self._take(answer, problems, found, Origin(name=name))
+        try:
+            self._found_aliases = alias_conflicts(found)
+        except ValueError as error:
+            raise BadRequestError(f"the load was refused, nothing was written: {error}") from error
+        if problems:
+            raise LoadRejectedError(problems.report(relations_checked=False))
+        check_cells(external)
+
+    def _shift_lines(self, answers: Sequence[Message]) -> None:
+        """Lines are counted within a part: make them lines of their file."""
+        assert self._work is not None, "planned before"
+        for parts in by_source(self._work.parts):
+            before = 0
+            for part in parts:
+                is_columnar = bool(part.groups)
+                first = part.first_record if is_columnar else before
+                answer = answers[part.number]
+                self._provenance.set_first_line(part.number, first, answer["unit"])
+                before += int(answer["lines"])
+
+    def _take(
+        self,
+        answer: Message,
+        problems: Problems,
+        aliases: list[tuple[TableKey, dict[str, str]]],
+        origin: Origin,
+    ) -> None:
+        self._ledgers.count([answer["ledger"]])
+        for name, body in answer["types"].items():
+            key = TableKey(name)
+            staged = self._types.setdefault(key, _Staged())
+            staged.rows += int(body["rows"])
+            staged.has_given_ids |= bool(body["given_ids"])
+            row = 0
+            for fragment in body["fragments"]:
+                staged.fragments.append(fragment)
+                staged.origins.append(replace(origin, row=row))
+                row += fragment_rows(fragment)
+        if answer["problems"] is not None:
+            some = Problems.from_message(answer["problems"])
+            part = origin.part
+            before = 0 if part is None else self._provenance.first_line(part.number)
+            some.relocate(lambda record: in_file(record, before, answer["unit"]))
+            problems.merge(some)
+        for key, pairs in answer["aliases"].items():
+            aliases += [(TableKey(key), {old: canonical}) for old, canonical in pairs]
+
+    # ---- identify, check relations
+
+    def prepare(
+        self, tables: Mapping[TableKey, Table], open_pinned: Callable[[TableKey], Table]
+    ) -> PreparedLoad:
+        """Decide what the load does to the tables as they are now, and check every rule between rows.
+
+        Raises:
+            LoadRejectedError: a rule is violated.
+            LoadKeyConflictError: an append met ids that exist.
+        """
+        touched = {
+            key: staged
+            for key, staged in self._types.items()
+            if staged.fragments or self._mode is LoadMode.OVERWRITE
+        }
+        merged: dict[TableKey, Merged] = {}
+        writes: dict[TableKey, StagedWrite] = {}
+        privates: list[PrivateVersion] = []
+        read: set[TableKey] = set()
+        try:
+            is_merge = self._mode is LoadMode.MERGE
+            shown = self._engine.progress if is_merge else Silent()
+            with shown.stage("identify", 1) as stage, self._engine.inner.inside(stage):
+                self._identify(touched, tables, merged, writes)
+                stage.update(1, sum(self._types[key].rows for key in merged))
+            reach(Failpoint.LOAD_IDENTIFIED)
+            images: dict[TableKey, Image] = {}
+            for key, write in writes.items():
+                plain = self._plain_image(key, tables[key], merged.get(key))
+                private = open_private(write if plain is None else plain)
+                privates.append(private)
+                images[key] = self._image(key, private, merged.get(key))
+
+            def untouched(key: TableKey) -> Image:
+                read.add(key)
+                return Image(table=open_pinned(key))
+
+            problems = Problems()
+            with (
+                self._engine.progress.stage("check relations", 1) as stage,
+                self._engine.inner.inside(stage),
+            ):
+                RelationChecker(
+                    mode=self._mode,
+                    images=images,
+                    rules=self._rules,
+                    joins=self._engine.joins,
+                    untouched=untouched,
+                    locate=lambda key, address: self._locate(images[key], key, address),
+                    problems=problems,
+                    tell=self._engine.inner.tell,
+                ).check_all()
+                stage.update(1, sum(staged.rows for staged in touched.values()))
+            _raise_if_violated(problems)
+            reach(Failpoint.LOAD_CHECKED)
+        except BaseException:
+            # Also after an interrupt: nobody else knows these files.
+            self._remove_merged(merged)
+            raise
+        finally:
+            for private in privates:
+                self._quietly(close_private, private, self._objects)
+        # Not before: what a preparation wrote that failed is not needed.
+        self._ledgers.count(name for item in merged.values() for name in item.ledgers)
+        return PreparedLoad(
+            writes=writes,
+            read=frozenset(read),
+            superseded={key: item.superseded for key, item in merged.items() if item.superseded},
+            _merged=merged,
+        )
+
+    def _identify(
+        self,
+        touched: Mapping[TableKey, _Staged],
+        tables: Mapping[TableKey, Table],
+        merged: dict[TableKey, Merged],
+        writes: dict[TableKey, StagedWrite],
+    ) -> None:
+        """Fill in what happens to every touched table; what a merge wrote is in `merged` also when it fails."""
+        for key, staged in touched.items():
+            name = key.partition(":")[2]
+            self._engine.inner.tell(name)
+            if self._mode is LoadMode.MERGE and staged.has_given_ids:
+                with detail(name):
+                    merged[key] = self._merge(key, tables[key], staged)
+                writes[key] = _merge_write(tables[key], merged[key])
+            else:
+                is_overwrite = self._mode is LoadMode.OVERWRITE
+                writes[key] = stage_fragments(tables[key], staged.fragments, overwrite=is_overwrite)
+
+    def _merge(self, key: TableKey, table: Table, staged: _Staged) -> Merged:
+        appended = open_private(stage_fragments(table, staged.fragments))
+        try:
+            if not self._given.is_ordered:
+                self._refuse_duplicates(key, appended)
+            counts_edges = self._rules[key].per_source is not None
+            return self._engine.matcher.merge(
+                table,
+                appended,
+                staged.fragments,
+                with_sources=counts_edges,
+                ledgers=self._ledgers.folder,
+            )
+        finally:
+            self._quietly(close_private, appended, self._objects)
+
+    def _refuse_duplicates(self, key: TableKey, appended: PrivateVersion) -> None:
+        """Records without an order: which one of an id should win?"""
+        problems = Problems()
+        RelationChecker(
+            mode=self._mode,
+            images={key: Image(table=appended.table, new=appended.new_fragments)},
+            rules={},
+            joins=self._engine.joins,
+            untouched=lambda _: Image(table=appended.table),
+            locate=lambda _, address: self._record_at(appended.new_fragments, key, address),
+            problems=problems,
+            tell=self._engine.inner.tell,
+        ).check_ids()
+        _raise_if_violated(problems, relations_checked=False)
+
+    def _plain_image(
+        self, key: TableKey, table: Table, merged: Merged | None
+    ) -> StagedWrite | None:
+        """The rows of a merge behind the old ones, when no rule compares them with old ones.
+
+        Lance needs about a second per twenty million rows to make a version in which rows keep their ids; once, for
+        the commit, is enough.
+        """
+        rules = self._rules[key]
+        if merged is None or merged.superseded or rules.uniques or rules.per_source is not None:
+            return None
+        return stage_fragments(table, self._types[key].fragments)
+
+    def _image(self, key: TableKey, private: PrivateVersion, merged: Merged | None) -> Image:
+        return Image(
+            table=private.table,
+            new=private.new_fragments,
+            # A merge has distinct ids already.
+            has_given_ids=self._types[key].has_given_ids and merged is None,
+            old_sources=() if merged is None else merged.old_sources,
+        )
+
+    def _locate(self, image: Image, key: TableKey, address: int) -> Place:
+        """The record that a new row came from."""
+        if self._mode is LoadMode.MERGE and self._work is not None:
+            # Rows of fragments that were written again have another order: their id tells.
+            entity_id = read_addresses(image.table, "id", [address])[0]
+            return self._provenance.place_of_id(self._work.parts, key, entity_id)
+        return self._record_at(image.new, key, address)
+
+    def _record_at(self, fragments: Sequence[int], key: TableKey, address: int) -> Place:
+        """The record behind a row of a fragment as it was first written."""
+        origin = self._types[key].origins[fragments.index(address >> 32)]
+        return self._provenance.place(origin, key, address & 0xFFFFFFFF)
+
+    # ---- leaving nothing behind
+
+    def abandon(self, prepared: PreparedLoad) -> None:
+        """Remove what a preparation wrote; the fragments of the input stay for the next one."""
+        self._ledgers.discount(name for item in prepared._merged.values() for name in item.ledgers)
+        self._remove_merged(prepared._merged)
+
+    def finish(self, prepared: PreparedLoad) -> None:
+        """The load is committed: remove fragments that were written again."""
+        for key, merged in prepared._merged.items():
+            self._remove(key, merged.discarded)
+
+    def close(self, *, is_committed: bool) -> None:
+        """Remove every file that no version refers to: all of them when the load did not happen."""
+        self._ledgers.close(is_committed=is_committed)
+
+    def _remove_fragments(self) -> None:
+        for key, staged in self._types.items():
+            self._remove(key, staged.fragments)
+
+    def _remove_merged(self, merged: Mapping[TableKey, Merged]) -> None:
+        for key, item in merged.items():
+            original = set(self._types[key].fragments)
+            self._remove(key, [text for text in item.fragments if text not in original])
+            self._quietly(delete_marks, self._tables[key], item.shrunk.values(), self._objects)
+
+    def _remove(self, key: TableKey, fragments: Sequence[str]) -> None:
+        table = self._tables.get(key)
+        if table is None:
+            return
+        for fragment in fragments:
+            self._quietly(delete_fragment, fragment, table, self._objects)
+
+    def _quietly(self, remove: Callable[..., None], *what: object) -> None:
+        """Remove something; what stays is reclaimed by cleanup and must not hide how the load ended."""
+        try:
+            remove(*what)
+        except StorageError as error:
+            _log.warning("a staged file stays until cleanup: %s", error)
+
+
+def _merge_write(table: Table, merged: Merged) -> StagedWrite:
+    if merged.shrunk:
+        return stage_replacement(table, merged.fragments, merged.shrunk)
+    # Nothing is replaced: a plain append is cheaper to commit and to follow.
+    return stage_fragments(table, merged.fragments)
+
+
+def _raise_if_violated(problems: Problems, *, relations_checked: bool = True) -> None:
+    if not problems:
+        return
+    report = problems.report(relations_checked=relations_checked)
+    conflicts = [item for item in report.examples if item.rule.startswith(KEY_CONFLICT)]
+    if conflicts:
+        first = conflicts[0]
+        kind, _, name = str(first.type_key).partition(":")
+        raise LoadKeyConflictError(kind, name, str(first.value), report)
+    raise LoadRejectedError(report)

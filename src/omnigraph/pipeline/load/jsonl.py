@@ -1,0 +1,480 @@
+"""Lines of the graph format as columns, and streams of JSON objects."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+import pyarrow.json as _json
+
+from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.errors import BadRecord
+from omnigraph.pipeline.load.inputs import open_text
+from omnigraph.pipeline.load.records import (
+    MAX_LINE_BYTES,
+    BadRecordError,
+    Complaint,
+    Record,
+    decode_line,
+    is_too_complex,
+    is_too_long,
+    not_utf8,
+)
+from omnigraph.pipeline.load.shaping import RawRecords
+from omnigraph.pipeline.violations import Problems, shown
+
+if TYPE_CHECKING:
+    import json
+    from collections.abc import Iterator, Sequence
+
+    from omnigraph.core.types import BaseType
+    from omnigraph.pipeline.load.inputs import InputFile
+    from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
+
+
+# ---- Lines of the graph format → records per type. Good lines are parsed column by column in C++, all others one
+#      by one
+#
+# The fast reading is a shortcut of `records`: it is taken for a group of lines only when every one of them is a plain
+# record of its type, and then it gives the same values.
+
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+pj: Any = _json
+
+_KIND = pa.schema([("type", pa.utf8()), ("edge", pa.utf8())])
+#: What C++ and Python read differently: an integer minus zero keeps its sign there, and NaN is a number.
+_MINUS_ZERO = re.compile(rb"-0[\s,}\]]")
+_CONSTANT = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
+#: How dates of a type were written last: nearly always as before.
+_moments_seen: dict[str, int] = {}
+
+
+def read_lines(
+    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, problems: Problems, source: str
+) -> Iterator[RawRecords]:
+    """The records of some lines, one group per type; lines that are no record are counted in `problems`."""
+    if not _are_plain(lines):
+        keep = [position for position, line in enumerate(lines) if _is_record(line)]
+        if len(keep) < len(lines):
+            lines, numbers = [lines[position] for position in keep], numbers[keep]
+    if not lines:
+        return
+    slow: list[int] = []
+    for shape, positions in _groups(lines, plan):
+        found = None
+        if shape is not None:
+            chosen = lines if len(positions) == len(lines) else [lines[p] for p in positions]
+            found = _fast_group(shape, chosen, numbers[positions])
+        if found is None:
+            slow += positions.tolist()
+        else:
+            yield found
+    if slow:
+        slow.sort()
+        yield from _slow_records([lines[p] for p in slow], numbers[slow], plan, problems, source)
+
+
+def types_of(lines: Sequence[bytes], plan: LoadPlan) -> set[str]:
+    """The table keys that appear in some lines; lines that are no record are passed over."""
+    lines = [line for line in lines if _is_record(line)]
+    found: set[str] = set()
+    for shape, positions in _groups(lines, plan) if lines else ():
+        if shape is not None:
+            found.add(shape.key)
+            continue
+        for position in positions:
+            try:
+                found.add(decode_line(lines[position], plan).shape.key)
+            except BadRecordError:
+                continue
+    return found
+
+
+def _is_record(line: bytes) -> bool:
+    text = line.strip()
+    return bool(text) and not text.startswith(b"//")
+
+
+def _are_plain(lines: Sequence[bytes]) -> bool:
+    """Whether every line is one object as far as its first and last character tell. Counts instead of looking."""
+    blob = b"\n".join(lines)
+    begins = blob.count(b"\n{") + blob.startswith(b"{")
+    ends = blob.count(b"}\n") + blob.endswith(b"}")
+    return begins == ends == len(lines)
+
+
+def _groups(lines: Sequence[bytes], plan: LoadPlan) -> Iterator[tuple[EntityShape | None, Any]]:
+    """Positions of lines by type; None for lines that need a closer look."""
+    everything = np.arange(len(lines))
+    plain = _are_plain(lines) or all(
+        line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines
+    )
+    kinds = None
+    if plain and not any(is_too_long(line) or is_too_complex(line) for line in lines):
+        kinds = _parse(b"\n".join(lines), _KIND, "ignore")
+    if kinds is None or kinds.num_rows != len(lines):
+        yield None, everything
+        return
+    nodes, edges = (kinds[name].combine_chunks() for name in ("type", "edge"))
+    both = pc.and_(nodes.is_valid(), edges.is_valid()).to_numpy(zero_copy_only=False)
+    left = np.ones(len(lines), dtype=bool)
+    found: dict[str, tuple[EntityShape, Any]] = {}
+    for column, is_edge in ((nodes, False), (edges, True)):
+        for name in column.unique().to_pylist():
+            shape = None if name is None else _shape(name, is_edge, plan)
+            if shape is None:
+                continue
+            mask = pc.fill_null(pc.equal(column, name), False).to_numpy(zero_copy_only=False)
+            mask = mask & ~both
+            left &= ~mask
+            # One group per type: edge types have several spellings, and their records one order.
+            _, known = found.get(shape.key, (shape, np.zeros(len(lines), dtype=bool)))
+            found[shape.key] = (shape, known | mask)
+    for shape, mask in found.values():
+        if mask.any():
+            yield shape, np.flatnonzero(mask)
+    if left.any():
+        yield None, np.flatnonzero(left)
+
+
+def _shape(name: str, is_edge: bool, plan: LoadPlan) -> EntityShape | None:
+    key: Any = plan.edge_words.get(name.casefold()) if is_edge else f"node:{name}"
+    return plan.shapes.get(key)
+
+
+def _parse(blob: bytes, schema: Any, unexpected: str) -> Any:
+    """Lines as a table, or None when one of them does not fit."""
+    try:
+        return pj.read_json(
+            pa.BufferReader(blob),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(blob) + 1),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior=unexpected
+            ),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+# ---- a group of plain lines
+
+
+def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> RawRecords | None:
+    blob = b"\n".join(lines)
+    if _has_odd_numbers(blob):
+        return None
+    if not is_utf8(blob):
+        return None
+    forms = (pa.int64(), pa.utf8())
+    first = _moments_seen.get(shape.key, 0)
+    table = None
+    for form in (first, 1 - first)[: 2 if _has_moments(shape) else 1]:
+        schema = _line_schema(shape, forms[form])
+        table = _parse(blob, schema, "error")
+        if table is not None:
+            _moments_seen[shape.key] = form
+            break
+    if table is None or table.num_rows != len(lines):
+        return None
+    data = table["data"].combine_chunks()
+    if data.null_count:
+        # Left out, or null? A null is an error that the closer look finds.
+        empty = np.flatnonzero(data.is_null().to_numpy(zero_copy_only=False)).tolist()
+        if any(b'"data"' in lines[p] or b"\\u" in lines[p] for p in empty):
+            return None
+    columns = {
+        name: _member(data, name)
+        for name in shape.definition.properties
+        if name in schema.field("data").type.names
+    }
+    if any(_has_null_item(column) for column in columns.values()):
+        return None
+    ends = None
+    if shape.ends is not None:
+        ends = (table["from"].combine_chunks(), table["to"].combine_chunks())
+    ids = None
+    if "id" not in shape.definition.properties:
+        ids = _member(data, "id")
+    return RawRecords(shape=shape, columns=columns, ids=ids, ends=ends, lines=numbers)
+
+
+def is_utf8(blob: bytes) -> bool:
+    """Whether bytes are a text, without making a text of up to four times their size of them."""
+    if blob.isascii():
+        return True
+    ends = pa.array([0, len(blob)], pa.int64()).buffers()[1]
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(blob)])
+    try:
+        whole.cast(pa.large_utf8())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _has_odd_numbers(blob: bytes) -> bool:
+    # Substrings first: they are found many times faster, and mostly there are none.
+    if b"-0" in blob and _MINUS_ZERO.search(blob):
+        return True
+    has_constant = b"NaN" in blob or b"Inf" in blob
+    return has_constant and _CONSTANT.search(blob) is not None
+
+
+def _member(data: Any, name: str) -> Any:
+    column = pc.struct_field(data, name)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _has_null_item(column: Any) -> bool:
+    return bool(pa.types.is_list(column.type) and column.flatten().null_count)
+
+
+def _line_schema(shape: EntityShape, moments: Any) -> Any:
+    properties = shape.definition.properties
+    members = {name: _json_type(prop.type.base, moments) for name, prop in properties.items()}
+    members.setdefault("id", pa.utf8())
+    head = (
+        [("type", pa.utf8())]
+        if shape.ends is None
+        else [("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8())]
+    )
+    return pa.schema([*head, ("data", pa.struct(list(members.items())))])
+
+
+def _json_type(base: BaseType, moments: Any) -> Any:
+    match base:
+        case ListType(item):
+            return pa.list_(_json_type(ScalarType(item), moments))
+        case VectorType():
+            return pa.list_(pa.float64())
+        case EnumType() | ScalarType(Scalar.STRING | Scalar.BLOB):
+            return pa.utf8()
+        case ScalarType(Scalar.BOOL):
+            return pa.bool_()
+        case ScalarType(Scalar.DATE | Scalar.DATETIME):
+            return moments
+        case ScalarType(Scalar.F32 | Scalar.F64):
+            return pa.float64()
+        case ScalarType(Scalar.U64):
+            return pa.uint64()
+        case _:
+            return pa.int64()
+
+
+def _has_moments(shape: EntityShape) -> bool:
+    bases = [prop.type.base for prop in shape.definition.properties.values()]
+    scalars = [
+        base.item if isinstance(base, ListType) else base.scalar
+        for base in bases
+        if isinstance(base, ListType | ScalarType)
+    ]
+    return any(scalar in (Scalar.DATE, Scalar.DATETIME) for scalar in scalars)
+
+
+# ---- lines one by one
+
+
+def _slow_records(
+    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, problems: Problems, source: str
+) -> Iterator[RawRecords]:
+    found: list[tuple[int, Record]] = []
+    for line, number in zip(lines, numbers.tolist(), strict=True):
+        try:
+            found.append((number, decode_line(line, plan)))
+        except BadRecordError as bad:
+            count_bad(bad, number, source, problems)
+    yield from group_records(found)
+
+
+def count_bad(bad: BadRecordError, line: int, source: str, problems: Problems) -> None:
+    """Count the complaints about one record."""
+    for item in bad.complaints:
+        problems.add(
+            BadRecord(
+                source=source,
+                line=line,
+                type_key=item.type_key,
+                field=item.field,
+                value=None if item.value is None else shown(item.value),
+                rule=item.rule,
+                message=f"{item.rule}: {item.message}",
+            )
+        )
+
+
+def group_records(found: list[tuple[int, Record]]) -> Iterator[RawRecords]:
+    """Records by type, as columns of Python values."""
+    groups: dict[str, list[tuple[int, Record]]] = defaultdict(list)
+    for number, record in found:
+        groups[record.shape.key].append((number, record))
+    for members in groups.values():
+        shape = members[0][1].shape
+        names = shape.definition.properties
+        yield RawRecords(
+            shape=shape,
+            columns={name: [item.data.get(name) for _, item in members] for name in names},
+            ids=[item.id for _, item in members],
+            ends=None
+            if shape.ends is None
+            else ([item.source for _, item in members], [item.target for _, item in members]),
+            lines=np.array([number for number, _ in members], dtype=np.int64),
+        )
+
+
+# ---- JSON values of a text one after the other: objects as old files have them, or the items of one list
+#
+# A text of any size is read in bounded memory: one value, and the block that it ends in.
+
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+#: What may stand between objects. Possessive, as is the next one: neither goes back, whatever follows.
+_BETWEEN = re.compile(r"(?:[\s\ufeff]++|//[^\n]*+\n)*+")
+_COMMENT_AT_END = re.compile(r"//[^\n]*+\Z")
+_SPACE = re.compile(r"[ \t\n\r\ufeff]*+")
+
+
+def read_objects(file: InputFile, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
+    """The JSON values of a file with their lengths; the last one may be the error that ends the reading.
+
+    Behind a broken value nothing can be told apart any more, so the reading ends there.
+    """
+    with open_text(file) as stream:
+        text = _Text(stream)
+        try:
+            while True:
+                text.skip(_BETWEEN)
+                if text.is_at_end or _COMMENT_AT_END.match(text.known, text.position):
+                    if not text.extend():
+                        return
+                    continue
+                yield text.value(decoder)
+        except BadRecordError as broken:
+            yield broken, 0
+
+
+def read_items(file: InputFile, decoder: json.JSONDecoder) -> Iterator[tuple[object, int]]:
+    """The items of the list that a file holds, as `read_objects`."""
+    with open_text(file) as stream:
+        text = _Text(stream)
+        try:
+            text.expect("[")
+            if text.expect("]", ",", is_first=True) == ",":
+                while True:
+                    text.next_character()
+                    yield text.value(decoder)
+                    if text.expect(",", "]") == "]":
+                        break
+            if text.next_character():
+                raise _broken(f"Extra data at character {text.offset + 1:,}")
+        except BadRecordError as broken:
+            yield broken, 0
+
+
+class _Text:
+    """The part of a text that is in memory, and where the reading stands in it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.known = ""
+        self.position = 0
+        #: Characters that were dropped before what is known.
+        self._before = 0
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._is_complete = False
+        self._bytes_read = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position >= len(self.known)
+
+    @property
+    def offset(self) -> int:
+        """The position in the whole text."""
+        return self._before + self.position
+
+    def skip(self, pattern: re.Pattern[str]) -> None:
+        """Pass over what the pattern matches here, if anything."""
+        found = pattern.match(self.known, self.position)
+        assert found is not None, "the pattern matches nothing as well"
+        self.position = found.end()
+
+    def extend(self) -> bool:
+        """Read on; False at the end of the text.
+
+        Raises:
+            BadRecordError: the value that began is too long, or the bytes are not a text.
+        """
+        if self._is_complete:
+            return False
+        if len(self.known) - self.position > MAX_LINE_BYTES:
+            raise _broken(
+                f"the value at character {self.offset + 1:,} has more than {MAX_LINE_BYTES:,} characters"
+            )
+        block = self._stream.read(_BLOCK_BYTES)
+        self._is_complete = not block
+        # The decoder keeps the bytes of a character that is not complete.
+        before = self._bytes_read - len(self._decoder.getstate()[0])
+        self._bytes_read += len(block)
+        try:
+            more = self._decoder.decode(block, final=self._is_complete)
+        except UnicodeDecodeError as error:
+            raise _broken(f"the text {not_utf8(error, before)}") from error
+        del block
+        self._before += self.position
+        self.known, self.position = self.known[self.position :] + more, 0
+        return True
+
+    def value(self, decoder: json.JSONDecoder) -> tuple[object, int]:
+        """The JSON value that begins here, with its length.
+
+        Raises:
+            BadRecordError: it is not one.
+        """
+        while True:
+            try:
+                body, end = decoder.raw_decode(self.known, self.position)
+            except RecursionError as error:
+                raise _broken("the values are nested too deeply") from error
+            except ValueError as error:
+                if not self.extend():
+                    raise _broken(str(error)) from error
+            else:
+                # A number may go on in the next block.
+                if end < len(self.known) or not isinstance(body, int | float) or not self.extend():
+                    length, self.position = end - self.position, end
+                    return body, length
+
+    def next_character(self) -> str:
+        """The next one that is not white space, which stays; nothing at the end."""
+        while True:
+            self.skip(_SPACE)
+            if not self.is_at_end:
+                return self.known[self.position]
+            if not self.extend():
+                return ""
+
+    def expect(self, *wanted: str, is_first: bool = False) -> str:
+        """Pass over the next character, which is one of these; before the first item a comma is understood.
+
+        Raises:
+            BadRecordError: it is another one.
+        """
+        found = self.next_character()
+        if is_first and found != "]":
+            return ","
+        if found not in wanted or not found:
+            names = " or ".join(f"'{name}'" for name in wanted)
+            raise _broken(f"Expecting {names} at character {self.offset + 1:,}")
+        self.position += 1
+        return found
+
+
+def _broken(message: str) -> BadRecordError:
+    return BadRecordError(Complaint(rule="invalid JSON", message=message))

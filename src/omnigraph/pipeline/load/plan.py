@@ -1,0 +1,213 @@
+"""What the tasks of a load know, and external blobs of records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as _arrow
+
+from omnigraph.core.env_settings import whole_number
+from omnigraph.core.values import MANAGED
+from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
+from omnigraph.storage.external import DENY_ALL, ExternalPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.core.ids import TableKey
+    from omnigraph.core.types import BaseType
+    from omnigraph.lang.schema.accepted import Identities
+    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.lang.schema.rules import TableRules, ValueRule
+    from omnigraph.storage.answers import AnswerFolder
+    from omnigraph.storage.datasets.partitions import TableAddress
+    from omnigraph.writes.columns import TypeDef
+
+
+# ---- External blobs in the records of a load: allowed or not, then kept as references or copied
+#
+# Which of both is decided by the mode: an overwrite keeps references, whatever adds to existing rows copies the
+# bytes. A task looks at its own records; the number of them is bounded for the whole load.
+
+
+#: The published stubs of pyarrow describe arrays of one type only.
+pa: Any = _arrow
+
+EXTERNAL_BLOB_MAX_BYTES = "OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES"
+_DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+#: Records that are shaped together when their external blobs are copied: all bytes are in memory at once.
+COPIED_TOGETHER = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalRule:
+    """What a load does with external blobs. Plain values: it travels to tasks."""
+
+    policy: ExternalPolicy = DENY_ALL
+    keeps_references: bool = False
+    #: Bytes of external blobs that a task copies at once.
+    max_bytes: int = _DEFAULT_MAX_BYTES
+
+    @property
+    def copies(self) -> bool:
+        """Whether any bytes may be copied."""
+        return bool(self.policy.bases) and not self.keeps_references
+
+
+def external_rule(policy: ExternalPolicy, *, is_overwrite: bool) -> ExternalRule:
+    """The rule of one load."""
+    return ExternalRule(
+        policy=policy,
+        keeps_references=is_overwrite,
+        max_bytes=whole_number(EXTERNAL_BLOB_MAX_BYTES, _DEFAULT_MAX_BYTES, lowest=1),
+    )
+
+
+def is_cell_parts(kind: Any) -> bool:
+    """Whether a column has the form in which an export writes bytes and addresses side by side."""
+    return bool(pa.types.is_struct(kind)) and {item.name for item in kind} == {"data", "uri"}
+
+
+def cell_values(column: Any) -> list[Any]:
+    """Such a column as plain values: bytes, or the text of an address. What has both stays as it is, and is refused."""
+    return [_cell_value(value) for value in column.to_pylist()]
+
+
+def _cell_value(value: dict[str, Any] | None) -> Any:
+    if value is None:
+        return None
+    data, uri = value["data"], value["uri"]
+    if data is not None and uri is not None:
+        return value
+    return uri if data is None else data
+
+
+def external_texts(values: list[Any]) -> dict[int, str]:
+    """The values that are addresses of external blobs, by position."""
+    return {
+        place: value
+        for place, value in enumerate(values)
+        if isinstance(value, str) and not value.startswith(MANAGED)
+    }
+
+
+def with_external(
+    stored: Any, texts: Mapping[int, str], rule: ExternalRule
+) -> tuple[Any, dict[int, str]]:
+    """A column of cells with those of external blobs filled in, and the complaints about addresses, by position.
+
+    Raises:
+        ExternalBlobSourceError: an allowed address cannot be read.
+        ResourceLimitError: the bytes to copy are too many.
+    """
+    from omnigraph.storage.external import copied_cells, referring_cells
+
+    allowed, complaints = {}, {}
+    for place, text in texts.items():
+        try:
+            allowed[place] = rule.policy.check(text)
+        except ExternalBlobPolicyError as error:
+            complaints[place] = f"the external blob is refused: {error.reason}"
+        except ResourceLimitError as error:
+            complaints[place] = f"the external blob is refused: {error.message}"
+    uris = list(allowed.values())
+    found = referring_cells(uris) if rule.keeps_references else copied_cells(uris, rule.max_bytes)
+    cells = stored.to_pylist()
+    for place, cell in zip(allowed, found, strict=True):
+        cells[place] = cell
+    return pa.array(cells, pa.large_binary()), complaints
+
+
+# ---- What tasks of a load know: the types that may appear, how ids are made, how strict the input is. Plain
+#      values
+
+
+class Grammar(StrEnum):
+    """How forgiving the reading of JSONL is."""
+
+    STRICT = "strict"
+    COMPATIBLE = "compatible"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndType:
+    """The type at one end of an edge, as far as its ids are concerned."""
+
+    name: str
+    #: Key members in id order with their types; empty for a type whose ids are not derived.
+    members: tuple[tuple[str, BaseType], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityShape:
+    """One type as tasks know it."""
+
+    definition: TypeDef
+    #: Key members in id order; empty when ids are given or generated.
+    key_members: tuple[str, ...]
+    value_rules: tuple[ValueRule, ...]
+    #: Source and target of an edge type.
+    ends: tuple[EndType, EndType] | None = None
+
+    @property
+    def key(self) -> TableKey:
+        """The table key of the type."""
+        return self.definition.table_key
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+        return self.definition.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """Everything that stays the same over all tasks of one load."""
+
+    shapes: Mapping[TableKey, EntityShape]
+    #: Lower-case names of edge types: the format does not care about their case.
+    edge_words: Mapping[str, TableKey]
+    grammar: Grammar
+    #: The first 16 characters of every generated id; see `ids`.
+    id_prefix: str
+    #: Where fragments go; a type that is not here must not appear.
+    targets: Mapping[TableKey, TableAddress] = field(default_factory=dict)
+    #: Old spellings of ids → canonical ids, per node type (compatible grammar only).
+    aliases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    external: ExternalRule = field(default_factory=ExternalRule)
+    #: Where tasks note which files they have written.
+    ledgers: AnswerFolder | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether anything unusual is an error."""
+        return self.grammar is Grammar.STRICT
+
+
+def shapes_of(
+    catalog: Catalog, identities: Identities, rules: Mapping[TableKey, TableRules]
+) -> dict[TableKey, EntityShape]:
+    """The shapes of all types of a schema."""
+
+    def end(name: str) -> EndType:
+        node = catalog.nodes[name]
+        members = identities.key_members(node)
+        return EndType(name=name, members=tuple((m, node.properties[m].type.base) for m in members))
+
+    found: dict[TableKey, EntityShape] = {}
+    for node in catalog.nodes.values():
+        found[node.table_key] = EntityShape(
+            definition=node,
+            key_members=identities.key_members(node),
+            value_rules=rules[node.table_key].values,
+        )
+    for edge in catalog.edges.values():
+        found[edge.table_key] = EntityShape(
+            definition=edge,
+            key_members=(),
+            value_rules=rules[edge.table_key].values,
+            ends=(end(edge.source), end(edge.target)),
+        )
+    return found

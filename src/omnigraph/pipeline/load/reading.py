@@ -1,0 +1,539 @@
+"""One part of the input → its records, type by type, in pieces that fit into memory."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.csv as _csv
+
+from omnigraph.core.ids import TableKey
+from omnigraph.errors import BadRecord, InputFileError
+from omnigraph.errors.text import size_text
+from omnigraph.errors.writes import LINE, RECORD
+from omnigraph.pipeline.load.column_map import (
+    NotAnObjectError,
+    json_columns,
+    json_member,
+    map_columns,
+    raw_records,
+)
+from omnigraph.pipeline.load.inputs import line_blocks, open_bytes, open_text, readable
+from omnigraph.pipeline.load.jsonl import (
+    count_bad,
+    group_records,
+    is_utf8,
+    read_items,
+    read_lines,
+    read_objects,
+)
+from omnigraph.pipeline.load.parts import PartKind, open_table
+from omnigraph.pipeline.load.records import (
+    LINE_TOO_LONG,
+    MAX_LINE_BYTES,
+    BadRecordError,
+    decoder,
+    is_too_long,
+    not_utf8,
+    read_record,
+)
+from omnigraph.pipeline.load.source_columns import arrow_columns, plain_columns
+from omnigraph.pipeline.violations import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omnigraph.pipeline.load.column_map import ColumnMap
+    from omnigraph.pipeline.load.mapping import MappedType
+    from omnigraph.pipeline.load.parts import Part
+    from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
+    from omnigraph.pipeline.load.shaping import RawRecords
+    from omnigraph.pipeline.load.source_columns import SourceColumns
+    from omnigraph.pipeline.violations import Problems
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+csv: Any = _csv
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+#: Longer lines that name the columns of a CSV file are not ones.
+_MAX_HEADER_BYTES = 1024 * 1024
+#: Bytes of a bad line that a report may show.
+_SHOWN_BYTES = 4096
+_INVALID_CSV = "invalid CSV"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class PartReader:
+    """Reads one part; afterwards `lines` says how many lines or records it has."""
+
+    def __init__(self, part: Part, plan: LoadPlan, problems: Problems) -> None:
+        self.lines = 0
+        self._part = part
+        self._plan = plan
+        self._problems = problems
+        self._is_list = False
+
+    @property
+    def unit(self) -> str:
+        """What `lines` counts; of JSON it is known when it was read."""
+        match self._part.kind:
+            case PartKind.PARQUET | PartKind.ORC | PartKind.GRAPH_OBJECTS:
+                return RECORD
+            case PartKind.CSV if self._mapped[0].csv.multiline:
+                return RECORD
+        return RECORD if self._is_list else LINE
+
+    def records(self) -> Iterator[RawRecords]:
+        """All records of the part.
+
+        Raises:
+            InputFileError: the file is gone or damaged.
+            BadRequestError: a mapping does not fit the file.
+        """
+        with readable(self._part.file):
+            match self._part.kind:
+                case PartKind.GRAPH_LINES:
+                    yield from self._graph_lines()
+                case PartKind.GRAPH_OBJECTS:
+                    yield from self._graph_objects()
+                case PartKind.PARQUET | PartKind.ORC:
+                    yield from self._columnar()
+                case PartKind.CSV:
+                    yield from self._csv()
+                case PartKind.JSON:
+                    yield from self._json()
+
+    # ---- the graph format
+
+    def _graph_lines(self) -> Iterator[RawRecords]:
+        source = self._part.file.path
+        for lines, numbers in self._line_blocks():
+            yield from read_lines(lines, numbers, self._plan, self._problems, source)
+
+    def _graph_objects(self) -> Iterator[RawRecords]:
+        """Objects between any white space, as old files have them; they are counted, not their lines."""
+        source, found, size = self._part.file.path, [], 0
+        for body, length in read_objects(self._part.file, decoder(self._plan)):
+            self.lines += 1
+            number = self.lines
+            try:
+                if isinstance(body, BadRecordError):
+                    raise body
+                found.append((number, read_record(body, self._plan)))
+            except BadRecordError as bad:
+                count_bad(bad, number, source, self._problems)
+            del body
+            size += length
+            if size >= _BLOCK_BYTES:
+                yield from group_records(found)
+                found, size = [], 0
+        yield from group_records(found)
+
+    # ---- tables
+
+    @property
+    def _mapped(self) -> tuple[MappedType, EntityShape]:
+        mapped = self._part.mapped
+        assert mapped is not None, "a part of a table belongs to a mapped type"
+        return mapped, self._plan.shapes[TableKey(mapped.type_key)]
+
+    def _columns_for(self, source: SourceColumns) -> ColumnMap:
+        mapped, shape = self._mapped
+        where = self._part.file.path
+        source = source.with_partitions(self._part.file.partitions)
+        return map_columns(mapped, shape, source, where, is_strict=self._plan.is_strict)
+
+    def _columnar(self) -> Iterator[RawRecords]:
+        part = self._part
+        with open_table(part.file, is_parquet=part.kind is PartKind.PARQUET) as table:
+            chosen = self._columns_for(arrow_columns(table.schema))
+            for batch in table.batches(part.groups, chosen.columns):
+                yield self.mapped_records(batch, chosen)
+
+    def mapped_records(self, batch: Any, chosen: ColumnMap, *, is_text: bool = False) -> RawRecords:
+        """The records of a batch of mapped columns; they follow those that were read before."""
+        first = self.lines
+        self.lines += batch.num_rows
+        numbers = np.arange(first + 1, first + batch.num_rows + 1, dtype=np.int64)
+        return raw_records(self._mapped[1], batch, chosen, numbers, is_text=is_text)
+
+    @property
+    def _delimiter(self) -> str:
+        return self._mapped[0].csv.delimiter_of(self._part.file)
+
+    def _csv(self) -> Iterator[RawRecords]:
+        mapped, shape = self._mapped
+        names = self._csv_header()
+        if not names:
+            return
+        chosen = self._columns_for(plain_columns(names))
+        if mapped.csv.multiline:
+            yield from self._csv_stream(mapped, names, chosen)
+            return
+        for block, all_numbers in self._line_blocks():
+            # A line of nothing but separators is a record.
+            blank = b"\r" if self._delimiter == " " else b" \r"
+            keep = [
+                position
+                for position, line in enumerate(block)
+                if line.strip(blank) and self._is_short_enough(line, int(all_numbers[position]))
+            ]
+            lines, numbers = [block[position] for position in keep], all_numbers[keep]
+            if self._part.begin == 0 and len(numbers) and numbers[0] == 1:
+                lines, numbers = lines[1:], numbers[1:]
+            for table, positions in self._csv_tables(lines, np.arange(len(lines)), names, mapped):
+                yield raw_records(shape, table, chosen, numbers[positions], is_text=True)
+            for done, position in enumerate(sorted(self._bad_lines)):
+                if not self._problems.wants_example(_INVALID_CSV):
+                    self._problems.count(_INVALID_CSV, len(self._bad_lines) - done)
+                    break
+                self._complain(
+                    int(numbers[position]),
+                    _INVALID_CSV,
+                    self._csv_complaint(lines[position], names, mapped),
+                    shown(lines[position][:_SHOWN_BYTES].decode(errors="replace")),
+                )
+
+    def _csv_complaint(self, line: bytes, names: list[str], mapped: MappedType) -> str:
+        """What is wrong with a line that is none of CSV."""
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            return f"the line {not_utf8(error)}"
+        if line.count(b'"') % 2:
+            return "a quote is open at the end of the line; if values hold line breaks, say `multiline: true`"
+        if b"\r" in line.removesuffix(b"\r"):
+            return "the line has a carriage return inside; if values hold line breaks, say `multiline: true`"
+        refused: dict[int, int] = {}
+        self._parse_csv(line, names, mapped, refused)
+        if not refused:
+            return f"the line cannot be read as {_values(len(names))}"
+        return f"the line has {_values(refused[0])} instead of {len(names):,}"
+
+    def _csv_tables(
+        self, lines: list[bytes], positions: Any, names: list[str], mapped: MappedType
+    ) -> Iterator[tuple[Any, Any]]:
+        """Tables of the good lines with their positions; the others are in `_bad_lines` afterwards."""
+        # A quote that a line does not close would silently take a part of the next one.
+        is_bad = [line.count(b'"') % 2 == 1 or not is_utf8(line) for line in lines]
+        self._bad_lines: list[int] = positions[is_bad].tolist()
+        if self._bad_lines:
+            lines = [line for line, bad in zip(lines, is_bad, strict=True) if not bad]
+            positions = positions[~np.array(is_bad)]
+        stack = [(lines, positions)]
+        while stack:
+            some, where = stack.pop()
+            if not some:
+                continue
+            refused: dict[int, int] = {}
+            table = self._parse_csv(b"\n".join(some), names, mapped, refused)
+            if table is not None and table.num_rows + len(refused) == len(some):
+                self._bad_lines += where[list(refused)].tolist()
+                yield table.combine_chunks(), np.delete(where, list(refused))
+            elif len(some) == 1:
+                self._bad_lines.append(int(where[0]))
+            else:
+                # What no rule foresees: halves, until the bad lines stand alone.
+                middle = len(some) // 2
+                stack.append((some[middle:], where[middle:]))
+                stack.append((some[:middle], where[:middle]))
+
+    def _csv_stream(
+        self, mapped: MappedType, names: list[str], chosen: ColumnMap
+    ) -> Iterator[RawRecords]:
+        refused: set[int] = set()
+
+        def refuse(row: Any) -> str:
+            text = (
+                f"the record has {_values(row.actual_columns)} instead of {row.expected_columns:,}"
+            )
+            # Arrow counts the line of names too.
+            refused.add(int(row.number) - 1)
+            self._complain(int(row.number) - 1, _INVALID_CSV, text, shown(row.text))
+            return "skip"
+
+        with open_text(self._part.file) as stream:
+            counted = _CountedQuotes(stream, self._part.file.path)
+            options = self._csv_options(names, mapped, skip_rows=1, on_bad=refuse)
+            for batch in csv.open_csv(counted, **options):
+                numbers = self._numbers_without(refused, batch.num_rows)
+                yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
+        if counted.quotes % 2:
+            # Arrow takes the rest of the file for a value.
+            self._complain(self.lines, _INVALID_CSV, "a quote is never closed", None)
+
+    def _numbers_without(self, refused: set[int], count: int) -> Any:
+        """The numbers of the next good records; refused ones have theirs in between."""
+        numbers: list[int] = []
+        while len(numbers) < count:
+            self.lines += 1
+            if self.lines not in refused:
+                numbers.append(self.lines)
+        return np.array(numbers, dtype=np.int64)
+
+    def _csv_header(self) -> list[str]:
+        """The names of the columns; none for a file that holds nothing."""
+        with open_text(self._part.file) as stream:
+            first = b""
+            while b"\n" not in first and (more := stream.read(64 * 1024)):
+                first += more
+                if len(first) > _MAX_HEADER_BYTES:
+                    raise InputFileError(
+                        self._part.file.path,
+                        f"its first line, which names the columns, has more than {size_text(_MAX_HEADER_BYTES)}",
+                    )
+            rest = first.removeprefix(_BYTE_ORDER_MARK)
+            while not rest.strip():
+                if not (rest := stream.read(64 * 1024)):
+                    return []
+        line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
+        if not line.strip():
+            raise InputFileError(
+                self._part.file.path, "its first line is empty; it has to name the columns"
+            )
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            raise InputFileError(
+                self._part.file.path, f"its first line {not_utf8(error)}"
+            ) from error
+        parsed = csv.read_csv(
+            pa.BufferReader(line + b"\n"),
+            read_options=csv.ReadOptions(use_threads=False),
+            parse_options=csv.ParseOptions(delimiter=self._delimiter),
+        )
+        return [str(name) for name in parsed.schema.names]
+
+    def _csv_options(
+        self, names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Any = None
+    ) -> dict[str, Any]:
+        return {
+            "read_options": csv.ReadOptions(
+                column_names=names, use_threads=False, skip_rows=skip_rows, block_size=_BLOCK_BYTES
+            ),
+            "parse_options": csv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=mapped.csv.multiline,
+                ignore_empty_lines=True,
+                invalid_row_handler=on_bad,
+            ),
+            "convert_options": csv.ConvertOptions(
+                column_types={name: pa.utf8() for name in names},
+                null_values=list(mapped.csv.null),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        }
+
+    def _parse_csv(
+        self, blob: bytes, names: list[str], mapped: MappedType, refused: dict[int, int]
+    ) -> Any:
+        """Lines as a table without those that have another number of values: `refused` has it by their position."""
+
+        def refuse(row: Any) -> str:
+            refused[int(row.number) - 1] = int(row.actual_columns)
+            return "skip"
+
+        try:
+            options = self._csv_options(names, mapped, on_bad=refuse)
+            options["read_options"].block_size = len(blob) + 1
+            return csv.read_csv(pa.BufferReader(blob), **options)
+        except pa.ArrowInvalid:
+            return None
+
+    def _json(self) -> Iterator[RawRecords]:
+        """Objects of properties: one per line, or one list of them."""
+        mapped, shape = self._mapped
+        for objects, places in self._json_rows():
+            present = list(dict.fromkeys(name for row in objects for name in row))
+            # What an object does not have may be in the name of a folder.
+            folders = dict(self._part.file.partitions)
+            wanted = [name for name in mapped.named_columns if name not in folders]
+            chosen = self._columns_for(json_columns(present, wanted))
+            rows, numbers = objects, places
+            if any("." in path for path in chosen.columns):
+                rows, numbers = self._with_members(objects, places, chosen.columns)
+            batch = {name: [row.get(name) for row in rows] for name in chosen.columns}
+            yield raw_records(shape, batch, chosen, numbers)
+
+    def _with_members(
+        self, rows: list[dict[str, Any]], numbers: Any, paths: list[str]
+    ) -> tuple[list[dict[str, Any]], Any]:
+        """Rows with the values at the end of paths; those in which a path leads nowhere are counted and left out."""
+        found: list[dict[str, Any]] = []
+        places: list[int] = []
+        for row, number in zip(rows, numbers.tolist(), strict=True):
+            try:
+                found.append({path: json_member(row, path) for path in paths})
+                places.append(number)
+            except NotAnObjectError as error:
+                self._complain(number, "invalid JSON", str(error), shown(error.value))
+        return found, np.array(places, dtype=np.int64)
+
+    def _json_rows(self) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+        strict = decoder(self._plan)
+        with open_text(self._part.file) as stream:
+            first = stream.read(64).removeprefix(_BYTE_ORDER_MARK)
+            is_list = self._part.begin == 0 and first.lstrip()[:1] == b"["
+        if is_list:
+            self._is_list = True
+            yield from self._listed_rows(strict)
+            return
+        for lines, numbers in self._line_blocks():
+            found: list[dict[str, Any]] = []
+            places: list[int] = []
+            for line, number in zip(lines, numbers.tolist(), strict=True):
+                if not line.strip() or not self._is_short_enough(line, number):
+                    continue
+                try:
+                    row = strict.decode(line.decode())
+                except UnicodeDecodeError as error:
+                    self._complain(number, "invalid JSON", f"the line {not_utf8(error)}", None)
+                    continue
+                except (ValueError, RecursionError) as error:
+                    self._complain(number, "invalid JSON", str(error), None)
+                    continue
+                if not isinstance(row, dict):
+                    self._complain(number, "invalid JSON", "a record is a JSON object", None)
+                    continue
+                found.append(row)
+                places.append(number)
+            if found:
+                yield found, np.array(places, dtype=np.int64)
+
+    def _listed_rows(self, strict: json.JSONDecoder) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+        """The objects of one list; its items are counted, not its lines."""
+        found: list[dict[str, Any]] = []
+        places: list[int] = []
+        size = 0
+        for row, length in read_items(self._part.file, strict):
+            self.lines += 1
+            if isinstance(row, dict):
+                found.append(row)
+                places.append(self.lines)
+            else:
+                is_broken = isinstance(row, BadRecordError)
+                text = str(row) if is_broken else "a record is a JSON object"
+                self._complain(self.lines, "invalid JSON", text, None)
+            del row
+            size += length
+            if size >= _BLOCK_BYTES:
+                yield found, np.array(places, dtype=np.int64)
+                found, places, size = [], [], 0
+        if found:
+            yield found, np.array(places, dtype=np.int64)
+
+    # ---- lines
+
+    def _is_short_enough(self, line: bytes, number: int) -> bool:
+        """Whether a line of a table is whole; a longer one was cut when it was read."""
+        if not is_too_long(line):
+            return True
+        text = f"the line has more than {size_text(MAX_LINE_BYTES)}"
+        self._complain(number, LINE_TOO_LONG, text, None)
+        return False
+
+    def first_lines(self, size: int) -> list[bytes]:
+        """Some of the first lines of the part as they are; objects where lines do not count. Reads little more."""
+        with readable(self._part.file):
+            if self._part.kind is PartKind.GRAPH_LINES:
+                return self._first_lines(size)
+            found: list[bytes] = []
+            for body, length in read_objects(self._part.file, decoder(self._plan)):
+                if isinstance(body, dict):
+                    kept = {name: body[name] for name in ("type", "edge") if name in body}
+                    found.append(json.dumps(kept).encode())
+                size -= length
+                if size <= 0:
+                    break
+            return found
+
+    def _first_lines(self, size: int) -> list[bytes]:
+        part = self._part
+        is_packed = part.file.compression is not None
+        with open_text(part.file) if is_packed else open_bytes(part.file) as stream:
+            if part.begin:
+                stream.seek(part.begin - 1)
+            begun = stream.read(size)
+        if part.begin == 0:
+            begun = begun.removeprefix(_BYTE_ORDER_MARK)
+        lines: list[bytes] = begun.split(b"\n")
+        # The first line belongs to the part before, the last one goes on; a file may also be one line.
+        return lines[1 if part.begin else 0 : -1] or lines
+
+    def _line_blocks(self) -> Iterator[tuple[list[bytes], Any]]:
+        """The lines that begin in the part, with their numbers from 1."""
+        part = self._part
+        is_packed = part.file.compression is not None
+        with open_text(part.file) if is_packed else open_bytes(part.file) as stream:
+            if part.begin:
+                stream.seek(part.begin - 1)
+            for lines in line_blocks(stream, part.begin, part.end):
+                first = self.lines
+                self.lines += len(lines)
+                if part.begin == 0 and first == 0 and lines:
+                    lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+                yield lines, np.arange(first + 1, first + len(lines) + 1, dtype=np.int64)
+
+    def _complain(self, line: int, rule: str, text: str, value: str | None) -> None:
+        self._problems.add(
+            BadRecord(
+                source=self._part.file.path,
+                line=line,
+                type_key=None if self._part.mapped is None else self._part.mapped.type_key,
+                field=None,
+                value=value,
+                rule=rule,
+                message=f"{rule}: {text}",
+            )
+        )
+
+
+def _values(count: int) -> str:
+    return f"{count:,} value{'' if count == 1 else 's'}"
+
+
+class _CountedQuotes:
+    """A stream that counts the quotes in it, and ends where it is not a text: Arrow would not say where that is."""
+
+    closed = False
+
+    def __init__(self, stream: Any, path: str) -> None:
+        self.quotes = 0
+        self._stream = stream
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        #: Lines that are complete, and the bytes of the one that is not.
+        self._lines = self._line_bytes = 0
+
+    def read(self, count: int) -> bytes:
+        """Up to so many bytes; none at the end.
+
+        Raises:
+            InputFileError: they are not UTF-8.
+        """
+        block: bytes = self._stream.read(count)
+        kept = self._decoder.getstate()[0]
+        if kept or not block.isascii():
+            try:
+                self._decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                self._refuse(kept + block, error, len(kept))
+        self.quotes += block.count(b'"')
+        self._lines += block.count(b"\n")
+        begin = block.rfind(b"\n") + 1
+        self._line_bytes = len(block) - begin + (0 if begin else self._line_bytes)
+        return block
+
+    def _refuse(self, text: bytes, error: UnicodeDecodeError, kept: int) -> NoReturn:
+        line = self._lines + text.count(b"\n", 0, error.start) + 1
+        begin = text.rfind(b"\n", 0, error.start) + 1
+        before = -begin if begin else self._line_bytes - kept
+        raise InputFileError(self._path, f"line {line:,} {not_utf8(error, before)}") from error
+
+    def close(self) -> None:
+        """The part reader closes the file itself."""

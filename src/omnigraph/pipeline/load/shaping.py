@@ -1,0 +1,402 @@
+"""Records of one type → rows of its table: types, required values, rules of values, ids. Columns in, columns out.
+
+A record with any problem is left out and counted; the others go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.core.arrow import arrow_type
+from omnigraph.core.ids import split_id
+from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
+from omnigraph.core.values import parse_spelling
+from omnigraph.errors import BadRecord
+from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
+from omnigraph.pipeline.load.columns import (
+    fast_column,
+    positions,
+    python_values,
+    slow_column,
+    stored_column,
+)
+from omnigraph.pipeline.load.plan import cell_values, external_texts, is_cell_parts, with_external
+from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.violations import Problems, shown
+from omnigraph.writes.columns import stored_values, table_schema
+from omnigraph.writes.pending import check_cells
+from omnigraph.writes.rules import complaint, rule_name, violations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnigraph.core.ids import TableKey
+    from omnigraph.pipeline.load.plan import EndType, EntityShape, LoadPlan
+    from omnigraph.pipeline.load.values import Timestamps
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+_STRING = PropertyType(base=ScalarType(Scalar.STRING), nullable=True)
+_BLOB = ScalarType(Scalar.BLOB)
+
+
+@dataclass(slots=True, kw_only=True)
+class RawRecords:
+    """Records of one type as a source gives them: a column per property, as Arrow, as Python values or mapped."""
+
+    shape: EntityShape
+    #: Property → values; a property that is not here is missing in all records.
+    columns: dict[str, Any]
+    #: Explicit ids, where the source has any.
+    ids: Any = None
+    #: Per end of an edge: a column of ids, or columns of key members by name.
+    ends: tuple[Any, Any] | None = None
+    #: Line or record of each record, counted from 1 within its part of the input.
+    lines: Any
+    #: Whether all values are texts of a source without types.
+    is_text: bool = False
+    #: What a mapping says about moments that are finer than `DateTime`; graph records have none.
+    timestamps: Timestamps | None = None
+    #: Property, or end and member as in `from.code` → the one column of a mapping that feeds it.
+    plain: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return len(self.lines)
+
+    @property
+    def has_given_ids(self) -> bool:
+        """Whether any record brings its id."""
+        if self.ids is None:
+            return False
+        if isinstance(self.ids, list):
+            return any(item is not None for item in self.ids)
+        if isinstance(self.ids, MappedColumn):
+            # Whether they are all null is known when they are read; assuming ids costs a comparison at most.
+            return True
+        return bool(self.ids.null_count < len(self.ids))
+
+    def pieces(self, size: int) -> Iterator[RawRecords]:
+        """The same records, so many at a time."""
+        for begin in range(0, self.count, size):
+            part = slice(begin, begin + size)
+            yield replace(
+                self,
+                columns={name: column[part] for name, column in self.columns.items()},
+                ids=None if self.ids is None else self.ids[part],
+                ends=None
+                if self.ends is None
+                else (_cut(self.ends[0], part), _cut(self.ends[1], part)),
+                lines=self.lines[part],
+            )
+
+
+def _cut(end: Any, part: slice) -> Any:
+    if isinstance(end, dict):
+        return {name: column[part] for name, column in end.items()}
+    return end[part]
+
+
+@dataclass(slots=True, kw_only=True)
+class Shaped:
+    """Good rows, where they came from, and what was wrong with the others."""
+
+    rows: Any
+    lines: Any
+    problems: Problems
+    #: Old spellings of ids that were accepted, with the canonical ids.
+    aliases: set[tuple[str, str]] = field(default_factory=set)
+    #: How many external blobs were brought.
+    external_count: int = 0
+
+
+class _Judge:
+    """Collects the problems of one batch; positions become lines."""
+
+    def __init__(self, raw: RawRecords, plan: LoadPlan, source: str) -> None:
+        self.raw = raw
+        self.plan = plan
+        self.problems = Problems()
+        self.bad = np.zeros(raw.count, dtype=bool)
+        #: Old spellings of ids that were accepted.
+        self.aliases: set[tuple[str, str]] = set()
+        self.external_count = 0
+        self._source = source
+
+    def complain(
+        self, position: int, rule: str, name: str | None, value: object, message: str
+    ) -> None:
+        self.bad[position] = True
+        if not self.problems.wants_example(rule):
+            self.problems.count(rule, 1)
+            return
+        self.problems.add(
+            BadRecord(
+                source=self._source,
+                line=int(self.raw.lines[position]),
+                type_key=self.raw.shape.key,
+                field=name,
+                value=None if value is None else shown(value),
+                rule=rule,
+                message=message,
+            )
+        )
+
+
+def shape_records(
+    raw: RawRecords, plan: LoadPlan, *, source: str, part: int, first_row: int
+) -> Shaped:
+    """The rows of some records; `first_row` counts the records of the type before them in the part."""
+    judge = _Judge(raw, plan, source)
+    schema = table_schema(raw.shape.definition)
+    columns = {name: _property_column(name, judge) for name in raw.shape.definition.properties}
+    for rule in raw.shape.value_rules:
+        _apply_rule(rule, columns[rule.property], judge)
+    if raw.ends is not None and raw.shape.ends is not None:
+        for side, name, given, end in zip(
+            ("src", "dst"), ("from", "to"), raw.ends, raw.shape.ends, strict=True
+        ):
+            columns[side] = _end_column(name, given, end, judge)
+    columns["id"] = _id_column(columns, judge, (part, first_row))
+    rows = pa.table([columns[item.name] for item in schema], names=schema.names)
+    lines = raw.lines
+    if judge.bad.any():
+        rows, lines = rows.filter(pa.array(~judge.bad)), lines[~judge.bad]
+    return Shaped(
+        rows=rows.cast(schema),
+        lines=lines,
+        problems=judge.problems,
+        aliases=judge.aliases,
+        external_count=judge.external_count,
+    )
+
+
+def _property_column(name: str, judge: _Judge) -> Any:
+    raw = judge.raw
+    type_ = raw.shape.definition.properties[name].type
+    given = raw.columns.get(name)
+    owner = f"{raw.shape.name}.{name}"
+    if given is None:
+        stored = pa.nulls(raw.count, arrow_type(type_.base))
+        complaints: dict[int, str] = {}
+    else:
+        stored, complaints = (
+            _blobs(given, judge) if type_.base == _BLOB else _stored(type_, given, judge)
+        )
+        rule = f"invalid value for {owner}"
+        hint = _text_hint(type_, name, raw.plain.get(name))
+        _complain_about(given, type_, complaints, judge, rule=rule, name=name, hint=hint)
+    if not type_.nullable and stored.null_count:
+        for position in positions(stored.is_null()):
+            if position not in complaints:
+                rule = f"missing value for {owner}"
+                judge.complain(position, rule, name, None, f"{rule}: it may not be null")
+    return stored
+
+
+def _complain_about(
+    given: Any,
+    type_: PropertyType,
+    complaints: dict[int, str],
+    judge: _Judge,
+    *,
+    rule: str,
+    name: str,
+    hint: str = "",
+) -> None:
+    """Report values that do not fit, as the source has them; the hint is about those that `concat` takes."""
+    values = None
+    for position, text in complaints.items():
+        if isinstance(given, MappedColumn):
+            value = given.value(position)
+        else:
+            values = values if values is not None else python_values(type_, given)
+            value = values[position]
+        more = hint if isinstance(value, int | date) and not isinstance(value, datetime) else ""
+        judge.complain(position, rule, name, value, f"{rule}: {text}{more}")
+
+
+def _text_hint(type_: PropertyType, name: str, column: str | None) -> str:
+    """How a mapping makes texts of a column of numbers, where texts are needed."""
+    if column is None or not (type_.base == _STRING.base or isinstance(type_.base, EnumType)):
+        return ""
+    return f"; `{name}: {{concat: [{shown(column)}]}}` in a mapping makes a text of it"
+
+
+def _stored(type_: PropertyType, given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
+    raw, is_strict = judge.raw, judge.plan.is_strict
+    if isinstance(given, MappedColumn):
+        return read_mapped(given, type_, is_strict=is_strict, timestamps=raw.timestamps)
+    return stored_column(
+        type_, given, is_text=raw.is_text, is_strict=is_strict, timestamps=raw.timestamps
+    )
+
+
+def _blobs(given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
+    """The cells of a Blob column; addresses go their own way where any are allowed."""
+    type_ = PropertyType(base=_BLOB, nullable=True)
+    rule = judge.plan.external
+    if not isinstance(given, list) and is_cell_parts(given.type):
+        given = cell_values(given)
+    is_binary = not isinstance(given, list) and pa.types.is_binary(given.type)
+    if is_binary or not rule.policy.bases:
+        return _stored(type_, given, judge)
+    values = python_values(type_, given)
+    texts = external_texts(values)
+    if not texts:
+        return _stored(type_, given, judge)
+    judge.external_count += len(texts)
+    check_cells(judge.external_count)
+    rest = [None if place in texts else value for place, value in enumerate(values)]
+    stored, complaints = _stored(type_, rest, judge)
+    stored, refused = with_external(stored, texts, rule)
+    return stored, complaints | refused
+
+
+def _apply_rule(rule: Any, column: Any, judge: _Judge) -> None:
+    bad = violations(rule, column)
+    if not pc.any(bad).as_py():
+        return
+    name = rule_name(rule)
+    for position in positions(bad):
+        value = stored_values(pa.chunked_array([column.slice(position, 1)]))[0]
+        if pa.types.is_float32(column.type):
+            # As few digits as the person wrote who gave it.
+            value = float(str(np.float32(value)))
+        text = f"{name}: {value!r} {complaint(rule)}"
+        judge.complain(position, name, rule.property, value, text)
+
+
+# ---- ends and ids
+
+
+def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
+    if isinstance(given, dict):
+        found = _composed(given, end, judge, name)
+    else:
+        found = _id_texts(given, name, judge, [base for _, base in end.members])
+    aliases = judge.plan.aliases.get(end.name)
+    if aliases:
+        found = pa.array([aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
+    if found.null_count:
+        rule = f"missing `{name}` of {judge.raw.shape.name}"
+        for position in positions(found.is_null()):
+            if not judge.bad[position]:
+                text = f"{rule}: an edge needs the id of a {end.name}"
+                judge.complain(position, rule, name, None, text)
+    return found
+
+
+def _composed(given: dict[str, Any], end: EndType, judge: _Judge, name: str) -> Any:
+    """Ids of keyed nodes from columns of their key members; null where a member is null or does not fit."""
+    rule = f"invalid `{name}` of {judge.raw.shape.name}"
+    spellings = []
+    for member, base in end.members:
+        type_ = PropertyType(base=base, nullable=True)
+        stored, complaints = _stored(type_, given[member], judge)
+        texts = {place: f"{member}: {text}" for place, text in complaints.items()}
+        hint = _text_hint(type_, member, judge.raw.plain.get(f"{name}.{member}"))
+        _complain_about(given[member], type_, texts, judge, rule=rule, name=name, hint=hint)
+        spellings.append(spelled(base, stored))
+    return derived_ids(spellings)
+
+
+def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
+    """A column of ids as text: typed columns of a one-member key are spelled, integers are their digits."""
+    rule = f"invalid `{name}` of {judge.raw.shape.name}"
+    if isinstance(given, MappedColumn):
+        if given.source.transforms.is_typed:
+            type_ = PropertyType(base=key[0], nullable=True)
+            stored, complaints = _stored(type_, given, judge)
+            _complain_about(given, type_, complaints, judge, rule=rule, name=name)
+            return spelled(key[0], stored)
+        mapped, (given, complaints) = given, given.prepare()
+        _complain_about(mapped, _STRING, complaints, judge, rule=rule, name=name)
+    if isinstance(given, list):
+        stored, complaints = slow_column(_STRING, given)
+        for position, text in complaints.items():
+            judge.complain(position, rule, name, given[position], f"{rule}: {text}")
+        return stored
+    texts = fast_column(_STRING, given)
+    if texts is not None:
+        return texts
+    if len(key) == 1:
+        typed = fast_column(
+            PropertyType(base=key[0], nullable=True), given, timestamps=judge.raw.timestamps
+        )
+        if typed is not None:
+            return spelled(key[0], typed)
+    if pa.types.is_integer(given.type):
+        return given.cast(pa.utf8())
+    for position, value in enumerate(python_values(_STRING, given)):
+        if value is not None:
+            judge.complain(position, rule, name, value, f"{rule}: {shown(value)} is not an id")
+    return pa.nulls(len(given), pa.utf8())
+
+
+def _id_column(columns: dict[str, Any], judge: _Judge, place: tuple[int, int]) -> Any:
+    raw = judge.raw
+    properties = raw.shape.definition.properties
+    given = None
+    if raw.ids is not None:
+        bases = [properties[name].type.base for name in raw.shape.key_members]
+        given = _id_texts(raw.ids, "id", judge, bases)
+    if not raw.shape.key_members:
+        fresh = generated_ids(judge.plan.id_prefix, *place, raw.count)
+        return fresh if given is None else pc.coalesce(given, fresh)
+    derived = derived_ids(
+        [spelled(properties[name].type.base, columns[name]) for name in raw.shape.key_members]
+    )
+    if given is not None:
+        _compare_ids(given, derived, judge)
+    return derived
+
+
+def _compare_ids(given: Any, derived: Any, judge: _Judge) -> None:
+    """An explicit id of a keyed node says what its key says."""
+    shape = judge.raw.shape
+    for position in positions(pc.fill_null(pc.not_equal(given, derived), False)):
+        old, canonical = given[position].as_py(), derived[position].as_py()
+        if not judge.plan.is_strict and _means_same(shape, old, canonical):
+            judge.aliases.add((old, canonical))
+            continue
+        rule = f"id of {shape.name} is not its key"
+        text = f"{rule}: the id is {old!r}, the key makes {canonical!r}"
+        judge.complain(position, rule, "id", old, text)
+
+
+def _means_same(shape: EntityShape, old: str, canonical: str) -> bool:
+    """Whether an old spelling stands for the typed value of a key member."""
+    parts = split_id(canonical, len(shape.key_members))
+    for name, part in zip(shape.key_members, parts, strict=True):
+        type_ = PropertyType(base=shape.definition.properties[name].type.base, nullable=True)
+        stored, complaints = slow_column(type_, [old], is_text=True)
+        if not complaints:
+            value = stored_values(pa.chunked_array([stored]))[0]
+            if value == parse_spelling(type_.base, part):
+                return True
+    return False
+
+
+def alias_conflicts(found: list[tuple[TableKey, dict[str, str]]]) -> dict[str, dict[str, str]]:
+    """All accepted old spellings per node type.
+
+    Raises:
+        ValueError: one old spelling stands for two nodes.
+    """
+    merged: dict[str, dict[str, str]] = {}
+    for key, aliases in found:
+        known = merged.setdefault(key.partition(":")[2], {})
+        for old, canonical in aliases.items():
+            if known.setdefault(old, canonical) != canonical:
+                raise ValueError(f"the id {old!r} stands for {known[old]!r} and for {canonical!r}")
+    return merged

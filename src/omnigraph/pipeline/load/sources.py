@@ -1,0 +1,358 @@
+"""Files, mappings or frames as one planned input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as _arrow
+
+from omnigraph.core.ids import TableKey
+from omnigraph.core.source import did_you_mean
+from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.pipeline.load.column_map import map_columns, raw_records
+from omnigraph.pipeline.load.inputs import check_one_input, find_files
+from omnigraph.pipeline.load.mapping import (
+    MappedType,
+    SourceFormat,
+    TypeMapping,
+    endings_of,
+    read_mapping,
+)
+from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, cut_graph_files, cut_mapped_files
+from omnigraph.pipeline.load.source_columns import arrow_columns
+from omnigraph.pipeline.load.value_forms import column_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow
+
+    from omnigraph.lang.schema.catalog import Catalog
+    from omnigraph.pipeline.load.column_map import ColumnMap
+    from omnigraph.pipeline.load.parts import Part
+    from omnigraph.pipeline.load.plan import LoadPlan
+    from omnigraph.pipeline.load.shaping import RawRecords
+    from omnigraph.pipeline.load.source_columns import SourceColumns
+
+
+# ---- Frames of a load: Spark frames, Arrow tables and pandas frames, one per type
+#
+# A mapping says how a frame is read. Without one, columns have the names of properties, edges bring their ends in
+# `from` and `to` (or `src` and `dst`), and any type may bring `id`.
+
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+
+
+class FrameAccess(Protocol):
+    """What a load asks of frames that are not in this process, and of tables that become such frames."""
+
+    def columns(self, frame: Any) -> SourceColumns:
+        """The columns of a frame.
+
+        Raises:
+            SparkError: its session was stopped, or cannot tell them.
+        """
+        ...
+
+    def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> Any:
+        """A frame with these columns only, members of structs as columns of their own.
+
+        Raises:
+            BadRequestError: two columns cannot be told apart; `name` is what the frame is called.
+        """
+        ...
+
+    def table(self, name: str) -> Any:
+        """A table by its name, in any catalog, as a frame.
+
+        Raises:
+            BadRequestError: there is no such table, or it cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSource:
+    """What tasks know about a frame."""
+
+    name: str
+    type_key: TableKey
+    chosen: ColumnMap
+    #: What the columns of batches are, in their order; None: they have their own names.
+    paths: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A frame and the type that it feeds."""
+
+    type_key: TableKey
+    #: A Spark frame, or an Arrow table in this process.
+    data: Any
+    columns: SourceColumns
+    mapped: MappedType
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the rows are in this process already."""
+        return isinstance(self.data, pa.Table)
+
+
+def read_frames(
+    frames: Mapping[str, object],
+    catalog: Catalog,
+    access: Callable[[], FrameAccess],
+    mapping: TypeMapping | None = None,
+) -> list[Frame]:
+    """The frames that a caller gives, by type name or table key, and how the mapping reads them.
+
+    Raises:
+        BadRequestError: a name is not a type, a value is not a frame, or the mapping gives the type another source.
+        SparkError: the session of a frame was stopped, or cannot tell its columns.
+    """
+    mapping = mapping or TypeMapping()
+    found: dict[TableKey, Frame] = {}
+    for name, given in frames.items():
+        key = _table_key(name, catalog)
+        if key in found:
+            raise BadRequestError(f"there are two frames of {key}")
+        entry = mapping.frames.get(key)
+        if entry is None:
+            _refuse_source(key, mapping)
+            entry = MappedType(type_key=key, source="", timestamps=mapping.timestamps)
+        data = _data(name, given)
+        is_local = isinstance(data, pa.Table)
+        columns = arrow_columns(data.schema) if is_local else access().columns(data)
+        columns = replace(columns, index=_index_names(given))
+        if key.startswith("edge:") and entry.ends is None:
+            known = {*columns.names, *columns.index}
+            ends = ("from", "to") if "from" in known else ("src", "dst")
+            entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
+        mapped = replace(entry, source=f"frame {name}")
+        found[key] = Frame(type_key=key, data=data, columns=columns, mapped=mapped)
+    return list(found.values())
+
+
+def _refuse_source(key: TableKey, mapping: TypeMapping) -> None:
+    if any(item.type_key == key for item in mapping.types):
+        name = key.partition(":")[2]
+        raise BadRequestError(
+            f"{mapping.name}, {name}: a type with a frame has an entry without `source` and `table`; "
+            "leave them out, or the frame"
+        )
+
+
+def frame_source(frame: Frame, plan: LoadPlan) -> FrameSource:
+    """A frame for tasks.
+
+    Raises:
+        BadRequestError: a column is missing, or is not a property.
+    """
+    shape = plan.shapes[frame.type_key]
+    where = frame.mapped.source
+    chosen = map_columns(frame.mapped, shape, frame.columns, where, is_strict=plan.is_strict)
+    paths = None if frame.is_local else tuple(chosen.columns)
+    return FrameSource(name=where, type_key=frame.type_key, chosen=chosen, paths=paths)
+
+
+def chosen_columns(frame: Frame, source: FrameSource, access: FrameAccess | None) -> Any:
+    """The data of a frame; of one elsewhere only what tasks read, members of structs as columns of their own.
+
+    Raises:
+        BadRequestError: two columns cannot be told apart.
+    """
+    if source.paths is None:
+        return frame.data
+    assert access is not None, "the frame is not in this process"
+    paths = [source.chosen.steps.get(path, (path,)) for path in source.paths]
+    return access.selected(frame.data, paths, source.name)
+
+
+def partition_name(source: FrameSource, partition: int) -> str:
+    """A partition of a frame, as reports call it."""
+    return f"{source.name}, partition {partition}"
+
+
+def frame_records(
+    source: FrameSource, plan: LoadPlan, batches: Iterable[pyarrow.RecordBatch]
+) -> Iterator[RawRecords]:
+    """The records of one partition of a frame; they are counted from 1."""
+    shape = plan.shapes[source.type_key]
+    first = 0
+    for given in batches:
+        batch = given.rename_columns(list(source.paths)) if source.paths else given
+        if batch.num_rows:
+            numbers = np.arange(first + 1, first + batch.num_rows + 1, dtype=np.int64)
+            first += batch.num_rows
+            yield raw_records(shape, batch, source.chosen, numbers)
+
+
+def _table_key(name: str, catalog: Catalog) -> TableKey:
+    known = [f"node:{item}" for item in catalog.nodes] + [f"edge:{item}" for item in catalog.edges]
+    matching = [key for key in known if name in (key, key.partition(":")[2])]
+    if len(matching) == 1:
+        return TableKey(matching[0])
+    if matching:
+        raise BadRequestError(f"`{name}` is a node and an edge type: write {' or '.join(matching)}")
+    hint = did_you_mean(name, [key.partition(":")[2] for key in known])
+    raise BadRequestError(f"there is no type `{name}`" + (f": {hint}" if hint else ""))
+
+
+def _index_names(given: Any) -> tuple[str, ...]:
+    if type(given).__module__.partition(".")[0] != "pandas":
+        return ()
+    return tuple(name for name in given.index.names if isinstance(name, str))
+
+
+def _data(name: str, given: Any) -> Any:
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    module = type(given).__module__.partition(".")[0]
+    if module == "pyspark" and hasattr(given, "mapInArrow"):
+        return given
+    if module == "pandas" and hasattr(given, "to_numpy") and hasattr(given, "columns"):
+        try:
+            return pa.Table.from_pandas(given, preserve_index=False)
+        except (ValueError, TypeError) as error:
+            # Two columns of one name, or values of several types in one.
+            raise BadRequestError(f"frame `{name}` cannot be read: {error}") from error
+    raise BadRequestError(
+        f"frame `{name}` is a {type(given).__name__}: give a Spark frame, an Arrow table or a pandas frame"
+    )
+
+
+# ---- The input of a load: files of graph records, or mapped tables and frames; planned before anything is read
+
+
+_FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadInput:
+    """What the caller gave, looked at but not read."""
+
+    #: Path, directory or pattern of graph records.
+    source: str | None = None
+    mapped: tuple[MappedType, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    #: The size of all files.
+    size_bytes: int = 0
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the records have an order, so that the last one of an id may win."""
+        tables = [item for item in self.mapped if item.format is SourceFormat.TABLE]
+        return not self.frames and not tables
+
+    @property
+    def declared_types(self) -> set[TableKey]:
+        """Types that are present whether they have records or not."""
+        keys = {TableKey(item.type_key) for item in self.mapped}
+        return keys | {frame.type_key for frame in self.frames}
+
+
+@dataclass(slots=True)
+class Work:
+    """The input in the pieces that tasks read."""
+
+    parts: list[Part] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+
+
+def look_at_input(
+    source: str | os.PathLike[str] | None,
+    mapping: str | os.PathLike[str] | Mapping[str, object] | None,
+    frames: Mapping[str, object] | None,
+    catalog: Catalog,
+    access: Callable[[], FrameAccess],
+) -> LoadInput:
+    """The input of a call: files of graph records, or a mapping and frames, together or one of them.
+
+    Raises:
+        BadRequestError: nothing or too much is given, or something is wrong.
+        InputFileError: a file does not exist.
+    """
+    check_one_input(source, mapping, frames)
+    if source is not None:
+        path = os.fspath(source)
+        files = find_files(path, GRAPH_ENDINGS)
+        return LoadInput(source=path, size_bytes=sum(file.size for file in files))
+    read = TypeMapping()
+    if mapping is not None:
+        read = read_mapping(mapping, catalog, with_frames=frames is not None)
+    if frames is not None and not isinstance(frames, Mapping):
+        raise BadRequestError(f"frames is a {type(frames).__name__}: {_FRAME_PER_TYPE}")
+    found = tuple(read_frames(frames or {}, catalog, access, read))
+    _refuse_unfed(read, found)
+    if not found and not read.types:
+        raise BadRequestError(f"there is nothing to load: {_FRAME_PER_TYPE}")
+    sizes = [
+        file.size
+        for item in read.types
+        if item.format is not SourceFormat.TABLE
+        for file in find_files(item.source, endings_of(item))
+    ]
+    sizes += [frame.data.nbytes for frame in found if frame.is_local]
+    return LoadInput(mapped=read.types, frames=found, size_bytes=sum(sizes))
+
+
+def _refuse_unfed(mapping: TypeMapping, frames: tuple[Frame, ...]) -> None:
+    fed = {frame.type_key for frame in frames}
+    for key in mapping.frames:
+        if key not in fed:
+            name = key.partition(":")[2]
+            raise BadRequestError(
+                f"{mapping.name}, {name}: give `source` (files) or `table` (a Spark table), or a frame of {name} "
+                "(frames=)"
+            )
+
+
+def check_local(given: LoadInput, limit_bytes: int) -> None:
+    """Refuse an input that this process should not or cannot read.
+
+    Raises:
+        ResourceLimitError: it is too large.
+        BadRequestError: it needs Spark.
+    """
+    advice = 'leave the engine out, or choose it with `--engine spark` (engine="spark")'
+    for item in given.mapped:
+        if item.format is SourceFormat.TABLE:
+            raise BadRequestError(
+                f"`table: {item.source}`: a Spark table needs Spark, and this is the engine `local`: {advice}"
+            )
+    for frame in given.frames:
+        if not frame.is_local:
+            raise BadRequestError(
+                f"{frame.mapped.source}: a Spark frame needs Spark, and this is the engine `local`: {advice}"
+            )
+    if given.size_bytes > limit_bytes:
+        raise ResourceLimitError(
+            "strict_input_arrow_bytes",
+            limit_bytes,
+            given.size_bytes,
+            "use the default engine, which has no limit, or raise OMNIGRAPH_LOCAL_LOAD_MAX_BYTES",
+        )
+
+
+def plan_work(
+    given: LoadInput, parallelism: int, access: FrameAccess | None, *, is_strict: bool
+) -> Work:
+    """Cut the input into parts; tables become frames."""
+    if given.source is not None:
+        return Work(parts=cut_graph_files(given.source, parallelism, is_strict=is_strict))
+    frames = list(given.frames)
+    for mapped in given.mapped:
+        if mapped.format is SourceFormat.TABLE:
+            assert access is not None, "tables are refused where Spark is not"
+            table, key = access.table(mapped.source), TableKey(mapped.type_key)
+            columns = access.columns(table)
+            frames.append(Frame(type_key=key, data=table, columns=columns, mapped=mapped))
+    return Work(parts=cut_mapped_files(given.mapped, parallelism), frames=frames)

@@ -1,0 +1,438 @@
+"""How the values of a mapped column are read: whole columns of any source → columns as they are stored.
+
+    columns → trim → null → concat → split → bool | date_format | number → the type of the property
+
+Each step has one meaning for files, frames and tables. It works on texts, in one pass of Arrow kernels; a value that is
+not a text goes on as it is, and the type of the property judges it. What no step accepts is a complaint, never a null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.core.types import (
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    integer_range,
+)
+from omnigraph.pipeline.load.columns import is_list_type, is_text_type, positions, stored_column
+from omnigraph.pipeline.load.value_forms import (
+    FixedText,
+    as_values,
+    comparable,
+    notation,
+    read_moments,
+)
+from omnigraph.pipeline.load.values import Timestamps, too_fine
+from omnigraph.pipeline.violations import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from omnigraph.core.types import BaseType
+    from omnigraph.pipeline.load.value_forms import BoolWords, NumberForm, Transforms, ValueSource
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+Column = Any  # an Arrow array; its stubs cannot say of which type
+#: What is wrong with values, by position.
+Complaints = dict[int, str]
+
+_NANOSECONDS_PER_MILLISECOND = 1_000_000
+_LEAST, _MOST = integer_range(Scalar.I64)
+
+
+# ---- the columns of a batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedColumn:
+    """Values of some records that are still to be read."""
+
+    source: ValueSource
+    #: The columns of the source, as Arrow or as Python values.
+    columns: Mapping[str, Any]
+    count: int
+    #: Whether the source has no types.
+    is_text: bool = False
+
+    def __getitem__(self, part: slice) -> MappedColumn:
+        return replace(
+            self,
+            columns={name: column[part] for name, column in self.columns.items()},
+            count=len(range(self.count)[part]),
+        )
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def only_column(self) -> Any:
+        """The values of the column, where there is one and no text is made of it."""
+        name = self.source.only_column
+        return None if name is None else self.columns[name]
+
+    def value(self, position: int) -> object:
+        """One value as a report shows it: as the source has it, what is joined as one text."""
+        values = [
+            part.text if isinstance(part, FixedText) else _value(self.columns[part], position)
+            for part in self.source.parts
+        ]
+        if len(values) == 1:
+            return values[0]
+        return self.source.separator.join("" if item is None else shown(item) for item in values)
+
+    def prepare(self) -> tuple[Column, Complaints]:
+        """The values after `trim`, `null` and `concat`, and what is wrong with some; those are null."""
+        complaints: Complaints = {}
+        if self.only_column is not None:
+            return self._cleaned(self.only_column, complaints), complaints
+        texts = [
+            pa.repeat(pa.scalar(part.text, pa.utf8()), self.count)
+            if isinstance(part, FixedText)
+            else _joinable(self._cleaned(self.columns[part], complaints), complaints)
+            for part in self.source.parts
+        ]
+        separator = pa.scalar(self.source.separator, pa.utf8())
+        return pc.binary_join_element_wise(*texts, separator), complaints
+
+    def _cleaned(self, column: Column, complaints: Complaints) -> Column:
+        if isinstance(column, list):
+            column = _texts_of_values(column, complaints)
+        return _cleaned(column, self.source.transforms, complaints)
+
+
+def read_mapped(
+    given: MappedColumn,
+    type_: PropertyType,
+    *,
+    is_strict: bool = True,
+    timestamps: Timestamps | None = None,
+) -> tuple[Column, Complaints]:
+    """The stored column of mapped values, and the complaints about bad ones, by position; those are null."""
+    if isinstance(given.only_column, list):
+        return _read_values(given, type_, is_strict=is_strict, timestamps=timestamps)
+    column, complaints = given.prepare()
+    step = _Step(transforms=given.source.transforms, complaints=complaints, timestamps=timestamps)
+    # A fixed text has no type either.
+    is_text = given.is_text or not given.source.columns
+    column, is_text = step.read(column, type_.base, is_text=is_text)
+    stored, more = stored_column(
+        type_, column, is_text=is_text, is_strict=is_strict, timestamps=timestamps
+    )
+    return stored, dict(sorted((more | complaints).items()))
+
+
+def _read_values(
+    given: MappedColumn, type_: PropertyType, *, is_strict: bool, timestamps: Timestamps | None
+) -> tuple[Column, Complaints]:
+    """Python values of several types, as JSON has them: those of one type are read together."""
+    stored: list[Column] = []
+    order: list[int] = []
+    complaints: Complaints = {}
+    (name,) = given.columns
+    for places, column in _by_type(given.columns[name]):
+        if isinstance(column, list) and isinstance(column[0], list) and _has_items(given, type_):
+            some, found = _read_lists(
+                given, column, type_, is_strict=is_strict, timestamps=timestamps
+            )
+        elif isinstance(column, list):
+            some, found = stored_column(type_, column, is_strict=is_strict, timestamps=timestamps)
+        else:
+            part = replace(given, columns={name: column}, count=len(column))
+            some, found = read_mapped(part, type_, is_strict=is_strict, timestamps=timestamps)
+        stored.append(some)
+        order += places
+        complaints |= {places[position]: text for position, text in found.items()}
+    if not stored:
+        return stored_column(type_, [])
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.arange(len(order))
+    return pa.concat_arrays(stored).take(pa.array(back)), dict(sorted(complaints.items()))
+
+
+def _has_items(given: MappedColumn, type_: PropertyType) -> bool:
+    """Whether the mapping says how the items of lists are written."""
+    is_list = isinstance(type_.base, ListType | VectorType)
+    return is_list and given.source.transforms.is_typed
+
+
+def _read_lists(
+    given: MappedColumn,
+    lists: list[list[Any]],
+    type_: PropertyType,
+    *,
+    is_strict: bool,
+    timestamps: Timestamps | None,
+) -> tuple[Column, Complaints]:
+    """Python lists: their items are read as single values are."""
+    (name,) = given.columns
+    items = [item for some in lists for item in some]
+    steps = replace(given.source.transforms, null=(), split=None)
+    part = MappedColumn(
+        source=replace(given.source, transforms=steps), columns={name: items}, count=len(items)
+    )
+    item_type = PropertyType(base=_item_type(type_.base), nullable=True)
+    stored, found = read_mapped(part, item_type, timestamps=timestamps)
+    complaints: Complaints = {}
+    lengths = np.array([len(some) for some in lists], dtype=np.int64)
+    missing = np.zeros(len(lists), dtype=bool)
+    column = _lists_of(stored, lengths, missing, found, complaints)
+    whole, more = stored_column(type_, column, is_strict=is_strict, timestamps=timestamps)
+    return whole, more | complaints
+
+
+def _item_type(base: BaseType) -> ScalarType:
+    # The numbers of a vector are rounded to 32 bits when they are stored, as single values are.
+    return ScalarType(base.item) if isinstance(base, ListType) else ScalarType(Scalar.F64)
+
+
+def _by_type(values: list[Any]) -> Iterator[tuple[list[int], Column]]:
+    """Values with their positions: texts, truth values and numbers as Arrow, lists and everything else as they are."""
+    kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    groups: dict[Any, list[int]] = {}
+    for position, value in enumerate(values):
+        kind: Any = str if value is None else type(value)
+        if kind is int and not _LEAST <= value <= _MOST:
+            kind = None
+        is_known = kind in kinds or kind in (str, list)
+        groups.setdefault(kind if is_known else None, []).append(position)
+    for kind, places in groups.items():
+        some = [values[place] for place in places]
+        if kind is str:
+            yield places, _text_array(some)
+        else:
+            yield places, pa.array(some, kinds[kind]) if kind in kinds else some
+
+
+def _text_array(texts: list[str | None]) -> Column:
+    try:
+        return pa.array(texts, pa.utf8())
+    except UnicodeEncodeError:
+        # Half a surrogate pair: the check of texts finds it.
+        encoded = [
+            None if text is None else text.encode("utf-8", "surrogatepass") for text in texts
+        ]
+        return pa.array(encoded, pa.binary()).view(pa.utf8())
+
+
+def _value(column: Any, position: int) -> object:
+    if isinstance(column, list):
+        found: object = column[position]
+        return found
+    try:
+        return column[position].as_py()
+    except (UnicodeDecodeError, OverflowError, ValueError):
+        return str(column[position])
+
+
+# ---- trim, null, concat
+
+
+def _cleaned(column: Column, transforms: Transforms, complaints: Complaints) -> Column:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if is_text_type(column.type):
+        column = _checked(column, complaints)
+        if transforms.trim:
+            column = pc.utf8_trim_whitespace(column)
+    column = comparable(column)
+    nulls = [item for text in transforms.null for item in as_values(text, column.type)]
+    if nulls:
+        is_null = pc.is_in(column, pa.concat_arrays(nulls))
+        column = pc.if_else(is_null, pa.scalar(None, column.type), column)
+    return column
+
+
+def _checked(column: Column, complaints: Complaints) -> Column:
+    """A column of texts that are UTF-8: files are trusted about their texts when they are opened."""
+    column = column.cast(pa.utf8())
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        texts: list[str | None] = []
+        for position, item in enumerate(column.cast(pa.binary()).to_pylist()):
+            try:
+                texts.append(None if item is None else item.decode())
+            except UnicodeDecodeError:
+                texts.append(None)
+                complaints[position] = "the text is not UTF-8"
+        return pa.array(texts, pa.utf8())
+    return column
+
+
+def _texts_of_values(values: list[Any], complaints: Complaints) -> Column:
+    """Python values as texts, where they have one notation."""
+    texts: list[str | None] = []
+    for position, value in enumerate(values):
+        if value is None or isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, bool | int):
+            texts.append(notation(value))
+        else:
+            texts.append(None)
+            complaints[position] = _not_joinable(value)
+    return _text_array(texts)
+
+
+def _joinable(column: Column, complaints: Complaints) -> Column:
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind):
+        return column.cast(pa.utf8())
+    for position in positions(column.is_valid()):
+        complaints.setdefault(position, _not_joinable(_value(column, position)))
+    return pa.nulls(len(column), pa.utf8())
+
+
+def _not_joinable(value: object) -> str:
+    return f"{shown(value)} is not a text, a whole number or a date, which can be joined"
+
+
+# ---- split, bool, date_format, number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """The steps that make something else of texts; complaints are collected."""
+
+    transforms: Transforms
+    complaints: Complaints
+    timestamps: Timestamps | None
+
+    def read(self, column: Column, base: BaseType, *, is_text: bool) -> tuple[Column, bool]:
+        """The column for the type of a property, and whether its texts are those of a source without types."""
+        match base:
+            case ListType() | VectorType():
+                return self._read_list(column, _item_type(base), is_text=is_text)
+        return self._read_scalar(column, base, is_text=is_text)
+
+    def _read_scalar(self, column: Column, base: BaseType, *, is_text: bool) -> tuple[Column, bool]:
+        steps, kind = self.transforms, column.type
+        if pa.types.is_integer(kind) and (steps.words is not None or steps.date_formats):
+            # 20240131 is a date in the notation %Y%m%d, not a number of days.
+            column = column.cast(pa.utf8())
+        if not pa.types.is_string(column.type):
+            return column, is_text
+        if steps.words is not None:
+            return self._truths(column, steps.words), is_text
+        if steps.date_formats:
+            return self._moments(column, base), is_text
+        if steps.number is not None:
+            return self._numbers(column, steps.number), True
+        return column, is_text
+
+    def _truths(self, texts: Column, words: BoolWords) -> Column:
+        is_true = pc.is_in(texts, pa.array(words.true, pa.utf8()))
+        is_false = pc.is_in(texts, pa.array(words.false, pa.utf8()))
+        told = " nor ".join(
+            f"{name} ({', '.join(some)})"
+            for name, some in (("true", words.true), ("false", words.false))
+        )
+        is_good = pc.or_(is_true, is_false)
+        self._complain(texts, is_good, lambda text: f"{text!r} is neither {told}")
+        return pc.if_else(is_good, is_true, pa.scalar(None, pa.bool_()))
+
+    def _numbers(self, texts: Column, form: NumberForm) -> Column:
+        is_good = pc.match_substring_regex(texts, form.pattern)
+        self._complain(texts, is_good, lambda text: f"{text!r} is not {form.description}")
+        texts = pc.if_else(is_good, texts, pa.scalar(None, pa.utf8()))
+        if form.thousands is not None:
+            texts = pc.replace_substring(texts, form.thousands, "")
+        return texts if form.decimal == "." else pc.replace_substring(texts, form.decimal, ".")
+
+    def _moments(self, texts: Column, base: BaseType) -> Column:
+        formats = self.transforms.date_formats
+        found = read_moments(formats, texts)
+        forms = " or ".join(item.text for item in formats)
+        is_good = found.is_read
+        self._complain(texts, is_good, lambda text: f"{text!r} is not a date of the form {forms}")
+        if base == ScalarType(Scalar.DATE):
+            is_day = ~found.has_time
+            self._complain(
+                texts, is_day, lambda text: f"{text!r} has a time of day, and a Date has none"
+            )
+            days = pa.array(found.days, pa.int64(), mask=~(is_good & is_day))
+            return days.cast(pa.int32()).cast(pa.date32())
+        whole, finer = np.divmod(found.nanoseconds, _NANOSECONDS_PER_MILLISECOND)
+        if self.timestamps is Timestamps.ROUND:
+            whole = whole + (2 * finer >= _NANOSECONDS_PER_MILLISECOND)
+        elif self.timestamps is not Timestamps.TRUNCATE:
+            is_whole = finer == 0
+            self._complain(texts, is_whole, lambda text: too_fine(repr(text), self.timestamps))
+            is_good = is_good & is_whole
+        return pa.array(found.seconds * 1000 + whole, pa.int64(), mask=~is_good)
+
+    def _complain(self, texts: Column, is_good: Column, say: Any) -> None:
+        """Complain about the texts that are not good; a null is neither."""
+        bad = pc.and_not(texts.is_valid(), pa.array(is_good))
+        if not pc.any(bad).as_py():
+            return
+        for position in positions(bad):
+            self.complaints.setdefault(position, say(shown(texts[position].as_py())))
+
+    def _read_list(self, column: Column, item: ScalarType, *, is_text: bool) -> tuple[Column, bool]:
+        split = self.transforms.split
+        is_split = pa.types.is_string(column.type) and split is not None
+        if is_split:
+            column = _split(column, split)
+        elif not self.transforms.is_typed:
+            return column, is_text
+        elif not is_list_type(column.type):
+            self._complain_about_lists(column)
+            return pa.nulls(len(column), pa.list_(pa.utf8())), False
+        return self._read_items(column, item, is_split=is_split), False
+
+    def _complain_about_lists(self, column: Column) -> None:
+        for position in positions(column.is_valid()):
+            text = f"{shown(_value(column, position))} is not a list; `split` makes one of a text"
+            self.complaints.setdefault(position, text)
+
+    def _read_items(self, column: Column, item: ScalarType, *, is_split: bool) -> Column:
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+        found: Complaints = {}
+        # Texts for null are about the whole value.
+        items = _cleaned(column.flatten(), replace(self.transforms, null=()), found)
+        inner = replace(self, complaints=found)
+        items, is_text = inner._read_scalar(items, item, is_text=is_split)
+        stored, more = stored_column(
+            PropertyType(base=item, nullable=True),
+            items,
+            is_text=is_text,
+            timestamps=self.timestamps,
+        )
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        return _lists_of(stored, lengths, missing, more | found, self.complaints)
+
+
+def _lists_of(
+    items: Column, lengths: Any, missing: Any, found: Complaints, complaints: Complaints
+) -> Column:
+    """Lists of stored items. What was found about items is a complaint about their list, which is null then."""
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    if pa.types.is_date64(items.type):
+        # A moment is its number from here on: as a calendar day it would lose its time.
+        items = items.view(pa.int64())
+    for place, text in sorted(found.items()):
+        row = int(np.searchsorted(offsets, place, side="right")) - 1
+        complaints.setdefault(row, f"item {place - int(offsets[row]) + 1}: {text}")
+    missing = missing.copy()
+    missing[list(complaints)] = True
+    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(missing))
+
+
+def _split(texts: Column, separator: str | None) -> Column:
+    """Lists of texts; an empty text is an empty list."""
+    lists = pc.split_pattern(texts, separator)
+    is_empty = pc.equal(texts, "")
+    return pc.if_else(is_empty, pa.scalar([], lists.type), lists)

@@ -1,0 +1,390 @@
+"""Input over HTTP: bounded bodies, query strings, targets, ranges and preconditions."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import anyio
+from pydantic import BaseModel, ValidationError
+
+from omnigraph.api.protocol import JSON, NDJSON
+from omnigraph.commit.rows import MAIN
+from omnigraph.commit.targets import Target
+from omnigraph.core.validation import listed, problems_of
+from omnigraph.errors import (
+    BadRequestError,
+    RequestTimeoutError,
+    ResourceLimitError,
+    TransportError,
+    UnsupportedMediaTypeError,
+)
+from omnigraph.server.admission import memory_of
+from omnigraph.server.calls import run_in_thread
+from omnigraph.server.settings import BODY_VALUES
+from omnigraph.server.untrusted_json import (
+    ENVELOPE_VALUES,
+    WINDOW_BYTES,
+    check_characters,
+    measure_json,
+    parse_json,
+    split_envelope,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from datetime import datetime
+    from typing import TypedDict
+
+    from starlette.requests import Request
+
+    from omnigraph.server.settings import BodyLimit, ServerSettings
+    from omnigraph.server.untrusted_json import LongText
+
+
+# ---- Bodies and query strings of requests: bounded in size and time, and exactly of the shape that a route takes
+
+
+if TYPE_CHECKING:
+    Grow = Callable[[int], None]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_Outcome = TypeVar("_Outcome")
+_RESOURCE = "http_request_bytes"
+#: Bodies up to this size are parsed where they are read; handing them to a thread would take longer.
+_INLINE_BYTES = 32 * 1024
+#: Digits of a length; those of nonsense are not turned into a number.
+_LONGEST_LENGTH = 20
+
+
+def _ignore(size: int) -> None:
+    """What most bodies hold is not counted piece by piece."""
+
+
+async def read_json(
+    request: Request, model: type[_Model], settings: ServerSettings, *, optional: bool = False
+) -> tuple[_Model, int]:
+    """The JSON body of a request as a model, and what it takes in memory.
+
+    Raises:
+        UnsupportedMediaTypeError: it is announced as something else.
+        ResourceLimitError: it is larger than the limit, or holds more values.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
+        BadRequestError: it is not JSON, or JSON of another shape.
+    """
+    if optional and not _has_body(request):
+        return _validated(model, {}), 0
+    body = await read_json_bytes(request, settings)
+    if optional and not body:
+        return _validated(model, {}), 0
+    value, size = await parse_body(request, body, settings)
+    return _validated(model, value), size
+
+
+async def read_json_bytes(request: Request, settings: ServerSettings) -> bytes:
+    """The body of a request that is announced as JSON.
+
+    Raises:
+        UnsupportedMediaTypeError: it is announced as something else.
+        ResourceLimitError: it is larger than the limit.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
+    """
+
+    def measure(body: bytearray) -> None:
+        measure_json(body, max_values=settings.body_max_values, setting=BODY_VALUES)
+
+    return bytes(await _json_bytes(request, settings, settings.body_limit, _ignore, measure))
+
+
+async def parse_body(request: Request, body: bytes, settings: ServerSettings) -> tuple[Any, int]:
+    """The value of a JSON body, and what it takes in memory; made in a thread when it is not small.
+
+    Raises:
+        ResourceLimitError: it holds more values than the limit.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
+        BadRequestError: it is not JSON.
+    """
+    memory = memory_of(request)
+
+    def work() -> tuple[Any, int]:
+        size = measure_json(body, max_values=settings.body_max_values, setting=BODY_VALUES)
+        memory.grow(size.memory_bytes)
+        return parse_json(body), size.memory_bytes
+
+    return await _run(request, work, len(body))
+
+
+async def read_load(
+    request: Request, model: type[_Model], settings: ServerSettings, *, member: str, grow: Grow
+) -> tuple[_Model, LongText | None]:
+    """The JSON body of a load as a model, and the long text of one of its members, which is empty in the model.
+
+    Raises:
+        UnsupportedMediaTypeError: it is announced as something else.
+        ResourceLimitError: it is larger than the limit, or holds more values than a load has.
+        TooManyRequestsError: the bodies of all requests together take too much memory.
+        BadRequestError: it is not JSON, or JSON of another shape.
+    """
+
+    def measure(body: bytearray) -> None:
+        measure_json(body, max_values=ENVELOPE_VALUES)
+
+    body = await _json_bytes(request, settings, settings.load_body_limit, grow, measure)
+    document, text = await _run(request, lambda: split_envelope(body, member), len(body))
+    return _validated(model, document), text
+
+
+async def _run(request: Request, work: Callable[[], _Outcome], size: int) -> _Outcome:
+    """Work on a body of a size: here when it is small, otherwise in one of few threads."""
+    if size <= _INLINE_BYTES:
+        return work()
+    return await run_in_thread(work, limiter=request.app.state.service.parsers)
+
+
+async def _json_bytes(
+    request: Request,
+    settings: ServerSettings,
+    limit: BodyLimit,
+    grow: Grow,
+    measure: Callable[[bytearray], None],
+) -> bytearray:
+    """The bytes of a JSON body; one that begins with too many values is refused before the rest has come."""
+    # A page of another origin may send forms and plain text without asking, but not JSON.
+    _check_content_type(request, JSON)
+    memory = memory_of(request)
+
+    def hold(size: int) -> None:
+        grow(size)
+        memory.grow(size)
+
+    announced = announced_size(request, limit)
+    if announced is not None:
+        memory.grow(announced)
+    body = bytearray()
+    async for chunk in _chunks(request, settings, limit, hold):
+        is_first_window = len(body) < WINDOW_BYTES <= len(body) + len(chunk)
+        body += chunk
+        if is_first_window:
+            measure(body[:WINDOW_BYTES])
+    return body
+
+
+@asynccontextmanager
+async def spooled_ndjson(
+    request: Request, settings: ServerSettings, grow: Grow
+) -> AsyncIterator[str]:
+    """The body of a load in a file of this process, which is gone afterwards."""
+    _check_content_type(request, NDJSON)
+    with NamedTemporaryFile(prefix="omnigraph-load-", suffix=".jsonl") as file:
+        async for chunk in _chunks(request, settings, settings.load_body_limit, grow):
+            file.write(chunk)
+        file.flush()
+        yield file.name
+
+
+def announced_size(request: Request, limit: BodyLimit) -> int | None:
+    """How large a body says it is; None when it does not say.
+
+    Raises:
+        ResourceLimitError: it says that it is larger than the limit.
+    """
+    text = request.headers.get("content-length", "")
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_LENGTH:
+        return None
+    size = int(text)
+    _check_size(size, limit)
+    return size
+
+
+def _check_size(size: int, limit: BodyLimit) -> None:
+    if size > limit.size_bytes:
+        advice = f"send less at once, or raise {limit.setting} on the server"
+        raise ResourceLimitError(_RESOURCE, limit.size_bytes, size, advice)
+
+
+def parse_query(request: Request, model: type[_Model]) -> _Model:
+    """The query string of a request as a model; lists are parameters that may be repeated.
+
+    Raises:
+        BadRequestError: a parameter is unknown, repeated or malformed.
+    """
+    repeatable = {
+        name for name, field in model.model_fields.items() if "list" in str(field.annotation)
+    }
+    names = {field.alias or name: name for name, field in model.model_fields.items()}
+    values: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in names:
+            raise BadRequestError(
+                f"there is no parameter {name!r}: this route takes {', '.join(names) or 'none'}"
+            )
+        if names[name] in repeatable:
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise BadRequestError(f"the parameter {name!r} is given twice")
+        else:
+            values[name] = value
+    check_characters(values)
+    return _validated(model, values, strict=False)
+
+
+def _validated(model: type[_Model], values: Any, *, strict: bool = True) -> _Model:
+    try:
+        return model.model_validate(values, strict=strict)
+    except ValidationError as error:
+        problems = listed(problems_of(error, values), "the body")
+        raise BadRequestError(f"invalid request: {problems}") from error
+
+
+def _check_content_type(request: Request, wanted: str) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != wanted:
+        shown = given[:100] or "none"
+        raise UnsupportedMediaTypeError(f"the content type is {shown}: send {wanted}")
+    # Nothing here unpacks bodies, so a small one cannot become a large one.
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaTypeError(
+            f"the body is packed ({encoding[:100]}): send it without a content encoding"
+        )
+
+
+def _has_body(request: Request) -> bool:
+    return (
+        request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    )
+
+
+async def _chunks(
+    request: Request, settings: ServerSettings, limit: BodyLimit, grow: Grow
+) -> AsyncIterator[bytes]:
+    """The pieces of a body as they come; `grow` is told the size of each that was not announced."""
+    is_announced = announced_size(request, limit) is not None
+    received = 0
+    deadline = anyio.current_time() + settings.body_total_s
+    is_complete = False
+    while not is_complete:
+        wait = min(settings.body_idle_s, deadline - anyio.current_time())
+        try:
+            # Not `request.stream()`: it would be asked, and timed, twice more after the last piece.
+            with anyio.fail_after(wait):
+                message = await request.receive()
+        except TimeoutError as error:
+            raise RequestTimeoutError("the body came too slowly") from error
+        if message["type"] == "http.disconnect":
+            raise TransportError("the client went away before its body was complete")
+        is_complete = not message.get("more_body", False)
+        chunk: bytes = message.get("body", b"")
+        received += len(chunk)
+        _check_size(received, limit)
+        if not is_announced:
+            grow(len(chunk))
+        yield chunk
+
+
+# ---- Which state of a graph a request reads
+
+
+if TYPE_CHECKING:
+
+    class TargetArguments(TypedDict):
+        """How the methods of a graph take a target."""
+
+        branch: str
+        snapshot: str | None
+        version: int | None
+        as_of: str | datetime | None
+
+
+#: More than any graph has; larger numbers do not fit the columns that they would be compared with.
+_MAX_VERSION = 2**53
+
+
+class _Targeted(Protocol):
+    @property
+    def branch(self) -> str | None: ...
+    @property
+    def snapshot(self) -> str | None: ...
+
+
+def target_of(request: _Targeted) -> Target:
+    """The target that a body or query string names.
+
+    Raises:
+        BadRequestError: it names two.
+    """
+    if request.branch is not None and request.snapshot is not None:
+        raise BadRequestError("give one of branch and snapshot")
+    version: int | None = getattr(request, "version", None)
+    if version is not None and not 0 <= version <= _MAX_VERSION:
+        raise BadRequestError(f"{version} is no graph version")
+    return Target(
+        branch=MAIN if request.branch is None else request.branch,
+        snapshot=request.snapshot,
+        version=version,
+        as_of=getattr(request, "as_of", None),
+    )
+
+
+def arguments_of(target: Target) -> TargetArguments:
+    """A target as the methods of a graph take it."""
+    return {
+        "branch": target.branch,
+        "snapshot": target.snapshot,
+        "version": target.version,
+        "as_of": target.as_of,
+    }
+
+
+# ---- Ranges and preconditions of HTTP, for values with strong tags
+
+
+_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII | re.IGNORECASE)
+_WEAK = "W/"
+
+
+def fails_if_match(headers: Mapping[str, str], etag: str) -> bool:
+    """Whether `If-Match` names other values only; weak tags never match here."""
+    given = headers.get("if-match")
+    return given is not None and given.strip() != "*" and etag not in _tags(given)
+
+
+def is_not_modified(headers: Mapping[str, str], etag: str) -> bool:
+    """Whether `If-None-Match` names this value; weak tags match too."""
+    given = headers.get("if-none-match")
+    if given is None:
+        return False
+    return given.strip() == "*" or etag in [tag.removeprefix(_WEAK) for tag in _tags(given)]
+
+
+def may_use_range(headers: Mapping[str, str], etag: str) -> bool:
+    """Whether a range still belongs to this value: there is no `If-Range`, or it names its strong tag."""
+    given = headers.get("if-range")
+    return given is None or given.strip() == etag
+
+
+def read_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | None:
+    """Begin and end of the one range that is asked for; None when there is none, or several, or nonsense.
+
+    >>> read_range({"range": "bytes=-3"}, 10)
+    (7, 10)
+
+    A range that begins behind the value is returned as it is: the caller refuses it.
+    """
+    match = _RANGE.fullmatch(headers.get("range", "").strip())
+    if match is None or match[1] == match[2] == "":
+        return None
+    if match[1] == "":
+        last = int(match[2])
+        return (size, size) if last == 0 else (max(0, size - last), size)
+    begin = int(match[1])
+    end = size if match[2] == "" else min(int(match[2]) + 1, size)
+    if match[2] != "" and int(match[2]) < begin:
+        return None
+    return begin, end
+
+
+def _tags(text: str) -> list[str]:
+    return [tag.strip() for tag in text.split(",")]

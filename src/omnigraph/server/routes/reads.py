@@ -1,0 +1,442 @@
+"""Routes of queries, plans, entities, snapshots, exports and blobs."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph.api import models
+from omnigraph.api.models import (
+    BlobParams,
+    EntityParams,
+    ExplainBody,
+    ExportBody,
+    QueryBody,
+    ReadBody,
+    TargetParams,
+)
+from omnigraph.api.protocol import (
+    ARROW_STREAM,
+    EXPORTED_TYPES,
+    JSON,
+    NDJSON,
+    OCTETS,
+    SNAPSHOT_ID,
+    TYPE_KEY,
+)
+from omnigraph.api.results import BLOB_RANGE_BYTES, BlobKind
+from omnigraph.api.rows import encode_answer, encode_result
+from omnigraph.commit.documents import snapshot_document
+from omnigraph.commit.rows import MAIN
+from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.policy.rules import Action
+from omnigraph.server.calls import enter_graph
+from omnigraph.server.http_input import (
+    arguments_of,
+    fails_if_match,
+    is_not_modified,
+    may_use_range,
+    parse_query,
+    read_json,
+    read_range,
+    target_of,
+)
+from omnigraph.server.responses import json_bytes, json_response
+from omnigraph.server.routing import GRAPH, STOPPED, operation
+from omnigraph.server.streams import produced, pulled, reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from omnigraph.api.results import BlobInfo
+    from omnigraph.api.rows import Result
+    from omnigraph.commit.targets import Target
+    from omnigraph.core.budget import LinkedSignal
+    from omnigraph.core.source import SourceText
+    from omnigraph.graph.blobs import BlobReader
+    from omnigraph.server.calls import GraphCall
+    from omnigraph.server.streams import Sink
+
+
+# ---- Reads: queries, plans, single entities, snapshots
+
+
+router = APIRouter()
+#: Results up to this size are sent in one piece.
+_SMALL_BYTES = 1024 * 1024
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/query",
+    errors=STOPPED,
+    id="query",
+    tag="queries",
+    body=QueryBody,
+    returns=models.Rows,
+)
+async def query(request: Request) -> Response:
+    """Run one read on one snapshot. With `Accept: application/vnd.apache.arrow.stream` the rows come as Arrow."""
+    call = enter_graph(request)
+    call.authorize_some(Action.READ)
+    body, _ = await read_json(request, QueryBody, call.settings)
+    target = target_of(body)
+    return await answer_query(
+        call,
+        body.query,
+        body.params,
+        body.name,
+        target,
+        timeout_s=body.timeout_s,
+        first=body.first,
+    )
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/read",
+    errors=STOPPED,
+    id="read",
+    tag="queries",
+    body=ReadBody,
+    returns=models.Rows,
+    deprecated=True,
+)
+async def read(request: Request) -> Response:
+    """Run one read; the older form of `/query`."""
+    call = enter_graph(request)
+    call.authorize_some(Action.READ)
+    body, _ = await read_json(request, ReadBody, call.settings)
+    target = target_of(body)
+    await call.authorize_target(target)
+    timeout_s, signal = call.settings.timeout_s(body.timeout_s), call.new_signal()
+
+    def work() -> bytes:
+        result = call.graph.query(
+            body.query_source,
+            body.params,
+            name=body.query_name,
+            timeout_s=timeout_s,
+            cancel=signal,
+            **arguments_of(target),
+        )
+        return encode_answer(result, names_commit=False)
+
+    content = await call.stoppable(work, signal)
+    return Response(content, media_type=JSON, headers=successor(request, "query"))
+
+
+async def answer_query(
+    call: GraphCall,
+    source: str | SourceText,
+    params: Mapping[str, object] | None,
+    name: str | None,
+    target: Target,
+    *,
+    timeout_s: float | None = None,
+    first: int | None = None,
+) -> Response:
+    """The rows of a read that the caller may make, as JSON or as Arrow.
+
+    With `first` an answer in JSON has only so many rows, and says whether there are more.
+    """
+    await call.authorize_target(target)
+    allowed_s, signal = call.settings.timeout_s(timeout_s), call.new_signal()
+
+    def run() -> Result:
+        return call.graph.query(
+            source, params, name=name, timeout_s=allowed_s, cancel=signal, **arguments_of(target)
+        )
+
+    if ARROW_STREAM in call.request.headers.get("accept", ""):
+        if first is not None:
+            raise BadRequestError(
+                "`first` goes with JSON: take as many rows of the Arrow stream as you want"
+            )
+        return await _arrow_answer(call, run, signal)
+    content = await call.stoppable(lambda: encode_answer(run(), first=first), signal)
+    return Response(content, media_type=JSON)
+
+
+async def _arrow_answer(
+    call: GraphCall, run: Callable[[], Result], signal: LinkedSignal
+) -> Response:
+    """Rows as Arrow: at once when they are few, otherwise as they are made."""
+
+    def begin() -> tuple[list[bytes], Generator[bytes] | None]:
+        pieces, size = [], 0
+        rest = encode_result(run())
+        for piece in rest:
+            pieces.append(piece)
+            size += len(piece)
+            if size > _SMALL_BYTES:
+                return pieces, rest
+        return pieces, None
+
+    pieces, rest = await call.stoppable(begin, signal)
+    if rest is None:
+        return Response(b"".join(pieces), media_type=ARROW_STREAM)
+    return pulled(call.service, _joined(pieces, rest), media_type=ARROW_STREAM, signal=signal)
+
+
+def _joined(pieces: list[bytes], rest: Generator[bytes]) -> Generator[bytes]:
+    """What is made already, then the rest; whoever closes it closes the rest as well."""
+    with closing(rest):
+        yield from pieces
+        yield from rest
+
+
+def successor(request: Request, name: str) -> dict[str, str]:
+    """The headers of a route that has a successor."""
+    graph_id = request.path_params["graph_id"]
+    link = f'</graphs/{graph_id}/{name}>; rel="successor-version"'
+    return {"Deprecation": "true", "Link": link}
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/explain",
+    errors=STOPPED,
+    id="explain",
+    tag="queries",
+    body=ExplainBody,
+    returns=models.Plan,
+)
+async def explain(request: Request) -> Response:
+    """What a query means and how it would run; `analyze` runs it."""
+    call = enter_graph(request)
+    call.authorize_some(Action.READ)
+    body, _ = await read_json(request, ExplainBody, call.settings)
+    branch = MAIN if body.branch is None else body.branch
+    call.authorize(Action.READ, branch=branch)
+    timeout_s, signal = call.settings.timeout_s(body.timeout_s), call.new_signal()
+
+    def work() -> bytes:
+        text = call.graph.explain(
+            body.query,
+            body.params,
+            name=body.name,
+            branch=branch,
+            analyze=body.analyze,
+            timeout_s=timeout_s,
+            cancel=signal,
+        )
+        compiled = compile_query(body.query, compile_schema(call.graph.schema).catalog, body.name)
+        return json_bytes(
+            {
+                "query_name": compiled.name,
+                "kind": "mutation" if compiled.is_mutation else "read",
+                "plan": text.splitlines(),
+                "operation": compiled.operation.to_json(),
+                "text": text,
+            }
+        )
+
+    return Response(await call.stoppable(work, signal), media_type=JSON)
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/entity",
+    id="get_entity",
+    tag="queries",
+    query=EntityParams,
+    returns=models.EntityAnswer,
+)
+async def entity(request: Request) -> Response:
+    """One entity at the head of a branch, at a commit, a graph version or a moment; null if it is not there."""
+    call = enter_graph(request)
+    params = parse_query(request, EntityParams)
+    target = target_of(params)
+    await call.authorize_target(target)
+    found = await call.read(
+        lambda: call.graph.entity_at(params.type, params.id, **arguments_of(target))
+    )
+    return json_response({"entity": found})
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/snapshot",
+    id="get_snapshot",
+    tag="snapshots",
+    query=TargetParams,
+    returns=models.SnapshotAnswer,
+)
+async def snapshot(request: Request) -> Response:
+    """The dataset versions that are visible together: at the head of a branch, or at a point of the past."""
+    call = enter_graph(request)
+    target = target_of(parse_query(request, TargetParams))
+    await call.authorize_target(target)
+    found = await call.read(lambda: call.graph.snapshot(**arguments_of(target)))
+    return json_response(snapshot_document(found))
+
+
+# ---- Exports: every entity of one state as a stream
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/export",
+    errors=STOPPED,
+    id="export",
+    tag="snapshots",
+    body=ExportBody,
+    returns=NDJSON,
+)
+async def export(request: Request) -> Response:
+    """Every entity of a branch, now or at any point, or of a commit, as JSON lines that a load reads back."""
+    call = enter_graph(request)
+    call.authorize_some(Action.EXPORT)
+    body, _ = await read_json(request, ExportBody, call.settings)
+    target = target_of(body)
+    timeout_s = call.settings.stream_timeout_s(body.timeout_s)
+    if body.type_names == []:
+        raise BadRequestError("type_names is empty: leave it out for all types")
+    await call.authorize_target(target, Action.EXPORT)
+    # A branch moves; what is exported is the commit that it is at now.
+    found = await call.read(lambda: call.graph.snapshot(**arguments_of(target)))
+    wanted = None if body.type_names is None else {name.casefold() for name in body.type_names}
+    types = [key for key in sorted(found.pins) if wanted is None or _is_in(key, wanted)]
+
+    signal = call.new_signal()
+
+    def produce(sink: Sink) -> None:
+        call.graph.export(
+            sink,
+            snapshot=found.commit_id,
+            types=body.type_names,
+            timeout_s=timeout_s,
+            cancel=signal,
+        )
+
+    release = await reserve(call)
+    return await produced(
+        call.service,
+        produce,
+        media_type=NDJSON,
+        headers={SNAPSHOT_ID: found.commit_id, EXPORTED_TYPES: " ".join(types)},
+        release=release,
+        signal=signal,
+    )
+
+
+def _is_in(table_key: str, names: set[str]) -> bool:
+    key = table_key.casefold()
+    return key in names or key.partition(":")[2] in names
+
+
+# ---- Single blob cells, whole or in ranges, with the preconditions of HTTP
+
+
+_PATH = f"{GRAPH}/blob"
+#: What an address may hold as it is; everything else cannot stand in a header.
+_ADDRESS_SIGNS = "!#$%&'()*+,-./:;=?@[]_~"
+_ALSO = {302: "it is external, and this is its address", 304: "the caller has it already"}
+
+
+@operation(
+    router,
+    "GET",
+    _PATH,
+    id="get_blob",
+    tag="blobs",
+    query=BlobParams,
+    returns=OCTETS,
+    also=_ALSO | {206: "a range of it"},
+    errors=(412, 416),
+)
+async def get_blob(request: Request) -> Response:
+    """The bytes of one blob, or a range of them; an external one is answered by its address."""
+    return await _answer(request, has_body=True)
+
+
+@operation(
+    router,
+    "HEAD",
+    _PATH,
+    id="head_blob",
+    tag="blobs",
+    query=BlobParams,
+    returns=None,
+    also=_ALSO,
+    errors=(412,),
+)
+async def head_blob(request: Request) -> Response:
+    """What one blob is, without its bytes."""
+    return await _answer(request, has_body=False)
+
+
+async def _answer(request: Request, *, has_body: bool) -> Response:
+    call = enter_graph(request)
+    params = parse_query(request, BlobParams)
+    target = target_of(params)
+    await call.authorize_target(target)
+
+    def look() -> tuple[BlobReader, BlobInfo]:
+        blob = call.graph.open_blob(
+            f"{params.entity}:{params.type}", params.id, params.property, **arguments_of(target)
+        )
+        return blob, blob.info
+
+    blob, info = await call.read(look)
+    if info.kind is BlobKind.EXTERNAL:
+        location = quote(info.uri or "", safe=_ADDRESS_SIGNS)
+        address = {"Location": location, "Cache-Control": "no-store"}
+        return Response(status_code=302, headers=_facts(info) | address)
+    etag = quoted(info.etag or "")
+    if fails_if_match(request.headers, etag):
+        raise BlobChangedError("the blob is another one by now: read it again")
+    facts = _facts(info) | {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
+    if is_not_modified(request.headers, etag):
+        return Response(status_code=304, headers=facts)
+    size = info.size or 0
+    if not has_body:
+        return Response(headers=facts | {"Content-Length": str(size)}, media_type=OCTETS)
+    wanted = read_range(request.headers, size) if may_use_range(request.headers, etag) else None
+    if wanted is None:
+        return await _bytes(call, blob, 0, size, facts, status=200)
+    begin, end = wanted
+    if begin >= size:
+        raise BlobRangeError(begin, end, size)
+    facts["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
+    return await _bytes(call, blob, begin, end, facts, status=206)
+
+
+async def _bytes(
+    call: GraphCall, blob: BlobReader, begin: int, end: int, facts: dict[str, str], *, status: int
+) -> Response:
+    length = end - begin
+    if length <= BLOB_RANGE_BYTES:
+        content = await call.read(lambda: blob.read(begin, length) if length else b"")
+        return Response(content, status_code=status, headers=facts, media_type=OCTETS)
+
+    return pulled(
+        call.service,
+        blob.chunks(begin, length),
+        media_type=OCTETS,
+        headers=facts | {"Content-Length": str(length)},
+        status=status,
+    )
+
+
+def _facts(info: BlobInfo) -> dict[str, str]:
+    return {SNAPSHOT_ID: info.snapshot_id, TYPE_KEY: info.cell.type_key}
+
+
+def quoted(etag: str) -> str:
+    """A tag as headers carry it."""
+    return etag if etag.startswith('"') else f'"{etag}"'

@@ -1,0 +1,468 @@
+"""Routes of mutations, stored queries and loads."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from omnigraph.api import models
+from omnigraph.api.models import Load, LoadBody, LoadParams, MutateBody, Mutation, StoredQueryBody
+from omnigraph.api.protocol import IF_GRAPH_COMMIT, NDJSON
+from omnigraph.api.results import receipt_document
+from omnigraph.commit.environment import local_load_max_bytes
+from omnigraph.commit.rows import MAIN
+from omnigraph.core.ids import is_ulid
+from omnigraph.errors import (
+    BadRequestError,
+    InputFileError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    NotFoundError,
+    OmniError,
+)
+from omnigraph.policy.rules import Action
+from omnigraph.server.admission import LOAD_FACTOR, memory_of
+from omnigraph.server.calls import enter_graph
+from omnigraph.server.http_input import (
+    announced_size,
+    parse_query,
+    read_json,
+    read_load,
+    spooled_ndjson,
+    target_of,
+)
+from omnigraph.server.responses import json_response
+from omnigraph.server.routes.reads import answer_query, successor
+from omnigraph.server.routing import GRAPH, STOPPED, STOPPED_WRITE, header, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from omnigraph.api.results import LoadResult
+    from omnigraph.core.budget import LinkedSignal
+    from omnigraph.core.source import SourceText
+    from omnigraph.server.admission import Grant
+    from omnigraph.server.calls import GraphCall
+    from omnigraph.server.stored_queries import StoredQuery
+
+
+# ---- Mutations, conditional ones too
+
+
+router = APIRouter()
+CONDITION = header(IF_GRAPH_COMMIT, "the commit that the branch must be at", required=True)
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/mutate",
+    id="mutate",
+    tag="mutations",
+    body=MutateBody,
+    returns=Mutation,
+    writes=True,
+)
+async def mutate(request: Request) -> Response:
+    """Run one mutation; all of it becomes visible at once, or nothing does."""
+    return await _mutate(request, is_conditional=False)
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/mutate/if-graph-commit",
+    id="mutate_if_graph_commit",
+    tag="mutations",
+    body=MutateBody,
+    headers=[CONDITION],
+    returns=Mutation,
+    writes=True,
+)
+async def mutate_if_graph_commit(request: Request) -> Response:
+    """Run one mutation, if the branch is still at a commit."""
+    return await _mutate(request, is_conditional=True)
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/change",
+    id="change",
+    tag="mutations",
+    body=MutateBody,
+    returns=Mutation,
+    writes=True,
+    deprecated=True,
+)
+async def change(request: Request) -> Response:
+    """Run one mutation; the older name of `/mutate`."""
+    response = await _mutate(request, is_conditional=False)
+    response.headers.update(successor(request, "mutate"))
+    return response
+
+
+async def _mutate(request: Request, *, is_conditional: bool) -> Response:
+    call = enter_graph(request)
+    call.authorize_some(Action.CHANGE)
+    if_commit = condition_of(request, is_conditional=is_conditional)
+    body, size = await read_json(request, MutateBody, call.settings)
+    branch = MAIN if body.branch is None else body.branch
+    return await answer_mutation(
+        call, body.query, body.params, body.name, branch=branch, if_commit=if_commit, size=size
+    )
+
+
+async def answer_mutation(
+    call: GraphCall,
+    source: str | SourceText,
+    params: Mapping[str, object] | None,
+    name: str | None,
+    *,
+    branch: str,
+    if_commit: str | None,
+    size: int,
+) -> Response:
+    """The receipt of a mutation that the caller may make."""
+    call.authorize(Action.CHANGE, branch=branch)
+    with call.admitted(size):
+        result = await call.write(
+            lambda: call.graph.mutate(
+                source, params, name=name, branch=branch, actor=call.actor, if_commit=if_commit
+            )
+        )
+    call.count_commit(result.commit)
+    return json_response(receipt_document(result))
+
+
+def condition_of(request: Request, *, is_conditional: bool) -> str | None:
+    """The commit that a request makes its condition.
+
+    Raises:
+        BadRequestError: a conditional route got no commit id, or an ordinary one got a condition.
+    """
+    given = request.headers.getlist(IF_GRAPH_COMMIT)
+    if not is_conditional:
+        if given:
+            raise BadRequestError(
+                f"this route has no condition: send {IF_GRAPH_COMMIT} to its twin `…/if-graph-commit`"
+            )
+        return None
+    if len(given) != 1 or not is_ulid(given[0]):
+        raise BadRequestError(f"send one header {IF_GRAPH_COMMIT} with one commit id, as it is")
+    return given[0]
+
+
+# ---- Stored queries: which there are, and running them by name
+
+
+@operation(
+    router,
+    "GET",
+    f"{GRAPH}/queries",
+    id="list_queries",
+    tag="queries",
+    returns=models.StoredQueryList,
+)
+async def list_queries(request: Request) -> Response:
+    """The stored queries that the caller may run."""
+    call = enter_graph(request)
+    call.authorize(Action.READ, branch=MAIN)
+    return json_response({"queries": [stored.to_json() for stored in invocable(call)]})
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/queries/{{name}}",
+    errors=STOPPED,
+    id="invoke_query",
+    tag="queries",
+    body=StoredQueryBody,
+    body_required=False,
+    returns=models.StoredAnswer,
+    writes=True,
+)
+async def invoke_query(request: Request) -> Response:
+    """Run a stored query: the rows of a read, or the receipt of a mutation."""
+    return await _invoke(request, is_conditional=False)
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/queries/{{name}}/if-graph-commit",
+    id="invoke_query_if_graph_commit",
+    tag="queries",
+    body=StoredQueryBody,
+    body_required=False,
+    headers=[CONDITION],
+    returns=models.StoredAnswer,
+    writes=True,
+)
+async def invoke_query_if_graph_commit(request: Request) -> Response:
+    """Run a stored mutation, if the branch is still at a commit."""
+    return await _invoke(request, is_conditional=True)
+
+
+def invocable(call: GraphCall) -> list[StoredQuery]:
+    """The stored queries that the caller may know about: all of them, or none."""
+    if not call.decide(Action.INVOKE_QUERY).allowed:
+        return []
+    return list(call.served.queries)
+
+
+def find_stored(call: GraphCall, name: str) -> StoredQuery:
+    """A stored query that the caller may run.
+
+    Raises:
+        NotFoundError: there is none of that name, or the caller may run none; nobody can tell which.
+    """
+    stored = call.served.queries.get(name)
+    if not call.decide(Action.INVOKE_QUERY).allowed or stored is None:
+        raise NotFoundError("there is no stored query of that name")
+    return stored
+
+
+async def _invoke(request: Request, *, is_conditional: bool) -> Response:
+    call = enter_graph(request)
+    stored = find_stored(call, request.path_params["name"])
+    if_commit = condition_of(request, is_conditional=is_conditional)
+    body, size = await read_json(request, StoredQueryBody, call.settings, optional=True)
+    check_expectation(stored, body.expect_mutation)
+    if not stored.is_mutation:
+        if is_conditional:
+            raise BadRequestError(f"`{stored.name}` is a read: run it without a condition")
+        return await answer_query(
+            call,
+            stored.source,
+            body.params,
+            stored.name,
+            target_of(body),
+            timeout_s=body.timeout_s,
+            first=body.first,
+        )
+    if body.snapshot is not None:
+        raise BadRequestError(f"`{stored.name}` is a mutation: it runs on a branch, not a snapshot")
+    return await answer_mutation(
+        call,
+        stored.source,
+        body.params,
+        stored.name,
+        branch=MAIN if body.branch is None else body.branch,
+        if_commit=if_commit,
+        size=size,
+    )
+
+
+def check_expectation(stored: StoredQuery, expect_mutation: bool | None) -> None:
+    """Refuse to run another kind of query than the caller expects.
+
+    Raises:
+        BadRequestError: it is of the other kind.
+    """
+    if expect_mutation is not None and expect_mutation != stored.is_mutation:
+        kind, verb = ("mutation", "mutate") if stored.is_mutation else ("read", "query")
+        raise BadRequestError(f"`{stored.name}` is a {kind}: run it with `{verb}`")
+
+
+# ---- Reports about loads, in terms of whoever sent the records
+
+
+def named(
+    error: LoadRejectedError | LoadKeyConflictError | InputFileError, path: str, name: str
+) -> OmniError:
+    """The same failure about a source of another name."""
+    if isinstance(error, InputFileError):
+        return InputFileError(name, error.reason.replace(path, name))
+    report = replace(
+        error.report,
+        examples=tuple(
+            replace(
+                item,
+                source=item.source.replace(path, name),
+                message=item.message.replace(path, name),
+            )
+            for item in error.report.examples
+        ),
+    )
+    if isinstance(error, LoadRejectedError):
+        return LoadRejectedError(report)
+    return LoadKeyConflictError(error.entity_kind, error.type_name, error.entity_id or "", report)
+
+
+# ---- Loads: the records of a body, as one commit
+
+
+_BODY = "body"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LoadRequest:
+    branch: str
+    base: str | None
+    mode: str
+    grammar: str
+    timeout_s: float | None
+    dry_run: bool = False
+    source: str = _BODY
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/load",
+    id="load",
+    tag="mutations",
+    body=LoadBody,
+    returns=Load,
+    errors=STOPPED_WRITE,
+    writes=True,
+)
+async def load(request: Request) -> Response:
+    """Load the records of a JSON member in one commit."""
+    return await _load_text(request, grammar="strict")
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/ingest",
+    id="ingest",
+    tag="mutations",
+    body=LoadBody,
+    returns=Load,
+    errors=STOPPED_WRITE,
+    writes=True,
+    deprecated=True,
+)
+async def ingest(request: Request) -> Response:
+    """Load records with the compatible grammar; the older form of `/load`."""
+    response = await _load_text(request, grammar="compatible")
+    response.headers.update(successor(request, "load"))
+    return response
+
+
+@operation(
+    router,
+    "POST",
+    f"{GRAPH}/load/ndjson",
+    id="load_ndjson",
+    tag="mutations",
+    query=LoadParams,
+    body=NDJSON,
+    returns=Load,
+    errors=STOPPED_WRITE,
+    writes=True,
+)
+async def load_ndjson(request: Request) -> Response:
+    """Load the records of the body, one JSON object per line, in one commit."""
+    call = enter_graph(request)
+    params = parse_query(request, LoadParams)
+    wanted = _LoadRequest(
+        branch=MAIN if params.branch is None else params.branch,
+        base=params.from_,
+        mode=params.mode,
+        grammar=params.grammar,
+        timeout_s=call.settings.write_timeout_s(params.timeout_s),
+        dry_run=params.dry_run,
+        source=params.source or _BODY,
+    )
+    await _authorize(call, wanted)
+    size, signal = announced_size(request, call.settings.load_body_limit), call.new_signal()
+    with call.admitted(0) as grant:
+        hold = _holder(call, grant)
+        hold(size or 0)
+        async with spooled_ndjson(request, call.settings, hold) as path:
+            result = await call.stoppable(
+                lambda: _load(call, wanted, path, signal), signal, writes=True
+            )
+    call.count_commit(result.commit)
+    body = receipt_document(result)
+    del body["uri"]
+    return json_response(body)
+
+
+async def _load_text(request: Request, *, grammar: str) -> Response:
+    call = enter_graph(request)
+    # Which branch is meant stands in the body; whether any could be is known before.
+    call.authorize_some(Action.CHANGE)
+    size, signal = announced_size(request, call.settings.load_body_limit), call.new_signal()
+    with call.admitted(0) as grant:
+        hold = _holder(call, grant)
+        hold(size or 0)
+        body, text = await read_load(request, LoadBody, call.settings, member="data", grow=hold)
+        wanted = _LoadRequest(
+            branch=MAIN if body.branch is None else body.branch,
+            base=body.from_,
+            mode=body.mode,
+            grammar=body.grammar or grammar,
+            timeout_s=call.settings.write_timeout_s(body.timeout_s),
+        )
+        await _authorize(call, wanted)
+
+        def work() -> LoadResult:
+            with _written([body.data] if text is None else text.pieces()) as path:
+                return _load(call, wanted, path, signal)
+
+        result = await call.stoppable(work, signal, writes=True)
+    call.count_commit(result.commit)
+    return json_response(receipt_document(result) | {"uri": call.served.address})
+
+
+def _holder(call: GraphCall, grant: Grant) -> Callable[[int], None]:
+    """Counts bytes of a body as the memory that loading them takes: of the actor, and of the server."""
+    memory = memory_of(call.request)
+
+    def hold(size: int) -> None:
+        grant.grow(size * LOAD_FACTOR)
+        memory.grow(size * LOAD_FACTOR)
+
+    return hold
+
+
+async def _authorize(call: GraphCall, wanted: _LoadRequest) -> None:
+    """A load that creates its branch needs the right to do that as well."""
+    if wanted.base is not None:
+        branches = await call.read(call.graph.branches)
+        if wanted.branch.strip() not in branches:
+            call.authorize(Action.BRANCH_CREATE, branch=wanted.base, target=wanted.branch)
+            call.authorize(Action.READ, branch=wanted.base)
+    call.authorize(Action.CHANGE, branch=wanted.branch)
+
+
+def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal) -> LoadResult:
+    is_small = os.path.getsize(path) <= local_load_max_bytes()
+    try:
+        return call.graph.load(
+            path,
+            mode=wanted.mode,
+            branch=wanted.branch,
+            base=wanted.base,
+            actor=call.actor,
+            engine="local" if is_small else "spark",
+            dry_run=wanted.dry_run,
+            grammar=wanted.grammar,
+            timeout_s=wanted.timeout_s,
+            cancel=signal,
+        )
+    except (LoadRejectedError, LoadKeyConflictError, InputFileError) as refused:
+        # Reports name the file that the body was kept in, which means nothing to whoever sent it.
+        raise named(refused, path, wanted.source) from None
+
+
+@contextmanager
+def _written(pieces: Iterable[str]) -> Iterator[str]:
+    with NamedTemporaryFile(
+        "w", prefix="omnigraph-load-", suffix=".jsonl", encoding="utf-8", newline=""
+    ) as file:
+        file.writelines(pieces)
+        file.flush()
+        yield file.name

@@ -1,0 +1,111 @@
+"""Frames and tables of Spark, as a load asks for them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.load.source_columns import SourceColumns, spark_columns
+from omnigraph.spark.jobs import check_session, spark_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+
+class SparkFrames:
+    """Answers as `FrameAccess` says; tables are those of a session."""
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self._spark = spark
+
+    def columns(self, frame: Any) -> SourceColumns:
+        """As `FrameAccess.columns`."""
+        check_session(frame.sparkSession)
+        with spark_errors(frame.sparkSession):
+            return spark_columns(frame.schema)
+
+    def selected(self, frame: Any, paths: Sequence[Sequence[str]], name: str) -> Any:
+        """As `FrameAccess.selected`."""
+        # Spark takes a point in the name of a column for a path: the columns get numbers for their way to the tasks.
+        columns = [
+            f"{'.'.join(map(_quoted, some))} AS c{number}" for number, some in enumerate(paths)
+        ]
+        try:
+            # Rows without columns would not be counted.
+            found = frame.selectExpr(*(columns or ["1 AS c0"]))
+            # A session of Spark Connect looks at the columns only when it has to.
+            _ = found.schema
+            return found
+        except AnalysisException as error:
+            reason = str(error).splitlines()[0]
+            raise BadRequestError(f"{name}: Spark cannot select its columns: {reason}") from error
+
+    def table(self, name: str) -> Any:
+        """As `FrameAccess.table`."""
+        assert self._spark is not None, "tables belong to a session"
+        return _table(self._spark, name)
+
+
+def _quoted(name: str) -> str:
+    """A name in the SQL of Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _table(spark: SparkSession, name: str) -> Any:
+    """A table by its name, in any catalog of the session.
+
+    Raises:
+        BadRequestError: there is no such table, or Spark cannot read it.
+    """
+    try:
+        frame = spark.table(name)
+        # A session of Spark Connect looks for it only when it has to.
+        _ = frame.columns
+        return frame
+    except ParseException as error:
+        raise BadRequestError(
+            f"`table: {name}` is not the name of a table: put a part with other characters in backticks"
+        ) from error
+    except PySparkException as error:
+        if error.getCondition() not in _NOT_FOUND:
+            raise BadRequestError(
+                f"Spark cannot read the table {name}: {_reason(error)}"
+            ) from error
+        raise BadRequestError(
+            f"Spark has no table {name} in its catalogs ({', '.join(_catalogs(spark))}): give it as "
+            "catalog.database.table; a catalog is a setting of the session (spark.sql.catalog.NAME)"
+        ) from error
+    except Py4JError as error:
+        # A catalog whose classes the session lacks.
+        raise BadRequestError(f"Spark cannot read the table {name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    telling = [line for line in lines if "Exception: " in line]
+    return (telling or lines or [type(error).__name__])[0][:300]
+
+
+#: Conditions of Spark that mean that a part of a name is unknown.
+_NOT_FOUND = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+    "REQUIRES_SINGLE_PART_NAMESPACE",
+)
+_CATALOG_SETTING = re.compile(r"spark[.]sql[.]catalog[.]([^.]+)")
+
+
+def _catalogs(spark: SparkSession) -> list[str]:
+    """The catalogs that a session uses or could use."""
+    loaded = [item.name for item in spark.catalog.listCatalogs()]
+    configured = [
+        found[1] for key in spark.conf.getAll if (found := _CATALOG_SETTING.fullmatch(key))
+    ]
+    return list(dict.fromkeys([*loaded, *configured]))

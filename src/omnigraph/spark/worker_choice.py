@@ -1,0 +1,225 @@
+"""The choice of workers by name or by rows: this process, the caller's session, or the own one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from omnigraph.core.budget import patiently
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.joins import LocalJoins
+from omnigraph.pipeline.keys import SMALL_ROWS
+from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher
+from omnigraph.pipeline.worker_set import LoadEngine
+from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from omnigraph.pipeline.load.sources import Frame
+    from omnigraph.pipeline.workers import Progress, Workers
+
+
+# ---- Who does the work of a call: this process, a session that the caller brought, or the session of the process
+
+
+if TYPE_CHECKING:
+    Session: TypeAlias = SparkSession
+
+ENGINES = ("spark", "local")
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that does not exist.
+
+    Raises:
+        BadRequestError: there is none of that name.
+    """
+    if engine not in ENGINES:
+        raise BadRequestError(f"there is no engine {engine!r}: give {' or '.join(ENGINES)}")
+
+
+def choose_workers(
+    engine: str, session: Session | None, progress: Progress, input_bytes: int
+) -> Workers:
+    """The workers of an engine. The first use of Spark in a process starts a JVM.
+
+    Raises:
+        BadRequestError: there is no such engine.
+        SparkError: Spark does not start, or its executors lack this package.
+    """
+    check_engine(engine)
+    if engine == "local":
+        return LocalWorkers(progress)
+    # Late: whoever works in process needs no Spark.
+    from omnigraph.spark.executors import check_executors
+    from omnigraph.spark.session import spark_session
+    from omnigraph.spark.workers import SparkWorkers
+
+    _check_session(session)
+    used = patiently(lambda: spark_session(input_bytes)) if session is None else session
+    workers = SparkWorkers(used, progress)
+    workers.jobs.run("check executors", lambda: check_executors(used))
+    return workers
+
+
+def session_of_frames(given: Session | None, frames: Iterable[Frame]) -> Session | None:
+    """The session of a load: the given one, else that of its Spark frames; None when there is neither.
+
+    Raises:
+        BadRequestError: the frames belong to several sessions, or to another one than the given.
+    """
+    _check_session(given)
+    used, owner = given, "spark="
+    for frame in frames:
+        if frame.is_local:
+            continue
+        session: Session = frame.data.sparkSession
+        if used is None:
+            used, owner = session, frame.mapped.source
+        elif not _is_same(used, session):
+            raise BadRequestError(
+                f"{owner} and {frame.mapped.source} belong to two Spark sessions, and one load runs on one: make all "
+                "frames with one session, and give that one with spark= or leave spark= out"
+            )
+    return used
+
+
+def _is_same(one: Session, other: Session) -> bool:
+    """Whether jobs of two sessions run together: classic ones of one context do."""
+    from omnigraph.spark.kinds import is_connect
+
+    if is_connect(one) or is_connect(other):
+        return one is other
+    return one.sparkContext is other.sparkContext
+
+
+def _check_session(session: object) -> None:
+    """Refuse what is not a session, before anything of it is used.
+
+    Raises:
+        BadRequestError: with what to give instead.
+    """
+    from pyspark.sql import SparkSession
+
+    # Sessions of Spark Connect are made by a class of their own.
+    known = session is None or isinstance(session, SparkSession)
+    if not known and not type(session).__module__.startswith("pyspark.sql.connect"):
+        raise BadRequestError(
+            f"spark is a {type(session).__name__}: give a SparkSession, classic or of Spark Connect, such as "
+            "SparkSession.builder.getOrCreate(), or leave it out"
+        )
+
+
+def session_facts(workers: Workers) -> list[str]:
+    """Where a person finds the jobs of a session: the address of its UI, and its application where others know it.
+
+    A session of this machine without a UI has neither: its application ends with the process.
+    """
+    if isinstance(workers, LocalWorkers):
+        return []
+    from omnigraph.spark.jobs import shielded
+    from omnigraph.spark.kinds import application_of, is_on_this_machine, ui_of
+    from omnigraph.spark.workers import SparkWorkers
+
+    assert isinstance(workers, SparkWorkers), "there are two kinds"
+    found = workers.spark
+    address = shielded(found, lambda: ui_of(found))
+    if not address and shielded(found, lambda: is_on_this_machine(found)):
+        return []
+    facts = (f"application {shielded(found, lambda: application_of(found))}", address)
+    return [fact for fact in facts if fact]
+
+
+# ---- The engine of a load by name: the same stages in this process or on Spark
+
+
+def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> LoadEngine:
+    """The engine; the first use of Spark in a process starts a JVM.
+
+    Raises:
+        BadRequestError: there is no such engine.
+        SparkError: Spark does not start, or its executors lack this package.
+    """
+    if name == "spark":
+        with progress.stage("start Spark", 1) as stage:
+            workers = choose_workers(name, spark, progress, input_bytes)
+            for fact in session_facts(workers):
+                stage.note(fact)
+            stage.update(1, 0)
+    else:
+        workers = choose_workers(name, spark, progress, input_bytes)
+    if isinstance(workers, LocalWorkers):
+        quiet = LocalWorkers(Silent())
+        return LoadEngine(
+            workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
+        )
+    # Late: whoever works in process needs no Spark.
+    from omnigraph.spark.frames import SparkFrames
+    from omnigraph.spark.joins import SparkJoins
+    from omnigraph.spark.workers import SparkWorkers
+
+    assert isinstance(workers, SparkWorkers), "there are two engines"
+    # Their jobs belong to stages of the load, which show progress as a whole.
+    inner = InnerProgress()
+    quiet_workers = SparkWorkers(workers.spark, inner)
+    joins = SparkJoins(quiet_workers)
+    return LoadEngine(
+        workers=workers,
+        joins=joins,
+        matcher=ExchangeMatcher(quiet_workers, small_rows=SMALL_ROWS),
+        progress=progress,
+        inner=inner,
+        frames=SparkFrames(workers.spark),
+    )
+
+
+# ---- Who does work whose size shows only on the way: this process while it is little, Spark as soon as it is much
+
+
+AUTO = "auto"
+CHOICES = (AUTO, "local", "spark")
+#: Rows that this process compares or copies by itself.
+ELASTIC_ROWS = 2_000_000
+#: A guess of what a row takes, for the memory of a session that is started.
+_ROW_BYTES = 200
+
+
+class ElasticEngine:
+    """The engine for a number of rows; a session is started, or the caller's is used, at the first large piece."""
+
+    def __init__(
+        self,
+        engine: str,
+        session: Session | None,
+        progress: Progress,
+        *,
+        small_rows: int | None = None,
+    ) -> None:
+        if engine not in CHOICES:
+            raise BadRequestError(f"there is no engine {engine!r}: give {', '.join(CHOICES)}")
+        self._engine = engine
+        self._session = session
+        self._progress = progress
+        #: Rows that this process compares or copies by itself, in memory.
+        self.small_rows = ELASTIC_ROWS if small_rows is None else small_rows
+        self._made: dict[str, LoadEngine] = {}
+
+    def is_large(self, rows: int) -> bool:
+        """Whether so many rows are kept in files, and never in memory together."""
+        return self._engine == "spark" or rows > self.small_rows
+
+    def for_rows(self, rows: int) -> LoadEngine:
+        """Who works on so many rows.
+
+        Raises:
+            SparkError: Spark does not start, or its executors lack this package.
+        """
+        is_large = self._engine == "spark" or (self._engine == AUTO and rows > self.small_rows)
+        name = "spark" if is_large else "local"
+        if name not in self._made:
+            # Work that fits here is done before a person could follow it.
+            progress = self._progress if is_large else Silent()
+            self._made[name] = make_engine(name, self._session, progress, rows * _ROW_BYTES)
+        return self._made[name]

@@ -1,0 +1,485 @@
+"""Workers on executors: tasks, secrets of tasks, and exchanges of rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import secrets
+import tempfile
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as _arrow
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
+from omnigraph.core.ids import new_ulid
+from omnigraph.errors import SparkError
+from omnigraph.pipeline.exchange import BUCKET, by_bucket, gathered
+from omnigraph.pipeline.workers import STOPPING, raise_failure
+from omnigraph.spark.jobs import SparkJobs, released, shielded, showing, spark_errors
+from omnigraph.spark.kinds import is_connect, is_on_this_machine, parallelism_of, tries_of
+from omnigraph.spark.tasks import (
+    Kept,
+    RowTally,
+    attempt_number,
+    carrying,
+    guarded,
+    partition_number,
+    slowly,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.pipeline.exchange import Exchange
+    from omnigraph.pipeline.workers import Item, Message, Progress
+    from omnigraph.spark.jobs import Figures
+
+
+# ---- Secrets on their way to tasks: in two halves, each of which tells nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A secret as it travels with the items of a stage. Its other half is a property of the Spark job."""
+
+    _data: bytes = field(repr=False)
+    #: The property that holds the other half.
+    _property: str
+
+    def open(self) -> str:
+        """As `TaskSecret.open`."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        pad = None if context is None else context.getLocalProperty(self._property)
+        if pad is None:
+            raise RuntimeError("a sealed secret is opened outside of its stage")
+        return _mixed(self._data, bytes.fromhex(pad)).decode()
+
+
+def seal(secret: str, property_name: str) -> tuple[Sealed, str]:
+    """The two halves of a secret: one for the items of a stage, one for a property of its job."""
+    data = secret.encode()
+    pad = secrets.token_bytes(len(data))
+    return Sealed(_mixed(data, pad), property_name), pad.hex()
+
+
+def _mixed(data: bytes, pad: bytes) -> bytes:
+    return bytes(one ^ other for one, other in zip(data, pad, strict=True))
+
+
+# ---- Rows that tasks read, brought together by bucket, on Spark: a shuffle between two functions on Arrow
+
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+_pa: Any = _arrow
+
+#: Rows travel packed: for Spark a row is what one task has for one bucket, so that it handles few.
+_SENT = _pa.schema([(BUCKET, _pa.int32()), ("rows", _pa.binary())])
+_SENT_COLUMNS = f"{BUCKET} int, rows binary"
+
+
+def sent_rows(spark: SparkSession, exchange: Exchange[Item]) -> DataFrame:
+    """The rows of all items, each partition with those of one bucket."""
+    numbers = spark.range(0, len(exchange.items), 1, len(exchange.items))
+    rows = numbers.mapInArrow(_reader(exchange), _SENT_COLUMNS)
+    # By the number itself: hashed numbers would leave some partitions without rows and give others several buckets.
+    return rows.repartitionById(exchange.buckets, BUCKET)
+
+
+def _reader(exchange: Exchange[Item]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    items, read, buckets = list(exchange.items), exchange.read, exchange.buckets
+
+    def function(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for run in gathered(read(items[number])):
+                    yield from _packed(by_bucket(run, buckets))
+
+    return carrying(function)
+
+
+def _packed(found: Iterable[Any]) -> Iterator[Any]:
+    for bucket, batch in enumerate(found):
+        if batch.num_rows:
+            columns = [_pa.array([bucket], _pa.int32()), _binary(batch.serialize())]
+            yield _pa.RecordBatch.from_arrays(columns, schema=_SENT)
+
+
+def _binary(data: Any) -> Any:
+    """An array of one value, without a copy of it."""
+    ends = _pa.py_buffer(np.array([0, data.size], np.int32))
+    return _pa.Array.from_buffers(_pa.binary(), 1, [None, ends, data])
+
+
+def bucket_task(exchange: Exchange[Item]) -> Callable[[int, Iterable[Any]], Iterable[Message]]:
+    """The task that handles the rows of one partition."""
+    handle, schema = exchange.handle, exchange.schema
+
+    def task(partition: int, batches: Iterable[Any]) -> Iterable[Message]:
+        del partition  # the rows know better
+        sent = [packed.as_buffer() for batch in batches for packed in batch.column(1)]
+        if sent:
+            rows = _pa.Table.from_batches([_pa.ipc.read_record_batch(one, schema) for one in sent])
+            bucket = rows[BUCKET][0].as_py()
+            yield handle(bucket, rows) | {BUCKET: bucket}
+
+    return task
+
+
+# ---- Tasks on Spark executors: one partition per item, Arrow between Python and the JVM, JSON messages back
+
+
+_Result = TypeVar("_Result")
+_MESSAGES = "message string"
+#: Bytes of items that travel inside the plan of a Spark Connect job; more go as a file.
+_INLINE_BYTES = 1024 * 1024
+#: By default Spark's UI and event log leave out the values of settings whose names match this.
+_REDACTED = "spark.redaction.regex"
+_DEFAULT_REDACTED = "(?i)secret|password|token|access[.]?key"
+
+
+class SparkWorkers:
+    """Runs tasks on the executors of a session, classic or of Spark Connect."""
+
+    def __init__(self, spark: SparkSession, progress: Progress) -> None:
+        self.spark = spark
+        self._progress = progress
+        self._is_connect = is_connect(spark)
+        self.jobs = SparkJobs(spark)
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once; executors of a cluster arrive after the session."""
+        return max(2, shielded(self.spark, lambda: parallelism_of(self.spark)))
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """As `Workers.is_on_this_machine`."""
+        return shielded(self.spark, lambda: is_on_this_machine(self.spark))
+
+    @property
+    def tries(self) -> int:
+        """How often a task is tried."""
+        return shielded(self.spark, lambda: tries_of(self.spark))
+
+    def run(
+        self,
+        stage: str,
+        task: Callable[[Item], Message],
+        items: Sequence[Item],
+        *,
+        keep_failures: bool = False,
+    ) -> list[Message]:
+        """As `Workers.run`."""
+        if not items:
+            return []
+        counter = self._counter()
+        with (
+            self._progress.stage(stage, len(items)) as progress,
+            self.shared(list(items)) as some,
+            self._tally() as tally,
+        ):
+            guard = _Guard(self.tries, tally, counter.add, task_instruction())
+            function = _item_function(task, some, guard)
+            rows = counter.rows_with(tally)
+
+            def action() -> list[Any]:
+                numbers = self.spark.range(0, len(items), 1, len(items))
+                return numbers.mapInArrow(function, f"number long, {_MESSAGES}").collect()
+
+            def watch(figures: Figures) -> None:
+                progress.update(counter.done(figures), rows())
+
+            answers = self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
+            found = {int(row["number"]): json.loads(row["message"]) for row in answers}
+            progress.update(len(found), sum(int(one.get("rows", 0)) for one in found.values()))
+        if not keep_failures:
+            for answer in found.values():
+                raise_failure(answer)
+        return [found[number] for number in range(len(items))]
+
+    def run_batches(
+        self,
+        stage: str,
+        task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
+        frame: Any,
+    ) -> list[Message]:
+        """As `Workers.run_batches`, for a Spark frame."""
+        partitions: DataFrame = frame
+        counter = self._counter()
+        with self._progress.stage(stage, 0) as progress, self._tally() as tally:
+            guard = _Guard(self.tries, tally, counter.add, task_instruction())
+            function = _batches_function(task, guard)
+
+            def action() -> list[Any]:
+                return partitions.mapInArrow(function, _MESSAGES).collect()
+
+            watch = showing(progress, counter.rows_with(tally))
+            answers = self.jobs.run(stage, action, watch, partial(progress.tell, STOPPING))
+            messages = [json.loads(row["message"]) for row in answers]
+            progress.update(len(messages), sum(int(one.get("rows", 0)) for one in messages))
+        for message in messages:
+            raise_failure(message)
+        return messages
+
+    def exchange(self, exchange: Exchange[Item]) -> list[Message]:
+        """As `run_exchange`, by a shuffle: the rows lie where Spark keeps its shuffles."""
+        sent = shielded(self.spark, lambda: sent_rows(self.spark, exchange))
+        answers = self.run_batches(exchange.stage, bucket_task(exchange), sent)
+        return sorted(answers, key=lambda answer: int(answer[BUCKET]))
+
+    def collect(self, stage: str, make: Callable[[], DataFrame]) -> list[Any]:
+        """The rows of a small result. `make` builds the frame, in the thread of the job.
+
+        Raises:
+            SparkError: the job failed.
+        """
+        with self._progress.stage(stage, 0) as progress:
+            return self.jobs.run(
+                stage,
+                lambda: make().collect(),
+                showing(progress, lambda: 0),
+                partial(progress.tell, STOPPING),
+            )
+
+    def act(self, stage: str, action: Callable[[], _Result]) -> _Result:
+        """The result of any other action.
+
+        Raises:
+            SparkError: the job failed.
+        """
+        with self._progress.stage(stage, 0) as progress:
+            return self.jobs.run(
+                stage, action, showing(progress, lambda: 0), partial(progress.tell, STOPPING)
+            )
+
+    @contextmanager
+    def shared(self, values: list[Any]) -> Iterator[Any]:
+        """Values that tasks look up by number: each worker process gets them once, not each task."""
+        if self._is_connect:
+            with _shipped(self.spark, values) as shipped:
+                yield shipped
+            return
+        shared = shielded(self.spark, lambda: self.spark.sparkContext.broadcast(values))
+        try:
+            yield shared
+        finally:
+            released(self.spark, shared.destroy)
+
+    @contextmanager
+    def sealing(self, secret: str) -> Iterator[Sealed]:
+        """As `Workers.sealing`: what travels with the items is useless without a property of the job.
+
+        Items are broadcast or sent as files, and Spark writes those to disk. Properties travel in messages only; an
+        event log leaves out the values of those whose name says that they are secret.
+
+        Raises:
+            SparkError: the session would show the property, or has ended.
+        """
+        # A session of Spark Connect hands its settings on to tasks only when their names begin so.
+        name = f"spark.omnigraph.secret.{new_ulid()}"
+        with spark_errors(self.spark):
+            pattern = self.spark.conf.get(_REDACTED, None) or _DEFAULT_REDACTED
+        if not re.search(pattern, name):
+            raise SparkError(
+                f"the session would write secrets of its jobs into its logs: {_REDACTED} is {pattern!r}, leave it "
+                f"out or let it match {name!r}"
+            )
+        sealed, pad = seal(secret, name)
+        with spark_errors(self.spark):
+            self._set_property(name, pad)
+        try:
+            yield sealed
+        finally:
+            # A session that has ended keeps nothing, and why it did is being raised.
+            with suppress(SparkError), spark_errors(self.spark):
+                self._set_property(name, None)
+
+    def _set_property(self, name: str, value: str | None) -> None:
+        """Set a property of the jobs of this thread, or take it away. Not shielded: it belongs to the thread."""
+        if not self._is_connect:
+            self.spark.sparkContext.setLocalProperty(name, value)  # type: ignore[arg-type]  # its types do not know None
+        elif value is None:
+            self.spark.conf.unset(name)
+        else:
+            self.spark.conf.set(name, value)
+
+    @contextmanager
+    def _tally(self) -> Iterator[RowTally | None]:
+        """Where running tasks count their rows; None where they run elsewhere."""
+        if not self.is_on_this_machine:
+            yield None
+            return
+        with _rows_folder() as folder:
+            yield None if folder is None else RowTally(folder)
+
+    def _counter(self) -> _Counter:
+        if self._is_connect:
+            return _Counter()
+        context = self.spark.sparkContext
+        return shielded(
+            self.spark, lambda: _Counter(context.accumulator(0), context.accumulator(0))
+        )
+
+
+@contextmanager
+def _rows_folder() -> Iterator[str | None]:
+    """A folder for figures; None where the disk has no room for one, which must not fail the work."""
+    with ExitStack() as stack:
+        folder = None
+        with suppress(OSError):
+            # Late tasks may still write into it while it is removed.
+            made = tempfile.TemporaryDirectory(prefix="omnigraph-rows-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(made)
+        yield folder
+
+
+class _Counter:
+    """Counts finished tasks and rows of a running job, where the session can tell."""
+
+    def __init__(self, tasks: Any = None, rows: Any = None) -> None:
+        self._tasks = tasks
+        self._rows = rows
+
+    @property
+    def add(self) -> Callable[[int, int], None]:
+        """The function by which tasks report; it travels to them."""
+        tasks, rows = self._tasks, self._rows
+
+        def add(more_tasks: int, more_rows: int) -> None:
+            if tasks is not None:
+                tasks.add(more_tasks)
+                rows.add(more_rows)
+
+        return add
+
+    def done(self, figures: Figures) -> int:
+        """How many tasks are done."""
+        return figures.done if self._tasks is None else int(self._tasks.value)
+
+    def rows_with(self, tally: RowTally | None) -> Callable[[], int]:
+        """How many rows are done, by tasks that are over or have counted on the way; 0 where only the answers tell."""
+        counted = None if tally is None else slowly(tally.rows)
+
+        def rows() -> int:
+            done = 0 if self._rows is None else int(self._rows.value)
+            return done if counted is None else max(done, counted())
+
+        return rows
+
+
+@contextmanager
+def _shipped(spark: SparkSession, values: list[Any]) -> Iterator[_Inline | _Shipped]:
+    """Values for the tasks of a Spark Connect session: inside the plan when they are few, else as a file."""
+    dumps: Callable[[Any], bytes] = cloudpickle.dumps  # it has no types
+    packed = dumps(values)
+    if len(packed) <= _INLINE_BYTES:
+        yield _Inline(packed)
+        return
+    # The server keeps the file until the session ends; its name is never used again.
+    with tempfile.TemporaryDirectory(prefix="omnigraph-items-") as folder:
+        name = f"omnigraph-{new_ulid()}.items"
+        path = os.path.join(folder, name)
+        with open(path, "wb") as file:
+            file.write(packed)
+        with spark_errors(spark):
+            spark.addArtifacts(path, file=True)
+        yield _Shipped(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inline:
+    """Values that travel with the function of a task."""
+
+    packed: bytes
+
+    @property
+    def value(self) -> Any:
+        with _ITEMS.holding(self.packed, lambda: pickle.loads(self.packed)) as values:
+            return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """Values in a file that the session has sent to every executor."""
+
+    name: str
+
+    @property
+    def value(self) -> Any:
+        with _ITEMS.holding(self.name, lambda: _read_shipped(self.name)) as values:
+            return values
+
+
+#: What the tasks of a stage share in one worker process.
+_ITEMS: Kept[Any] = Kept()
+
+
+def _read_shipped(name: str) -> Any:
+    from pyspark import SparkFiles
+
+    with open(SparkFiles.get(name), "rb") as file:
+        return pickle.load(file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """What goes with every task: how it fails, how its rows are counted, and where tests break it."""
+
+    tries: int
+    tally: RowTally | None
+    count: Callable[[int, int], None]
+    instruction: str | None
+
+    def run(self, number: int, work: Callable[[], list[Message]]) -> list[Message]:
+        """The answers of a task that has a number of its own in the stage."""
+        if self.instruction is not None:
+            reach_in_task(Failpoint.IN_TASK, self.instruction, attempt_number())
+        with nullcontext() if self.tally is None else self.tally.counting(number):
+            return guarded(work, self.tries)
+
+
+def _item_function(
+    task: Callable[[Item], Message],
+    items: Any,  # a broadcast list; Spark types its value as anything
+    guard: _Guard,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers: Any = batch.column(0)
+            for number in numbers.to_pylist():
+                work = partial(_answer, task, items.value[number])
+                (message,) = guard.run(number, work)
+                guard.count(1, int(message.get("rows", 0)))
+                yield pa.RecordBatch.from_pydict(
+                    {"number": [number], "message": [json.dumps(message)]}
+                )
+
+    return function
+
+
+def _answer(task: Callable[[Item], Message], item: Item) -> list[Message]:
+    return [task(item)]
+
+
+def _batches_function(
+    task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], guard: _Guard
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition = partition_number()
+        for message in guard.run(partition, lambda: list(task(partition, batches))):
+            guard.count(1, int(message.get("rows", 0)))
+            yield pa.RecordBatch.from_pydict({"message": [json.dumps(message)]})
+
+    return function

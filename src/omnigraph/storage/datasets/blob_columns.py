@@ -1,0 +1,264 @@
+"""Whole blob columns: rows of a scan with their cells, and cells on their way into files.
+
+Lance's own reading of blobs as bytes would open external addresses and hold every value of a batch at once. So a scan
+brings descriptors; bytes are then read in steps of bounded size, and addresses are never followed: storage keeps them
+in a form that Lance cannot open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+import lance
+import numpy as np
+import pyarrow as _arrow
+import pyarrow.compute as _compute
+
+from omnigraph.core.values import (
+    ADDRESS_MARK,
+    MARK,
+    managed_bytes,
+    managed_cell,
+    reference_cell,
+    reference_of,
+)
+from omnigraph.errors import BadRequestError, BlobIntegrityError, without_credentials
+from omnigraph.storage.datasets.filters import ROW_ADDRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: The published stubs of pyarrow describe older functions, and arrays of one type only.
+pa: Any = _arrow
+pc: Any = _compute
+
+#: How a cell leaves the system where one column holds bytes and addresses.
+CELL_PARTS = pa.struct([pa.field("data", pa.binary()), pa.field("uri", pa.utf8())])
+#: Bytes of blobs that one batch holds at most, but for a single row that has more.
+CELL_BATCH_BYTES = 8 * 1024 * 1024
+#: How an address is stored. Nothing ever lies there: a reader that does not know about addresses fails.
+_STORED_ADDRESS = "memory:///omnigraph-external/"
+#: The kind of descriptors that hold an address.
+EXTERNAL_KIND = 3
+
+
+def blob_names(schema: Any) -> frozenset[str]:
+    """The columns of a dataset that hold blobs."""
+    is_blob = lance.blob.BlobType
+    return frozenset(item.name for item in schema if isinstance(item.type, is_blob))
+
+
+def stored_address(descriptor: dict[str, Any]) -> str | None:
+    """The address in a descriptor; None when it describes bytes.
+
+    Raises:
+        BlobIntegrityError: it is an address that this system never wrote.
+    """
+    if descriptor["kind"] != EXTERNAL_KIND:
+        return None
+    uri = str(descriptor["blob_uri"])
+    if not uri.startswith(_STORED_ADDRESS) or descriptor["position"] or descriptor["size"]:
+        raise BlobIntegrityError("it refers to a place in a form that no writer of this graph uses")
+    return unquote(uri.removeprefix(_STORED_ADDRESS), errors="strict")
+
+
+# ---- reading
+
+
+def scan_cells(
+    dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any
+) -> Iterator[Any]:
+    """The batches of a scan; blob columns come as cells. `options` are those of Lance's scanner."""
+    names = list(dataset.schema.names) if columns is None else list(columns)
+    blobs = [name for name in names if name in blob_names(dataset.schema)]
+    if not blobs:
+        yield from dataset.scanner(columns=names, **options).to_batches()
+        return
+    read = list(dict.fromkeys([*names, ROW_ADDRESS]))
+    for batch in dataset.scanner(columns=read, **options).to_batches():
+        yield from with_cells(dataset, batch, names)
+
+
+def read_cells(dataset: lance.LanceDataset, columns: Sequence[str] | None, **options: Any) -> Any:
+    """As `scan_cells`, as one table."""
+    names = list(dataset.schema.names) if columns is None else list(columns)
+    blobs = blob_names(dataset.schema).intersection(names)
+    if not blobs:
+        return dataset.to_table(columns=names, **options)
+    found = dataset.to_table(columns=list(dict.fromkeys([*names, ROW_ADDRESS])), **options)
+    return _table(dataset, found, names)
+
+
+def take_cells(dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]) -> Any:
+    """Columns of the rows with these ids, in their order; ids that do not exist are left out."""
+    names = list(columns)
+    if not blob_names(dataset.schema).intersection(names):
+        return dataset._take_rows(list(row_ids), columns=names)
+    return _table(dataset, _taken(dataset, row_ids, names), names)
+
+
+def scan_taken_cells(
+    dataset: lance.LanceDataset, row_ids: Sequence[int], columns: Sequence[str]
+) -> Iterator[Any]:
+    """As `take_cells`, as a stream of batches."""
+    names = list(columns)
+    if not blob_names(dataset.schema).intersection(names):
+        yield from dataset._take_rows(list(row_ids), columns=names).to_batches()
+        return
+    for batch in _taken(dataset, row_ids, names).to_batches():
+        yield from with_cells(dataset, batch, names)
+
+
+def _taken(dataset: lance.LanceDataset, row_ids: Sequence[int], names: list[str]) -> Any:
+    return dataset._take_rows(list(row_ids), columns=list(dict.fromkeys([*names, ROW_ADDRESS])))
+
+
+def with_cells(dataset: lance.LanceDataset, batch: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """A batch of descriptors as batches of cells; each holds bytes up to `CELL_BATCH_BYTES`, or one row."""
+    blobs = blob_names(dataset.schema).intersection(columns)
+    sizes = np.zeros(batch.num_rows, dtype=np.int64)
+    for name in blobs:
+        column = batch.column(name)
+        own = pc.fill_null(pc.struct_field(column, "size"), 0)
+        sizes += np.where(np.asarray(column.is_valid()), np.asarray(own), 0).astype(np.int64)
+    for begin, end in _steps(sizes, CELL_BATCH_BYTES):
+        yield _filled(dataset, batch.slice(begin, end - begin), columns, blobs)
+
+
+def _steps(sizes: Any, limit: int) -> Iterator[tuple[int, int]]:
+    """Neighbouring rows together while their bytes stay within the limit; a larger row alone.
+
+    >>> list(_steps(np.array([1, 1, 9, 1]), 2))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(sizes):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield begin, end
+        begin = end
+
+
+def _table(dataset: lance.LanceDataset, found: Any, names: list[str]) -> Any:
+    batches = [
+        filled for batch in found.to_batches() for filled in with_cells(dataset, batch, names)
+    ]
+    if batches:
+        return pa.Table.from_batches(batches)
+    blobs = blob_names(dataset.schema)
+    fields = [
+        pa.field(name, pa.large_binary()) if name in blobs else found.schema.field(name)
+        for name in names
+    ]
+    return pa.schema(fields).empty_table()
+
+
+def _filled(
+    dataset: lance.LanceDataset, batch: Any, columns: Sequence[str], blobs: frozenset[str]
+) -> Any:
+    addresses = np.asarray(batch.column(ROW_ADDRESS))
+    arrays, fields = [], []
+    for name in columns:
+        array = batch.column(name)
+        if name in blobs:
+            array = _cells(dataset, name, array, addresses)
+            fields.append(pa.field(name, pa.large_binary()))
+        else:
+            fields.append(batch.schema.field(name))
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _cells(dataset: lance.LanceDataset, name: str, descriptors: Any, addresses: Any) -> Any:
+    valid = np.asarray(descriptors.is_valid())
+    kinds = np.asarray(pc.fill_null(pc.struct_field(descriptors, "kind"), 0))
+    cells: list[bytes | None] = [None] * len(descriptors)
+    for place in np.flatnonzero(valid & (kinds == EXTERNAL_KIND)).tolist():
+        uri = stored_address(descriptors[place].as_py())
+        cells[place] = None if uri is None else reference_cell(uri)
+    managed = np.flatnonzero(valid & (kinds != EXTERNAL_KIND))
+    if len(managed):
+        wanted = addresses[managed].tolist()
+        found = dataset.read_blobs(name, addresses=wanted, preserve_order=True)
+        for place, (_, data) in zip(managed.tolist(), found, strict=True):
+            if data is None:
+                raise BlobIntegrityError(
+                    f"a descriptor of {name} tells of a value, and there is none"
+                )
+            cells[place] = managed_cell(data)
+    return pa.array(cells, pa.large_binary())
+
+
+# ---- leaving the system
+
+
+def plain_bytes(column: Any, owner: str) -> Any:
+    """A column of cells as the bytes that they hold, for readers that know nothing but bytes.
+
+    Raises:
+        BadRequestError: a cell refers to an address, which is no bytes.
+    """
+    if not pc.any(pc.starts_with(column, MARK), min_count=0).as_py():
+        return column
+    cells = column.to_pylist()
+    found = next((uri for cell in cells if cell is not None and (uri := reference_of(cell))), None)
+    if found is not None:
+        raise BadRequestError(
+            f"{owner} holds references to external blobs, such as {without_credentials(found)}, and no bytes of "
+            "them: leave the column out, or export as JSON lines"
+        )
+    plain = [None if cell is None else managed_bytes(cell) for cell in cells]
+    return pa.array(plain, column.type)
+
+
+def cell_parts(column: Any) -> Any:
+    """A column of cells as a struct of `data` and `uri`, of which one is set; null where the cell is."""
+    cells = column.to_pylist()
+    uris = [None if cell is None else reference_of(cell) for cell in cells]
+    data = [
+        managed_bytes(cell) if cell is not None and uri is None else None
+        for cell, uri in zip(cells, uris, strict=True)
+    ]
+    return pa.StructArray.from_arrays(
+        [pa.array(data, pa.binary()), pa.array(uris, pa.utf8())],
+        fields=list(CELL_PARTS),
+        mask=column.is_null(),
+    )
+
+
+# ---- writing
+
+
+def encoded_cells(column: Any) -> Any:
+    """A column of cells in Lance's blob encoding; bytes are not copied where no cell has a mark."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pc.any(pc.starts_with(column, MARK), min_count=0).as_py():
+        cells = column.to_pylist()
+        return lance.blob_array([None if cell is None else _encoded(cell) for cell in cells])
+    kind: Any = lance.blob.BlobType()
+    parts = [
+        column if part.name == "data" else pa.nulls(len(column), part.type)
+        for part in kind.storage_type
+    ]
+    storage = pa.StructArray.from_arrays(
+        parts, fields=list(kind.storage_type), mask=column.is_null()
+    )
+    return pa.ExtensionArray.from_storage(kind, storage)
+
+
+def has_references(rows: Any, blobs: frozenset[str]) -> bool:
+    """Whether any cell of these columns refers to an address."""
+    return any(
+        pc.any(pc.starts_with(rows.column(name), ADDRESS_MARK), min_count=0).as_py()
+        for name in blobs
+    )
+
+
+def _encoded(cell: bytes) -> bytes | lance.blob.Blob:
+    uri = reference_of(cell)
+    if uri is None:
+        return managed_bytes(cell)
+    return lance.blob.Blob.from_uri(_STORED_ADDRESS + quote(uri, safe=""))

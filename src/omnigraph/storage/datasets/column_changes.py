@@ -1,0 +1,332 @@
+"""Changing the columns of a dataset: renamed, dropped, added, filled and widened columns as one staged write.
+
+Data files stay: a column that goes on keeps its field id, whatever it is called; one that is dropped is no longer
+listed; a new one without values has no file at all. Only columns with new values are written, as one more file beside
+each fragment. Row ids and indexes of the columns that go on are kept.
+
+Lance gives out its schema with field ids as messages in its own format, and takes it back in the same form, but offers
+no way to edit it. The few members that change here are edited in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from lance import LanceOperation
+from lance.dataset import Transaction
+from lance.fragment import FragmentMetadata, write_fragments
+from lance.schema import LanceSchema
+from lance.udf import BatchUDF
+
+from omnigraph.errors import InternalError
+from omnigraph.storage._failures import translated
+from omnigraph.storage.datasets.blob_columns import encoded_cells
+from omnigraph.storage.datasets.checksums import sums_in
+from omnigraph.storage.datasets.fragments import fragment_text
+from omnigraph.storage.datasets.indexes import index_segments
+from omnigraph.storage.datasets.partitions import open_address
+from omnigraph.storage.datasets.staged import StagedWrite, StageKind, encoded_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from omnigraph.storage.datasets.partitions import TableAddress
+    from omnigraph.storage.datasets.tables import Table
+
+#: Columns with new values have these names until the write is staged, so that they meet no existing one.
+_DRAFT = "__draft_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewColumn:
+    """One column of the table as it will be.
+
+    `origin` is the present column that goes on; with `is_written` its values come anew, from the tasks. Neither means
+    that every row holds null.
+    """
+
+    field: pa.Field[Any]
+    origin: str | None = None
+    is_written: bool = False
+    is_blob: bool = False
+
+
+def write_columns(
+    address: TableAddress,
+    fragment_id: int,
+    read: Sequence[str],
+    compute: Callable[[pa.RecordBatch], Sequence[pa.Array[Any]]],
+    fields: Sequence[pa.Field[Any]],
+) -> str:
+    """Write new values beside one fragment; the fragment with its new file as JSON. Runs inside workers.
+
+    `compute` gets batches of the columns in `read` and gives one array per field.
+    """
+    names = [f"{_DRAFT}{number}" for number in range(len(fields))]
+    # Values may still be null here: rows that lack one are found when everything is written.
+    drafts = [
+        pa.field(name, field.type, nullable=True) for name, field in zip(names, fields, strict=True)
+    ]
+    schema = pa.schema(drafts)
+
+    def draft(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(list(compute(batch)), schema=schema)
+
+    with translated(f"writing columns of {address.uri}"):
+        table = open_address(address)
+        fragment = table._dataset.get_fragment(fragment_id)
+        if fragment is None:
+            raise InternalError(f"{address.uri} has no fragment {fragment_id}")
+        written, _ = fragment.merge_columns(BatchUDF(draft, schema), columns=list(read))
+        return fragment_text(table, written, is_new=False)
+
+
+def stage_columns(
+    table: Table, columns: Sequence[NewColumn], written: Sequence[str] = ()
+) -> StagedWrite:
+    """The table with these columns, in this order; `written` are its fragments with their new files.
+
+    Indexes of columns that get another name are dropped: they are found by a name that holds the one of the column.
+    """
+    dataset = table._dataset
+    with translated(f"changing the columns of {table.path}"):
+        fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+        if not fragments:
+            schema = encoded_schema(
+                pa.schema([item.field for item in columns]),
+                frozenset(item.field.name for item in columns if item.is_blob),
+            )
+            operation: Any = LanceOperation.Overwrite(schema, [])
+        elif written:
+            changed = [FragmentMetadata.from_json(text) for text in written]
+            operation = LanceOperation.Merge(changed, _edited(table, columns, changed))
+        elif any(item.origin is None for item in columns):
+            operation = LanceOperation.Merge(fragments, _edited(table, columns, fragments))
+        else:
+            operation = LanceOperation.Project(_edited(table, columns, fragments))
+        transaction = Transaction(table.version, operation)
+        renamed = {
+            item.origin
+            for item in columns
+            if item.origin is not None and not item.is_written and item.origin != item.field.name
+        }
+        stale = index_segments(table, renamed) if fragments else []
+        then = (Transaction(table.version + 1, LanceOperation.CreateIndex([], stale)),)
+    return StagedWrite(
+        table=table,
+        kind=StageKind.COLUMNS,
+        _transaction=transaction,
+        _later=then if stale else (),
+        sums=sums_in(written),
+    )
+
+
+def needs_values(table: Table, columns: Sequence[NewColumn]) -> list[NewColumn]:
+    """The columns whose values have to be written.
+
+    Beside those that ask for it: Lance changes whether null is allowed only alone, or together with the values.
+    """
+    is_merge = any(item.is_written or item.origin is None for item in columns)
+    present = {item.name: item for item in table.schema}
+    return [
+        item
+        for item in columns
+        if item.is_written
+        or (
+            is_merge
+            and item.origin is not None
+            and present[item.origin].nullable != item.field.nullable
+        )
+    ]
+
+
+def write_table(
+    address: TableAddress,
+    fragment_ids: Sequence[int],
+    read: Sequence[str],
+    compute: Callable[[pa.RecordBatch], Sequence[pa.Array[Any]]],
+    columns: Sequence[NewColumn],
+) -> list[str]:
+    """Write whole rows of some fragments in their new columns; new fragments as JSON. Runs inside workers."""
+    from omnigraph.storage.datasets.partitions import scan_fragments
+
+    blobs = frozenset(item.field.name for item in columns if item.is_blob)
+    # Values may still be null here: rows that lack one are found when everything is written.
+    drafts = pa.schema([item.field.with_nullable(True) for item in columns])
+    schema = encoded_schema(drafts, blobs)
+
+    def batches() -> Iterable[pa.RecordBatch]:
+        for batch in scan_fragments(address, fragment_ids, read):
+            arrays = [
+                encoded_cells(array) if item.is_blob else array
+                for array, item in zip(compute(batch), columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    with translated(f"writing rows of {address.uri}"):
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
+        # An overwrite is not held against the present columns.
+        written = write_fragments(
+            reader,
+            address.uri,
+            schema=schema,
+            mode="overwrite",
+            allow_external_blob_outside_bases=True,
+        )
+        table = open_address(address)
+        return [fragment_text(table, fragment) for fragment in written]
+
+
+def stage_table(
+    table: Table, columns: Sequence[NewColumn], fragments: Sequence[str]
+) -> StagedWrite:
+    """The table with other columns and all of its rows written anew, so that nothing of a dropped column is left."""
+    schema = encoded_schema(
+        pa.schema([item.field for item in columns]),
+        frozenset(item.field.name for item in columns if item.is_blob),
+    )
+    metadata = [FragmentMetadata.from_json(text) for text in fragments]
+    operation = LanceOperation.Overwrite(schema, metadata)
+    transaction = Transaction(table.version, operation)
+    sums = sums_in(fragments)
+    return StagedWrite(table=table, kind=StageKind.OVERWRITE, _transaction=transaction, sums=sums)
+
+
+# ---- the schema of Lance, edited
+
+
+def _edited(
+    table: Table, columns: Sequence[NewColumn], fragments: Sequence[FragmentMetadata]
+) -> LanceSchema:
+    """The schema with its columns changed, field ids kept, new ids as the written files have them."""
+    dataset = table._dataset
+    rebuild, metadata, messages = _taken_apart(dataset.lance_schema)
+    present = _by_column(messages)
+    next_id = int(dataset.max_field_id) + 1
+    wanted = needs_values(table, columns) if _has_new_files(table, fragments) else []
+    drafts: dict[str, list[bytes]] = {}
+    for item in wanted:
+        drafts[item.field.name] = _fresh(item, next_id)
+        next_id += len(drafts[item.field.name])
+    result: list[bytes] = []
+    for item in columns:
+        if item.field.name in drafts:
+            result += drafts[item.field.name]
+        elif item.origin is not None:
+            first, *children = present[item.origin]
+            result += [_edit(first, item.field.name, item.field.nullable), *children]
+        else:
+            added = _fresh(item, next_id)
+            result += added
+            next_id += len(added)
+    schema: LanceSchema = rebuild(metadata, *result)
+    return schema
+
+
+def _taken_apart(schema: LanceSchema) -> tuple[Any, Any, list[bytes]]:
+    """What puts a schema together again, its metadata, and one message per field: the form in which it is pickled."""
+    parts: Any = schema.__reduce__()
+    rebuild, (metadata, *messages) = parts
+    return rebuild, metadata, messages
+
+
+def _has_new_files(table: Table, fragments: Sequence[FragmentMetadata]) -> bool:
+    known = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
+    return any(file.path not in known for item in fragments for file in item.files)
+
+
+def _fresh(item: NewColumn, first_id: int) -> list[bytes]:
+    """A column that is not there yet, with field ids from a number on."""
+    blobs = frozenset([item.field.name]) if item.is_blob else frozenset[str]()
+    schema = LanceSchema.from_pyarrow(encoded_schema(pa.schema([item.field]), blobs))
+    _, _, messages = _taken_apart(schema)
+    return [_shift(message, first_id) for message in messages]
+
+
+#: Members of a field in the format of Lance.
+_NAME, _ID, _PARENT, _NULLABLE = 2, 3, 4, 6
+_NO_PARENT = (1 << 64) - 1
+_VARINT, _BYTES = 0, 2
+_Member = tuple[int, int, Any]
+
+
+def _by_column(messages: Iterable[bytes]) -> dict[str, list[bytes]]:
+    """The messages of each column: its own, then those of its parts."""
+    found: dict[str, list[bytes]] = {}
+    current: list[bytes] = []
+    for message in messages:
+        members = {number: value for number, _, value in _members(message)}
+        if members.get(_PARENT, 0) == _NO_PARENT:
+            current = found.setdefault(members[_NAME].decode(), [])
+        current.append(message)
+    return found
+
+
+def _edit(message: bytes, name: str, nullable: bool) -> bytes:
+    kept = [item for item in _members(message) if item[0] not in (_NAME, _NULLABLE)]
+    kept.append((_NAME, _BYTES, name.encode()))
+    if nullable:
+        kept.append((_NULLABLE, _VARINT, 1))
+    return _message(sorted(kept, key=lambda item: item[0]))
+
+
+def _shift(message: bytes, by: int) -> bytes:
+    """A field whose own id and parent begin at another number."""
+    members = {number: (kind, value) for number, kind, value in _members(message)}
+    parent = members.get(_PARENT, (_VARINT, 0))[1]
+    members[_ID] = (_VARINT, members.get(_ID, (_VARINT, 0))[1] + by)
+    if parent != _NO_PARENT:
+        members[_PARENT] = (_VARINT, parent + by)
+    ordered = [item for item in _members(message) if item[0] not in (_ID, _PARENT)]
+    ordered += [(number, *members[number]) for number in (_ID, _PARENT) if number in members]
+    return _message(sorted(ordered, key=lambda item: item[0]))
+
+
+def _members(message: bytes) -> list[_Member]:
+    """The members of a message in the wire format of protocol buffers."""
+    found: list[_Member] = []
+    at = 0
+    while at < len(message):
+        tag, at = _read_varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        value: Any
+        if kind == _VARINT:
+            value, at = _read_varint(message, at)
+        elif kind == _BYTES:
+            size, at = _read_varint(message, at)
+            value, at = message[at : at + size], at + size
+        else:
+            raise InternalError(f"a field of Lance has a member of wire type {kind}")
+        found.append((number, kind, value))
+    return found
+
+
+def _message(members: Iterable[_Member]) -> bytes:
+    out = b""
+    for number, kind, value in members:
+        out += _varint(number << 3 | kind)
+        out += _varint(value) if kind == _VARINT else _varint(len(value)) + value
+    return out
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while True:
+        byte = number & 0x7F
+        number >>= 7
+        out.append(byte | (0x80 if number else 0))
+        if not number:
+            return bytes(out)

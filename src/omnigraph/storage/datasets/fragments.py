@@ -1,0 +1,469 @@
+"""Fragments and new column values that tasks write, and the ledgers in which tasks note their files."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as _arrow
+import pyarrow as pa
+import pyarrow.compute as _compute
+from lance import LanceOperation
+from lance.dataset import Transaction
+from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
+
+from omnigraph.errors import InternalError, StorageError
+from omnigraph.storage._failures import translated
+from omnigraph.storage.answers import (
+    attempt_name,
+    new_answer_folder,
+    read_answer,
+    remove_answer_folder,
+    write_answer,
+)
+from omnigraph.storage.datasets.blob_columns import encoded_cells
+from omnigraph.storage.datasets.checksums import added_names, sum_files, sums_in, text_with_sums
+from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, OneOf, to_sql
+from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds, with_row_ids
+from omnigraph.storage.datasets.staged import StagedWrite, StageKind
+from omnigraph.storage.datasets.tables import Table, branch_uri
+from omnigraph.storage.listing import delete_files, list_files
+from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from omnigraph.storage.answers import AnswerFolder
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.objects import ControlObjects
+
+
+# ---- Fragments that tasks write and the driver commits, given as their JSON. Most of it runs inside workers
+
+
+#: The published stubs of pyarrow describe older functions.
+pc: Any = _compute
+#: Rows that are written at once.
+_FRAGMENT_ROWS = 1_000_000
+_OFFSET_MASK = 0xFFFFFFFF
+
+
+def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """Write rows as new fragments of a dataset; their metadata as JSON. Nothing refers to them yet.
+
+    Rows come in the column types of the schema; blob columns as cells. When it fails, its files are gone.
+    """
+    schema = table.schema
+    reader = pa.RecordBatchReader.from_batches(schema, (_encoded(b, schema) for b in batches))
+    with translated(f"writing rows of {table.path}"):
+        written = write_fragments(reader, table._dataset, allow_external_blob_outside_bases=True)
+        try:
+            return [fragment_text(table, fragment) for fragment in written]
+        except BaseException:
+            # Also when the task is cancelled: nothing else knows these files.
+            remove_written(table, [json.dumps(fragment.to_json()) for fragment in written])
+            raise
+
+
+def fragment_text(table: Table, fragment: FragmentMetadata, *, is_new: bool = True) -> str:
+    """A fragment that a task wrote, or wrote files for, as JSON with the checksums of these files."""
+    location = parse_location(table._dataset.uri)
+    names = added_names(table, location, fragment, knows_it=not is_new)
+    return text_with_sums(fragment.to_json(), sum_files(location, names))
+
+
+def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch as the dataset stores it: blob columns get Lance's blob encoding."""
+    columns: list[Any] = []
+    for item in schema:
+        column: Any = batch.column(item.name)
+        if isinstance(item.type, lance.blob.BlobType):
+            column = encoded_cells(column)
+        elif column.type != item.type:
+            column = column.cast(item.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def write_replacing(table: Table, replacing: pa.Table, new: pa.Table, kept: KeptIds) -> list[str]:
+    """Write rows that replace others and keep their ids, and new rows, as fragments like `write_rows` does.
+
+    The replacing rows are in the order of their ids. Few of them share a fragment with the new ones.
+    """
+    if len(kept) <= INLINE_ROWS:
+        rows = pa.concat_tables([replacing, new])
+        return keep_ids(table, write_rows(table, rows.to_batches()), kept)
+    written = keep_ids(table, write_rows(table, replacing.to_batches()), kept)
+    try:
+        return written + (write_rows(table, new.to_batches()) if new.num_rows else [])
+    except BaseException:
+        # Also when the task is cancelled: nobody else knows these files.
+        remove_written(table, written)
+        raise
+
+
+def keep_ids(table: Table, written: Sequence[str], kept: KeptIds) -> list[str]:
+    """Fragments that were just written, whose first rows keep the ids of rows that they replace.
+
+    When it fails, their files are gone.
+    """
+    found: list[str] = []
+    begin = 0
+    try:
+        for text in written:
+            end = min(begin + fragment_rows(text), len(kept))
+            found.append(with_row_ids(table, text, kept.part(begin, end)))
+            begin = end
+    except BaseException:
+        # Also when the task is cancelled: nobody else knows these files.
+        remove_written(table, [*found, *written[len(found) :]])
+        raise
+    return found
+
+
+def fragment_rows(fragment: str) -> int:
+    """How many rows a fragment holds."""
+    return int(json.loads(fragment)["physical_rows"])
+
+
+def delete_fragment(fragment: str, table: Table, objects: ControlObjects) -> None:
+    """Remove the files of a fragment that nothing refers to: its data, and its large blobs in a folder beside."""
+    folder = branch_uri(table.path, table.branch)
+    for file in json.loads(fragment)["files"]:
+        name = f"{folder}/data/{file['path']}".removeprefix("/")
+        objects.delete(name)
+        objects.delete_folder(name.removesuffix(".lance"))
+
+
+def delete_marks(table: Table, shrunk: Iterable[str | None], objects: ControlObjects) -> None:
+    """Remove the deletion files of fragments that keep their rows after all."""
+    folder = branch_uri(table.path, table.branch)
+    for name in sums_in(shrunk):
+        objects.delete(f"{folder}/{name}")
+
+
+def remove_written(table: Table, fragments: Sequence[str]) -> None:
+    """Remove fragments where they were written, without knowing the graph they belong to."""
+    location = parse_location(table._dataset.uri)
+    here = Table(table._dataset, "", None)
+    objects = ObstoreObjects(location, durable=False)
+    for fragment in fragments:
+        delete_fragment(fragment, here, objects)
+
+
+def remove_new_files(table: Table, fragments: Sequence[str]) -> None:
+    """Remove the files that were written beside existing fragments; those of the table itself stay."""
+    known = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
+    location = parse_location(table._dataset.uri)
+    objects = ObstoreObjects(location, durable=False)
+    for fragment in fragments:
+        for file in json.loads(fragment)["files"]:
+            if file["path"] not in known:
+                objects.delete(f"data/{file['path']}")
+
+
+# ---- replacing rows
+
+
+def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> StagedWrite:
+    """As `stage_upsert`, for rows whose blobs may refer to addresses; replaced rows keep their row ids."""
+    keys: Any = rows.column(key).combine_chunks()
+    with translated(f"reading rows of {table.path}"):
+        old: Any = table._dataset.to_table(
+            columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT],
+            filter=to_sql(OneOf(key, keys.to_pylist())),
+        )
+    old = old.sort_by(ROW_ID).combine_chunks()
+    old_keys = old[key].combine_chunks()
+    replacing = rows.take(pc.index_in(old_keys, keys))
+    new = rows.filter(pc.invert(pc.is_in(keys, old_keys)))
+    kept = KeptIds(np.asarray(old[ROW_ID]), np.asarray(old[CREATED_AT]))
+    added: list[str] = []
+    try:
+        for begin in range(0, max(replacing.num_rows, new.num_rows), _FRAGMENT_ROWS):
+            added += write_replacing(
+                table,
+                replacing.slice(begin, _FRAGMENT_ROWS),
+                new.slice(begin, _FRAGMENT_ROWS),
+                kept.part(begin, begin + _FRAGMENT_ROWS),
+            )
+        addresses = np.asarray(old[ROW_ADDRESS])
+        shrunk = {
+            int(number): delete_offsets(
+                table, int(number), addresses[addresses >> 32 == number] & _OFFSET_MASK
+            )
+            for number in np.unique(addresses >> 32)
+        }
+    except BaseException:
+        # Also after an interrupt: nobody else knows these files.
+        remove_written(table, added)
+        raise
+    return stage_replacement(table, added, shrunk)
+
+
+def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[Any]) -> str | None:
+    """What is left of a fragment without some of its rows, for `stage_replacement`; None when nothing is.
+
+    Writes a deletion file and moves nothing. Only the deletion file is told: the rest is known from the table.
+    """
+    with translated(f"marking rows of {table.path}"):
+        fragment = table._dataset.get_fragment(fragment_id)
+        if fragment is None:
+            raise InternalError(f"{table.path} has no fragment {fragment_id}")
+        remaining = fragment.delete_rows(offsets.tolist())
+        if remaining is None:
+            return None
+        assert remaining.deletion_file is not None, "rows were deleted"
+        location = parse_location(table._dataset.uri)
+        names = added_names(table, location, remaining, knows_it=True)
+        body = {"deletion_file": remaining.deletion_file.asdict()}
+        return text_with_sums(body, sum_files(location, names))
+
+
+def _shrunk(table: Table, shrunk: Mapping[int, str | None]) -> tuple[list[int], list[Any]]:
+    """Fragments that are gone, and fragments with their new deletion files."""
+    removed: list[int] = []
+    updated: list[FragmentMetadata] = []
+    present = {item.fragment_id: item for item in table._dataset.get_fragments()}
+    for number, text in shrunk.items():
+        if text is None:
+            removed.append(number)
+        else:
+            mark = DeletionFile(**json.loads(text)["deletion_file"])
+            updated.append(replace(present[number].metadata, deletion_file=mark))
+    return removed, updated
+
+
+def stage_replacement(
+    table: Table, added: Sequence[str], shrunk: Mapping[int, str | None]
+) -> StagedWrite:
+    """New fragments, and old ones that lost the rows which the new ones replace, as one transaction.
+
+    `shrunk` maps a fragment to what is left of it; None when nothing is.
+    """
+    removed, updated = _shrunk(table, shrunk)
+    operation = LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=updated,
+        new_fragments=[FragmentMetadata.from_json(text) for text in added],
+        update_mode="rewrite_rows",
+        fields_for_preserving_frag_bitmap=[f.id() for f in table._dataset.lance_schema.fields()],
+    )
+    return StagedWrite(
+        table=table,
+        kind=StageKind.UPSERT,
+        _transaction=Transaction(table.version, operation),
+        sums=sums_in([*added, *shrunk.values()]),
+    )
+
+
+def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> StagedWrite:
+    """Old fragments that lost rows, as a transaction of its own; `shrunk` as in `stage_replacement`."""
+    removed, updated = _shrunk(table, shrunk)
+    operation = LanceOperation.Delete(updated, removed, f"{rows} rows by address")
+    return StagedWrite(
+        table=table,
+        kind=StageKind.DELETE,
+        _transaction=Transaction(table.version, operation),
+        sums=sums_in(shrunk.values()),
+    )
+
+
+def fragment_sizes(table: Table) -> dict[int, int]:
+    """The fragments of a table with their rows; known from metadata."""
+    with translated(f"looking at the fragments of {table.path}"):
+        return {item.fragment_id: item.count_rows() for item in table._dataset.get_fragments()}
+
+
+def read_addresses(table: Table, column: str, addresses: Sequence[int]) -> list[str]:
+    """The texts of a few rows by their addresses, in that order."""
+    wanted = ", ".join(str(address) for address in addresses)
+    with translated(f"reading rows of {table.path}"):
+        rows = table._dataset.to_table(
+            columns=[column, ROW_ADDRESS], filter=f"{ROW_ADDRESS} IN ({wanted})"
+        ).to_pylist()
+    texts = {row[ROW_ADDRESS]: str(row[column]) for row in rows}
+    return [texts[address] for address in addresses]
+
+
+# ---- New values of some columns for many rows, while all other columns of these rows stay where they are
+#
+# The new columns of a fragment become one file beside its others: nothing else is read or written, so blobs and
+# indexes of other columns stay. Rows keep their ids, and their lineage says which of them were updated. The cost is
+# that of the columns of the whole fragment; for a few rows of a large one it is cheaper to write these again
+# (`stage_upsert`).
+
+
+def update_fragment(table: Table, fragment_id: int, rows: pa.Table) -> str:
+    """New values for rows of one fragment, found by `_rowid`, as an update for `stage_updates`. Moves nothing.
+
+    Holds the new values in memory; the old ones stream by.
+    """
+    with translated(f"updating columns of {table.path}"):
+        fragment = table._dataset.get_fragment(fragment_id)
+        if fragment is None:
+            raise InternalError(f"{table.path} has no fragment {fragment_id}")
+        found, fields, offsets = fragment.update_columns(
+            rows, left_on=ROW_ID, right_on=ROW_ID, with_offsets=True
+        )
+        text = fragment_text(table, found, is_new=False)
+    return json.dumps({"fragment": text, "fields": fields, "offsets": offsets.hex()})
+
+
+def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
+    """The updates of fragments as one transaction."""
+    fragments, fields, offsets = [], set[int](), {}
+    bodies = [json.loads(update) for update in updates]
+    for update in bodies:
+        fragment = FragmentMetadata.from_json(update["fragment"])
+        fragments.append(fragment)
+        fields |= set(update["fields"])
+        offsets[fragment.id] = bytes.fromhex(update["offsets"])
+    operation = LanceOperation.Update(
+        updated_fragments=fragments,
+        fields_modified=sorted(fields),
+        update_mode="rewrite_columns",
+        updated_fragment_offsets=offsets,
+    )
+    transaction = Transaction(table.version, operation)
+    sums = sums_in(update["fragment"] for update in bodies)
+    return StagedWrite(table=table, kind=StageKind.UPDATE, _transaction=transaction, sums=sums)
+
+
+def remove_updates(table: Table, updates: Sequence[str], objects: ControlObjects) -> None:
+    """Delete the files of updates that are not staged; nothing refers to them."""
+    known = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
+    folder = branch_uri(table.path, table.branch)
+    for update in updates:
+        fragment = FragmentMetadata.from_json(json.loads(update)["fragment"])
+        for file in fragment.files:
+            if file.path not in known:
+                objects.delete(f"{folder}/data/{file.path}")
+
+
+# ---- Ledgers: which files a task has written, noted in a file that outlives the task
+#
+# The driver learns from answers what tasks wrote, and an answer may never arrive: the task is tried again elsewhere,
+# its process dies, the job is cancelled, the driver is interrupted. So an attempt notes its files in the folder of
+# the operation as soon as they are whole, and the driver removes what no attempt that counts has written. Only a file
+# that was being written when its process died is in no ledger; cleanup finds it.
+
+
+#: The published stubs of pyarrow describe older functions.
+_pa: Any = _arrow
+
+_log = logging.getLogger(__name__)
+
+_STAGE = "wrote"
+#: How often the folder is looked at until it stays empty; the first pass removes nearly always everything.
+_MAX_PASSES = 5
+_SCHEMA = _pa.schema([_pa.field("file", _pa.utf8(), nullable=False)])
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The files of one attempt of a task, as names below the root of the graph. Without a folder nothing is noted."""
+
+    folder: AnswerFolder | None
+    part: int
+    #: The attempt, for its answer; empty while nothing is noted.
+    name: str = ""
+    _files: list[str] = field(default_factory=list)
+
+    def note(self, table: Table, written: Iterable[str | None]) -> None:
+        """Note the files of fragments that the attempt wrote, or wrote files for, given as their texts.
+
+        When it fails, these files are gone: nothing else knows them.
+        """
+        if self.folder is None:
+            return
+        line = _below(self.folder.root, str(table._dataset.uri))
+        files = [f"{line}/{name}" for name in sums_in(written)]
+        if not files:
+            return
+        self._files += files
+        self.name = self.name or attempt_name(_STAGE, self.part)
+        rows = _pa.RecordBatch.from_arrays([_pa.array(self._files, _pa.utf8())], schema=_SCHEMA)
+        try:
+            # The same name again: a reader finds the earlier list or the longer one.
+            write_answer(self.folder, self.name, _SCHEMA, [rows])
+        except BaseException:
+            # Also when the task is cancelled. What fails here too stays until cleanup.
+            with suppress(StorageError):
+                delete_files(self.folder.root, files)
+            raise
+
+
+def _below(root: GraphLocation, uri: str) -> str:
+    """The name of a dataset below the root: datasets record the root without links, a caller may come through one."""
+    for place in (root.root, root.uri):
+        if uri.startswith(f"{place}/"):
+            return uri.removeprefix(f"{place}/")
+    raise InternalError(f"{uri} does not lie in {root}")
+
+
+@dataclass(slots=True)
+class Ledgers:
+    """The ledgers of all tasks of one operation, for its driver."""
+
+    folder: AnswerFolder
+    #: Attempts whose answers count.
+    _counted: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, root: GraphLocation) -> Ledgers:
+        """Ledgers of an operation that begins."""
+        return cls(new_answer_folder(root))
+
+    def count(self, attempts: Iterable[str]) -> None:
+        """What these attempts wrote is in use."""
+        self._counted.update(attempts)
+
+    def discount(self, attempts: Iterable[str]) -> None:
+        """What these attempts wrote is not needed after all."""
+        self._counted.difference_update(attempts)
+
+    def close(self, *, is_committed: bool) -> None:
+        """The operation is over: remove what was written for nothing, which is everything unless it was committed.
+
+        What cannot be removed stays for cleanup, and is told in the log.
+        """
+        kept: Collection[str] = self._counted if is_committed else ()
+        try:
+            for _ in range(_MAX_PASSES):
+                if not self._remove_listed(kept):
+                    break
+            else:
+                _log.warning("tasks still write: what they have written stays until cleanup")
+            remove_answer_folder(self.folder)
+        except StorageError as error:
+            _log.warning("what tasks have written stays until cleanup: %s", error)
+
+    def _remove_listed(self, kept: Collection[str]) -> bool:
+        """Remove what is in the folder now, and the files that its ledgers name; whether there was anything.
+
+        Only what was read goes: a task that ends late may add a ledger meanwhile, which the next pass finds.
+        """
+        names = [file.name for file in list_files(self.folder.root, self.folder.name)]
+        for name in names:
+            attempt = name.rpartition("/")[2].removesuffix(".arrow")
+            if attempt.startswith(f"{_STAGE}-") and attempt not in kept:
+                self._remove_files(attempt)
+        delete_files(self.folder.root, names)
+        return bool(names)
+
+    def _remove_files(self, attempt: str) -> None:
+        try:
+            for batch in read_answer(self.folder, attempt):
+                files: Any = batch.column(0)
+                delete_files(self.folder.root, files.to_pylist())
+        except StorageError as error:
+            _log.warning("what %s has written stays until cleanup: %s", attempt, error)

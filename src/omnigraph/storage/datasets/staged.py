@@ -1,0 +1,526 @@
+"""Two-phase writes: staging, private versions, commits, and which transaction made a version."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+from lance.dataset import Transaction
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.core.failpoints import Failpoint, reach
+from omnigraph.errors import DriftError, InternalError
+from omnigraph.storage._failures import translated
+from omnigraph.storage.datasets.blob_columns import encoded_cells
+from omnigraph.storage.datasets.checksums import (
+    FileSums,
+    file_sums,
+    names_of,
+    new_fragments,
+    record_commit,
+    sums_in,
+)
+from omnigraph.storage.datasets.completeness import check_complete
+from omnigraph.storage.datasets.opening import open_dataset
+from omnigraph.storage.datasets.tables import Table, branch_uri, dataset_exists
+from omnigraph.storage.listing import manifest_name
+from omnigraph.storage.location import refuse_links
+from omnigraph.storage.objects import sync_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from omnigraph.storage.location import GraphLocation
+    from omnigraph.storage.objects import ControlObjects
+
+
+# ---- Private versions: what a staged write would make, readable for its writer before it is committed
+#
+# A version beside the history of a dataset: no reader meets it, HEAD does not move, and it is removed when its writer
+# is done. Never pinned: nothing keeps its files.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateVersion:
+    """What a staged write would make, readable for its writer alone."""
+
+    table: Table
+    #: Fragments that exist only here.
+    new_fragments: tuple[int, ...]
+    #: Its files and those of the versions below it, as names in the dataset.
+    _files: tuple[str, ...]
+
+
+def open_private(staged: StagedWrite) -> PrivateVersion:
+    """The version that a staged write would make, without making it."""
+    base = staged.table
+    files = []
+    with translated(f"reading staged rows of {base.path}"):
+        dataset = base._dataset
+        for step in staged._steps:
+            # A transaction of its own: the files of the real one must survive the removal of this one.
+            transaction = Transaction(dataset.version, step.operation)
+            committed = LanceDataset.commit(dataset, transaction, detached=True)
+            files.append(f"_versions/d{committed.version}.manifest")
+            files.append(f"_transactions/{dataset.version}-{transaction.uuid}.txn")
+            dataset = open_dataset(base._dataset.uri, committed.version)
+        before = {
+            fragment.fragment_id: fragment.metadata.files[0].path
+            for fragment in base._dataset.get_fragments()
+        }
+        new = [
+            fragment.fragment_id
+            for fragment in dataset.get_fragments()
+            if before.get(fragment.fragment_id) != fragment.metadata.files[0].path
+        ]
+    return PrivateVersion(
+        table=Table(dataset, base.path, base.branch),
+        new_fragments=tuple(new),
+        _files=tuple(files),
+    )
+
+
+def close_private(private: PrivateVersion, objects: ControlObjects) -> None:
+    """Remove the traces of a private version; the fragments stay."""
+    folder = branch_uri(private.table.path, private.table.branch)
+    for name in private._files:
+        objects.delete(f"{folder}/{name}")
+
+
+# ---- Which transaction made a version: whether a commit landed although its answer got lost, and who moved a
+#      dataset
+
+
+#: The property that every transaction of this project carries. A version that has it and was never published was made
+#: by a writer that had lost the commit lock without knowing it.
+OWN_MARK = "omnigraph:writer"
+
+
+def landed(before: LanceDataset, transaction: Transaction) -> LanceDataset | None:
+    """The version right after `before`, if this very transaction made it; None when it did not, or nothing can tell.
+
+    Lance writes a version with one conditional request. When its answer gets lost, Lance sends it again, meets its own
+    version and reports a conflict; or it gives up and reports a failure of the connection.
+    """
+    try:
+        after = open_dataset(before.uri, int(before.version) + 1)
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return after if committed_as(after, str(transaction.uuid)) else None
+
+
+def committed_as(dataset: LanceDataset, uuid: str) -> bool:
+    """Whether the version of a dataset was made by the transaction of this id."""
+    try:
+        found = dataset.read_transaction(int(dataset.version))
+    except (TypeError, OSError, ValueError, RuntimeError):
+        # Lance cannot show every transaction; of those that this project commits it can.
+        return False
+    return found is not None and str(found.uuid) == uuid
+
+
+def is_own_movement(table: Table, after: int, until: int) -> bool:
+    """Whether writers of this project made every version after a certain one, up to and including `until`."""
+    versions = range(after + 1, until + 1)
+    return bool(versions) and all(_has_mark(table, version) for version in versions)
+
+
+def _has_mark(table: Table, version: int) -> bool:
+    try:
+        transaction = table._dataset.read_transaction(version)
+    except (TypeError, OSError, ValueError, RuntimeError):
+        # Lance cannot show compactions that rewrote an index, which this project never makes.
+        return False
+    properties = None if transaction is None else transaction.transaction_properties
+    return properties is not None and OWN_MARK in properties
+
+
+def transaction_uuids(table: Table, after: int) -> tuple[str | None, ...]:
+    """The ids of the transactions that made the versions after a certain one, up to the version of `table`."""
+    return tuple(_uuid(table, version) for version in range(after + 1, table.version + 1))
+
+
+def _uuid(table: Table, version: int) -> str | None:
+    if version == table.version:
+        return table.transaction_uuid()
+    try:
+        transaction = table._dataset.read_transaction(version)
+    except (TypeError, OSError, ValueError, RuntimeError):
+        return None
+    return None if transaction is None else str(transaction.uuid)
+
+
+# ---- Two-phase writes: `stage_*` writes files and moves nothing, `commit_staged` moves HEAD by exactly what was
+#      staged
+#
+# Lance rebases a commit silently even with zero retries, so `commit_staged` checks HEAD before and the version after.
+# It is meant to run under the commit lock of the graph; without it a lost race is reported as drift, never repaired
+# here.
+#
+# Nearly every write is one version. What changes fragments and indexes together needs several, one on top of the
+# other.
+
+
+#: Above this many rows an indexed join costs more memory than Lance's pool has.
+_INDEXED_UPSERT_ROWS = 50_000
+
+
+class StageKind(StrEnum):
+    """What a staged write does to the rows."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    UPDATE = "update"
+    DELETE = "delete"
+    OVERWRITE = "overwrite"
+    RESTORE = "restore"
+    INDEX = "index"
+    REWRITE = "rewrite"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedWrite:
+    """Files of one future version of one dataset, or of several. Invisible until `commit_staged`."""
+
+    table: Table = field(repr=False)
+    kind: StageKind
+    _transaction: Transaction = field(repr=False)
+    #: What is committed on top of it, in this order.
+    _later: tuple[Transaction, ...] = field(default=(), repr=False)
+    #: Checksums of its files, as far as they are known; `with_checksums` adds the others.
+    sums: FileSums = field(default_factory=dict, repr=False)
+
+    @property
+    def read_version(self) -> int:
+        """The version that the write was prepared against."""
+        return self.table.version
+
+    @property
+    def made_version(self) -> int:
+        """The version that the write will make."""
+        return self.table.version + len(self._steps)
+
+    @property
+    def transaction_uuid(self) -> str:
+        """The id by which the committed version is recognised later."""
+        return str(self._steps[-1].uuid)
+
+    @property
+    def transaction_uuids(self) -> tuple[str, ...]:
+        """The ids of all versions that the write will make."""
+        return tuple(str(step.uuid) for step in self._steps)
+
+    @property
+    def _steps(self) -> tuple[Transaction, ...]:
+        return (self._transaction, *self._later)
+
+
+def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
+    """Two writes to one table as one: the second is committed on top of what the first makes."""
+    version = first.made_version
+    added = []
+    for number, transaction in enumerate(then._steps):
+        operation: Any = transaction.operation
+        if isinstance(operation, LanceOperation.CreateIndex):
+            # An index that was built on a private version belongs to the version below its commit.
+            current = [
+                replace(index, dataset_version=version + number) for index in operation.new_indices
+            ]
+            operation = LanceOperation.CreateIndex(current, operation.removed_indices)
+        added.append(Transaction(version + number, operation))
+    sums = {**first.sums, **then.sums}
+    return replace(first, kind=then.kind, _later=(*first._later, *added), sums=sums)
+
+
+def stage_append(table: Table, rows: pa.Table) -> StagedWrite:
+    """New rows behind the existing ones."""
+    with translated(f"staging rows of {table.path}"):
+        transaction = write_fragments(
+            _for_writing(rows, table),
+            table._dataset,
+            return_transaction=True,
+            allow_external_blob_outside_bases=True,
+        )
+    return StagedWrite(table=table, kind=StageKind.APPEND, _transaction=transaction)
+
+
+def stage_overwrite(table: Table, rows: pa.Table) -> StagedWrite:
+    """These rows instead of the existing ones; zero rows are fine."""
+    with translated(f"staging rows of {table.path}"):
+        if rows.num_rows == 0:
+            operation = LanceOperation.Overwrite(table.schema, [])
+            transaction = Transaction(table.version, operation)
+        else:
+            transaction = write_fragments(
+                _for_writing(rows, table),
+                table._dataset,
+                mode="overwrite",
+                return_transaction=True,
+                allow_external_blob_outside_bases=True,
+            )
+    return StagedWrite(table=table, kind=StageKind.OVERWRITE, _transaction=transaction)
+
+
+def stage_upsert(table: Table, rows: pa.Table, key: str = "id") -> StagedWrite:
+    """Replace the rows whose key exists and add the others; replaced rows keep their row ids.
+
+    The keys of `rows` must be distinct: Lance would insert a repeated new key twice. No blob may refer to an address,
+    which Lance refuses here: see `stage_replaced_rows`.
+    """
+    with translated(f"staging rows of {table.path}"):
+        builder = (
+            table._dataset.merge_insert(key)
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .use_index(rows.num_rows <= _INDEXED_UPSERT_ROWS)
+        )
+        transaction, _ = builder.execute_uncommitted(_for_writing(rows, table))
+    return StagedWrite(table=table, kind=StageKind.UPSERT, _transaction=transaction)
+
+
+def stage_delete(table: Table, row_addresses: Sequence[int]) -> StagedWrite | None:
+    """Remove rows by their `_rowaddr`; None when there is nothing to remove, so that no version is made."""
+    if not row_addresses:
+        return None
+    offsets: dict[int, list[int]] = defaultdict(list)
+    for address in row_addresses:
+        offsets[address >> 32].append(address & 0xFFFFFFFF)
+    updated: list[FragmentMetadata] = []
+    removed: list[int] = []
+    with translated(f"staging deletes of {table.path}"):
+        for fragment_id, rows in offsets.items():
+            fragment = table._dataset.get_fragment(fragment_id)
+            if fragment is None:
+                raise InternalError(f"{table.path} has no fragment {fragment_id}")
+            remaining = fragment.delete_rows(rows)
+            if remaining is None:
+                removed.append(fragment_id)
+            else:
+                updated.append(remaining)
+        operation = LanceOperation.Delete(updated, removed, f"{len(row_addresses)} rows by address")
+        transaction = Transaction(table.version, operation)
+    return StagedWrite(table=table, kind=StageKind.DELETE, _transaction=transaction)
+
+
+def stage_fragments(
+    table: Table, fragments: Iterable[str], *, overwrite: bool = False
+) -> StagedWrite:
+    """An append or overwrite from fragment files that were written elsewhere, given as their JSON."""
+    texts = list(fragments)
+    metadata = [FragmentMetadata.from_json(text) for text in texts]
+    operation = (
+        LanceOperation.Overwrite(table.schema, metadata)
+        if overwrite
+        else LanceOperation.Append(metadata)
+    )
+    kind = StageKind.OVERWRITE if overwrite else StageKind.APPEND
+    return StagedWrite(
+        table=table,
+        kind=kind,
+        _transaction=Transaction(table.version, operation),
+        sums=sums_in(texts),
+    )
+
+
+def stage_restore(table: Table, version: int) -> StagedWrite:
+    """The content of an older version as a new version. For recovery only: it undoes what came in between."""
+    operation = LanceOperation.Restore(version)
+    transaction = Transaction(table.version, operation)
+    return StagedWrite(table=table, kind=StageKind.RESTORE, _transaction=transaction)
+
+
+def check_written(location: GraphLocation, staged: StagedWrite) -> None:
+    """Look whether the disk took everything that was staged. Does nothing on an object store.
+
+    Raises:
+        StorageError: bytes are missing; what was staged must not be committed.
+    """
+    if not location.is_local:
+        return
+    for transaction in staged._steps:
+        operation: Any = transaction.operation
+        updated = getattr(operation, "updated_fragments", None) or ()
+        check_complete(staged.table._dataset.uri, (*new_fragments(operation), *updated))
+
+
+def with_checksums(staged: StagedWrite) -> StagedWrite:
+    """A staged write that knows the checksums of all of its files.
+
+    Outside the commit lock: a large write takes its time.
+    """
+    operations = (step.operation for step in staged._steps)
+    return replace(staged, sums=file_sums(staged.table, operations, staged.sums))
+
+
+def commit_staged(staged: StagedWrite) -> Table:
+    """Make the staged version HEAD; the table at its new version. The checksums of its files are recorded.
+
+    A write of several versions may fail between two of them.
+
+    Raises:
+        DriftError: HEAD is not where the write was prepared, or the commit landed at another version.
+    """
+    table = staged.table
+    if not table.is_head():
+        raise _drift(table, staged.read_version, table.latest_version)
+    committed = table._dataset
+    for transaction in staged._steps:
+        expected = int(committed.version)
+        if expected > staged.read_version:
+            reach(Failpoint.BETWEEN_VERSIONS)
+        transaction.transaction_properties = {OWN_MARK: "1"}
+        with translated(f"committing {table.path}"):
+            try:
+                committed = LanceDataset.commit(committed, transaction, max_retries=0)
+            except (CommitConflictError, OSError, ValueError, RuntimeError) as error:
+                # A conflict may be one with an earlier request of this very commit, whose answer got lost.
+                made = landed(committed, transaction)
+                if made is None:
+                    if isinstance(error, CommitConflictError):
+                        raise _drift(table, expected, table.latest_version) from error
+                    raise
+                committed = made
+        if committed.version != expected + 1:
+            # Lance has put it on top of what came in between.
+            actual = int(committed.version)
+            late = is_own_movement(table, expected, actual - 1)
+            raise DriftError(table.path, expected + 1, actual, by_late_writer=late)
+    record_commit(committed, staged.read_version, staged._steps, staged.sums)
+    return Table(committed, table.path, table.branch)
+
+
+def _drift(table: Table, expected: int, actual: int) -> DriftError:
+    late = is_own_movement(table, expected, actual)
+    return DriftError(table.path, expected, actual, by_late_writer=late)
+
+
+def new_files(staged: StagedWrite) -> list[str]:
+    """The files that a staged write made, as names below the root of the graph; nothing else refers to them yet."""
+    table = staged.table
+    known = set(names_of(fragment.metadata for fragment in table._dataset.get_fragments()))
+    return [
+        name
+        for transaction in staged._steps
+        for name in _new_files(table, transaction.operation, known)
+    ]
+
+
+def _new_files(table: Table, operation: object, known: set[str]) -> list[str]:
+    folder = branch_uri(table.path, table.branch)
+    updated = getattr(operation, "updated_fragments", None) or ()
+    # A change of columns lists every fragment, with files that the present version reads as well.
+    found = names_of((*new_fragments(operation), *updated))
+    names = [f"{folder}/{name}" for name in found if name not in known]
+    for index in getattr(operation, "new_indices", None) or ():
+        written = Path(table._dataset.uri) / "_indices" / str(index.uuid)
+        if written.is_dir():
+            files = (file for file in written.rglob("*") if file.is_file())
+            names += [f"{folder}/{file.relative_to(table._dataset.uri)}" for file in files]
+    return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """A dataset that does not exist yet: where it will be, and the transaction that makes it."""
+
+    path: str
+    _transaction: Transaction = field(repr=False)
+
+    @property
+    def transaction_uuid(self) -> str:
+        """The id by which it is recognised later."""
+        return str(self._transaction.uuid)
+
+
+def plan_table(path: str, schema: pa.Schema, *, blobs: frozenset[str] = frozenset()) -> NewTable:
+    """The first, empty version of a dataset, with stable row ids.
+
+    The columns in `blobs` are stored apart from the rows and read as bytes.
+    """
+    operation = LanceOperation.Overwrite(encoded_schema(schema, blobs), [])
+    return NewTable(path=path, _transaction=Transaction(0, operation))
+
+
+def commit_new_table(location: GraphLocation, new: NewTable) -> Table:
+    """Make a dataset; unreferenced until it is published.
+
+    What a crashed attempt left at the same path is replaced: nothing refers to it.
+    """
+    uri = location.child(new.path)
+    with translated(f"creating {new.path}"):
+        refuse_links(location, new.path)
+        if dataset_exists(location, new.path):
+            LanceDataset.drop(uri)
+        dataset = LanceDataset.commit(
+            uri, new._transaction, enable_stable_row_ids=True, max_retries=0
+        )
+        # Opened again through the shared session, so that its caches serve this handle too.
+        dataset = open_dataset(uri, dataset.version)
+    record_commit(dataset, 0, [new._transaction], {})
+    return Table(dataset, new.path, None)
+
+
+def create_table(
+    location: GraphLocation, path: str, schema: pa.Schema, *, blobs: frozenset[str] = frozenset()
+) -> Table:
+    """Plan and make a dataset at once, as long as nobody else could be making it."""
+    return commit_new_table(location, plan_table(path, schema, blobs=blobs))
+
+
+def encoded_schema(schema: pa.Schema, blobs: frozenset[str]) -> pa.Schema:
+    """Columns as Lance stores them: those in `blobs` get its blob encoding."""
+    return pa.schema(
+        [
+            lance.blob_field(item.name, nullable=item.nullable) if item.name in blobs else item
+            for item in schema
+        ]
+    )
+
+
+def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | None) -> None:
+    """Flush every file that belongs to the version of `table`. Does nothing on an object store."""
+    if not location.is_local:
+        return
+    root = Path(branch_uri(location.child(table.path), table.branch))
+    names = [root / manifest_name(table.version)]
+    for transaction in () if staged is None else staged._steps:
+        below = transaction.read_version
+        names.append(root / "_transactions" / f"{below}-{transaction.uuid}.txn")
+        names.append(root / manifest_name(below + 1))
+        names.extend(root / name for name in _files_of(transaction.operation))
+    sync_files(names)
+
+
+def _files_of(operation: object) -> Iterable[str]:
+    for index in getattr(operation, "new_indices", None) or ():
+        yield f"_indices/{index.uuid}"
+    updated = getattr(operation, "updated_fragments", None) or ()
+    for fragment in (*new_fragments(operation), *updated):
+        for file in fragment.files:
+            yield f"data/{file.path}"
+            # Large blobs of a data file lie in a folder beside it.
+            yield f"data/{file.path.removesuffix('.lance')}"
+        if fragment.deletion_file is not None:
+            yield fragment.deletion_file.path(fragment.id)
+
+
+def _for_writing(rows: pa.Table, table: Table) -> pa.Table:
+    """Rows in the column types of the dataset: blob columns get Lance's blob encoding."""
+    schema = table.schema
+    columns: list[Any] = []
+    for field_ in schema:
+        column: Any = rows.column(field_.name)
+        if isinstance(field_.type, lance.blob.BlobType):
+            column = encoded_cells(column)
+        elif column.type != field_.type:
+            column = column.cast(field_.type)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=schema)

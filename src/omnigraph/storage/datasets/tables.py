@@ -1,0 +1,286 @@
+"""Reading datasets: opening, caching and scanning them at exact versions.
+
+A `Table` is one state of one dataset: a location, a branch of it and a version. The Lance handle inside never leaves
+this room.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.core.cache import Together
+from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
+from omnigraph.storage._failures import readable, translated
+from omnigraph.storage.datasets.blob_columns import blob_names, read_cells, scan_cells
+from omnigraph.storage.datasets.filters import Filter, to_sql
+from omnigraph.storage.datasets.opening import open_dataset
+from omnigraph.storage.location import RECLAIMED_MARK, refuse_links
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import lance
+    import pyarrow as pa
+
+    from omnigraph.storage.location import GraphLocation
+
+_CACHED_HANDLES = 64
+_U64_MAX = 2**64 - 1
+MAIN = "main"
+
+
+def branch_uri(uri: str, branch: str | None) -> str:
+    """The address of a branch of a dataset: Lance addresses it as a dataset of its own."""
+    return uri if branch in (None, MAIN) else f"{uri}/tree/{branch}"
+
+
+class Table:
+    """One state of one dataset. Immutable; safe to share between threads."""
+
+    def __init__(self, dataset: lance.LanceDataset, path: str, branch: str | None) -> None:
+        self._dataset = dataset
+        #: The directory below the root of the graph.
+        self.path = path
+        #: The Lance branch; None is the main line.
+        self.branch = branch
+        self._fingerprint: str | None = None
+        self._row_count: int | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the rows: equal exactly when the same files, deletions and columns are read.
+
+        Branches that share data share it, an index built later keeps it, and no name or version number that is used
+        again can repeat it. Looks at metadata in memory only.
+        """
+        if self._fingerprint is None:
+            with translated(f"looking at {self.path}"):
+                self._fingerprint = self._made_fingerprint()
+        return self._fingerprint
+
+    def _made_fingerprint(self) -> str:
+        digest = sha256()
+        for field in self._dataset.lance_schema.fields():
+            digest.update(f"{field.id()}={field.name()}\n".encode())
+        for fragment in self._dataset.get_fragments():
+            metadata = fragment.metadata
+            names = [file.path for file in metadata.files]
+            if metadata.deletion_file is not None:
+                names.append(metadata.deletion_file.path(metadata.id))
+            digest.update(f"{metadata.id}:{','.join(names)}\n".encode())
+        return digest.hexdigest()[:32]
+
+    @property
+    def version(self) -> int:
+        """The version that this handle reads."""
+        return int(self._dataset.version)
+
+    @property
+    def latest_version(self) -> int:
+        """The version at HEAD of this branch now."""
+        with translated(f"looking at {self.path}"):
+            return int(self._dataset.latest_version)
+
+    def is_head(self) -> bool:
+        """Whether nothing was committed to this branch since.
+
+        On disk the name of the next version tells, at a cost that does not follow the number of versions: every commit
+        makes it, and a cleanup keeps HEAD and what is pinned, so the next one of a pinned version goes only when HEAD
+        is far ahead. Then the listing tells.
+        """
+        folder = Path(self._dataset.uri) / "_versions"
+        if folder.is_dir():
+            following = self.version + 1
+            names = (f"{_U64_MAX - following}.manifest", f"{following}.manifest")
+            return not any((folder / name).exists() for name in names)
+        return self.latest_version == self.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Lance holds them."""
+        with translated(f"reading the columns of {self.path}"):
+            return self._dataset.schema
+
+    @property
+    def blob_columns(self) -> frozenset[str]:
+        """The columns that hold blobs."""
+        return blob_names(self.schema)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The schema metadata as text."""
+        raw = self.schema.metadata or {}
+        with translated(f"reading the columns of {self.path}"):
+            return {key.decode(): value.decode() for key, value in raw.items()}
+
+    def count_rows(self, filter_: Filter | None = None) -> int:
+        """How many rows there are, or how many satisfy a filter."""
+        with translated(f"counting {self.path}"):
+            return int(self._dataset.count_rows(to_sql(filter_) if filter_ else None))
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        filter_: Filter | None = None,
+        *,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Rows as one Arrow table; blob columns come as cells (`omnigraph.core.values`)."""
+        where = to_sql(filter_) if filter_ else None
+        with translated(f"reading {self.path}"):
+            found: pa.Table = read_cells(self._dataset, columns, filter=where, limit=limit)
+            return found
+
+    def scan(
+        self, columns: Sequence[str] | None = None, filter_: Filter | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows as a stream of batches, in storage order; blob columns come as cells."""
+        where = to_sql(filter_) if filter_ else None
+        with translated(f"scanning {self.path}"):
+            yield from scan_cells(self._dataset, columns, filter=where)
+
+    def transaction_uuid(self) -> str | None:
+        """The id of the transaction that made this version; None when Lance kept none."""
+        with translated(f"reading the history of {self.path}"):
+            try:
+                transaction = self._dataset.read_transaction(self.version)
+            except TypeError:
+                # Lance cannot show a compaction that rewrote an index; the name of its file tells as well.
+                return self._transaction_in_files()
+            return None if transaction is None else str(transaction.uuid)
+
+    def _transaction_in_files(self) -> str | None:
+        batches: Any = self._dataset.tracked_files(min_version=self.version)
+        for batch in batches:
+            for file in batch.to_pylist():
+                if file["version"] == self.version and file["type"] == "transaction file":
+                    name = str(file["path"]).rpartition("/")[2].removesuffix(".txn")
+                    return name.partition("-")[2]
+        return None
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are; known from metadata."""
+        if self._row_count is None:
+            self._row_count = self.count_rows()
+        return self._row_count
+
+    def fragment_count(self) -> int:
+        """How many fragments the rows are spread over."""
+        with translated(f"looking at {self.path}"):
+            return len(self._dataset.get_fragments())
+
+
+class TableStore:
+    """Opens the datasets of one graph and keeps recent handles. Thread-safe."""
+
+    def __init__(self, location: GraphLocation, entries: int = _CACHED_HANDLES) -> None:
+        self.location = location
+        self._entries = entries
+        self._cache: OrderedDict[tuple[str, str | None, int], Table] = OrderedDict()
+        self._lock = Lock()
+        self._opening: Together[Table] = Together()
+        #: Datasets that were looked through for links.
+        self._checked: set[str] = set()
+
+    def open(self, path: str, branch: str | None = None, version: int | None = None) -> Table:
+        """A dataset at a version, or at its HEAD.
+
+        Raises:
+            OutsideRootError: there is a link in it, or a version reads files outside of it.
+            StorageError: `NOT_FOUND` when there is no such dataset or version, `PERMANENT` when it is damaged.
+        """
+        if version is None:
+            # HEAD moves: whoever asks now must not get what others found before.
+            return self._open_anew(path, branch, None)
+        key = (path, branch, version)
+        with self._lock:
+            known = self._cache.get(key)
+            if known is not None:
+                self._cache.move_to_end(key)
+                return known
+        return self._opening.make(key, lambda: self._open_anew(path, branch, version))
+
+    def _open_anew(self, path: str, branch: str | None, version: int | None) -> Table:
+        table = self._open(path, branch, version)
+        self.remember(table)
+        return table
+
+    def remember(self, table: Table) -> None:
+        """Keep a handle for later reads of the same version."""
+        key = (table.path, table.branch, table.version)
+        with self._lock:
+            self._cache[key] = table
+            self._cache.move_to_end(key)
+            while len(self._cache) > self._entries:
+                self._cache.popitem(last=False)
+
+    def forget(self, path: str) -> None:
+        """Keep no handle of a dataset: versions of it are gone."""
+        with self._lock:
+            for key in [key for key in self._cache if key[0] == path]:
+                del self._cache[key]
+
+    def _refuse_links(self, path: str) -> None:
+        """Look through a dataset for links when it is opened first: Lance would follow them, reading and writing."""
+        if path not in self._checked:
+            refuse_links(self.location, path)
+            self._checked.add(path)
+
+    def _open(self, path: str, branch: str | None, version: int | None) -> Table:
+        self._refuse_links(path)
+        uri = branch_uri(self.location.child(path), branch)
+        wanted = path if version is None else f"version {version} of {path}"
+        try:
+            with translated(f"opening {wanted}"):
+                dataset = open_dataset(uri, version)
+        except OutsideRootError:
+            raise
+        except StorageError as error:
+            reason = readable(error.__cause__ or error)
+            if not dataset_exists(self.location, path, branch, version):
+                message = f"{wanted} does not exist: {reason}"
+                raise StorageError(message, StorageFailure.NOT_FOUND) from error
+            if error.failure in (StorageFailure.TRANSIENT, StorageFailure.CONFIGURATION):
+                raise
+            raise DamageError(f"opening {wanted}", reason) from error
+        return Table(dataset, path, branch)
+
+
+def newest_version(location: GraphLocation, path: str, branch: str | None = None) -> int | None:
+    """The newest version of a dataset, or of a branch of it; None when there is none. Looks at names only."""
+    from omnigraph.storage.objects import ObstoreObjects
+
+    if location.is_local and not location.path.is_dir():
+        return None
+    names = ObstoreObjects(location, durable=False).names(f"{branch_uri(path, branch)}/_versions")
+    numbers = [int(stem) for name in names if (stem := name.removesuffix(".manifest")).isdigit()]
+    # Lance counts backwards in names, so that the newest version is listed first.
+    return max((min(number, _U64_MAX - number) for number in numbers), default=None)
+
+
+def dataset_exists(
+    location: GraphLocation, path: str, branch: str | None = None, version: int | None = None
+) -> bool:
+    """Whether any version of a dataset is there, or a certain one; looks at names only."""
+    from omnigraph.storage.objects import ObstoreObjects
+
+    if location.is_local and not location.path.is_dir():
+        return False
+    folder = branch_uri(path, branch)
+    names = ObstoreObjects(location, durable=False).names(f"{folder}/_versions")
+    if version is not None:
+        # Lance counts backwards in names, so that the newest version is listed first.
+        return not {f"{_U64_MAX - version}.manifest", f"{version}.manifest"}.isdisjoint(names)
+    return any(name.endswith(".manifest") for name in names)
+
+
+def is_reclaimed(location: GraphLocation, path: str) -> bool:
+    """Whether a whole dataset was cleaned up: there is a mark in its place."""
+    from omnigraph.storage.objects import ObstoreObjects
+
+    return ObstoreObjects(location, durable=False).read(f"{path}/{RECLAIMED_MARK}") is not None

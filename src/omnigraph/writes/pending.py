@@ -1,0 +1,178 @@
+"""Pending rows and deletions of one mutation, and its external blobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import ResourceLimitError
+from omnigraph.storage.external import DENY_ALL
+from omnigraph.writes.columns import rows_table, table_schema, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from omnigraph.core.ids import TableKey
+    from omnigraph.core.values import StoredValue
+    from omnigraph.storage.external import ExternalPolicy
+    from omnigraph.writes.columns import TypeDef
+
+
+# ---- Pending work of one mutation: rows to write and rows to delete, in memory until the end of the query
+#
+# Later statements see earlier ones: a pending row shadows the committed row with the same id.
+
+
+@dataclass(slots=True)
+class TableDelta:
+    """What a mutation does to one table."""
+
+    definition: TypeDef
+    _rows: pa.Table
+    #: Rows that were added since `_rows` was last put together.
+    _added: list[pa.Table] = field(default_factory=list)
+    #: Memory of all pending rows.
+    pending_bytes: int = 0
+    #: Whether any row may replace a committed one; otherwise all of them are new.
+    may_replace: bool = False
+    #: Committed rows that go, by id, with their storage addresses.
+    deleted: dict[str, int] = field(default_factory=dict)
+    #: Ends of deleted edges: edge id → (source id, target id).
+    deleted_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> pa.Table:
+        """Final rows, one per id; the last write of an id wins."""
+        if self._added:
+            self._rows = _last_per_id(pa.concat_tables([self._rows, *self._added]))
+            self._added = []
+            self.pending_bytes = self._rows.nbytes
+        return self._rows
+
+    def put(self, rows: pa.Table, *, may_replace: bool) -> None:
+        """Add rows; an id that is pending already is replaced."""
+        self.may_replace = self.may_replace or may_replace
+        self._added.append(rows)
+        self.pending_bytes += rows.nbytes
+
+    def has(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that are pending."""
+        wanted = pa.array(list(ids), pa.utf8())
+        return set(texts(self.rows["id"].filter(pc.is_in(self.rows["id"], wanted))))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return self.rows.num_rows == 0 and not self.deleted
+
+
+class Accumulator:
+    """The deltas of all tables that a mutation touches."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.tables: dict[TableKey, TableDelta] = {}
+
+    def delta(self, definition: TypeDef) -> TableDelta:
+        """The delta of a type, made at its first touch."""
+        known = self.tables.get(definition.table_key)
+        if known is None:
+            known = TableDelta(definition, table_schema(definition).empty_table())
+            self.tables[definition.table_key] = known
+        return known
+
+    def put_rows(
+        self,
+        definition: TypeDef,
+        rows: Sequence[Mapping[str, StoredValue]],
+        *,
+        may_replace: bool,
+    ) -> None:
+        """Add rows of stored values."""
+        self.put(definition, rows_table(definition, rows), may_replace=may_replace)
+
+    def put(self, definition: TypeDef, rows: pa.Table, *, may_replace: bool) -> None:
+        """Add rows.
+
+        Raises:
+            ResourceLimitError: the pending rows of the mutation would need too much memory.
+        """
+        self.delta(definition).put(rows, may_replace=may_replace)
+        self.check_bytes()
+
+    def check_bytes(self, more: int = 0) -> None:
+        """Refuse more memory than a mutation may have: for what is pending, and for what is about to be read.
+
+        Raises:
+            ResourceLimitError: it would be too much.
+        """
+        pending = more + sum(delta.pending_bytes for delta in self.tables.values())
+        if pending > self._max_bytes:
+            raise ResourceLimitError(
+                "pending mutation bytes",
+                self._max_bytes,
+                pending,
+                "split the mutation, load the data with `load`, or raise OMNIGRAPH_MUTATION_MAX_BYTES",
+            )
+
+
+def _last_per_id(rows: pa.Table) -> pa.Table:
+    """Of rows with equal ids the last one; the others keep their order."""
+    last = {entity_id: position for position, entity_id in enumerate(texts(rows["id"]))}
+    if len(last) == rows.num_rows:
+        return rows.combine_chunks()
+    return rows.take(pa.array(sorted(last.values()), pa.int64())).combine_chunks()
+
+
+# ---- External blobs of one mutation: checked, counted, copied. A mutation never keeps a reference
+
+
+@dataclass(slots=True)
+class ExternalIntake:
+    """Takes the bytes of allowed addresses into a mutation.
+
+    Lasts for all tries of one call: a try after a lost race may run inside the commit window, where nobody should wait
+    for a server, and has to see the same bytes.
+    """
+
+    policy: ExternalPolicy = DENY_ALL
+    #: Bytes that all of them may have together.
+    max_bytes: int = 0
+    _cells: int = 0
+    _bytes: int = 0
+    _known: dict[str, bytes] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Count anew, for another try."""
+        self._cells = self._bytes = 0
+
+    def copied(self, uri: str) -> bytes:
+        """The cell with the bytes behind an address.
+
+        Raises:
+            ExternalBlobPolicyError: the address is not allowed.
+            ExternalBlobSourceError: it cannot be read.
+            ResourceLimitError: there are too many, or they are too large.
+        """
+        from omnigraph.storage.external import check_bytes, copied_cells
+
+        allowed = self.policy.check(uri)
+        self._cells += 1
+        check_cells(self._cells)
+        if uri not in self._known:
+            (self._known[uri],) = copied_cells([allowed], self.max_bytes - self._bytes)
+        self._bytes += len(self._known[uri])
+        check_bytes(self._bytes, self.max_bytes)
+        return self._known[uri]
+
+
+def check_cells(count: int) -> None:
+    """Refuse more external blobs than one operation may bring."""
+    from omnigraph.storage.external import EXTERNAL_CELLS
+
+    if count > EXTERNAL_CELLS:
+        advice = "split the input, or give the bytes as `base64:…`"
+        raise ResourceLimitError("external blobs of one operation", EXTERNAL_CELLS, count, advice)
