@@ -21,7 +21,7 @@ from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
 
 #: Rooms that import much of themselves when it is first used: each child would do so after its fork.
-LATE = ("graph", "recovery", "storage", "writes")
+LATE = ("graph", "commit", "maintenance", "storage", "storage.datasets", "writes")
 
 
 def prepare() -> None:

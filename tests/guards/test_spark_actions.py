@@ -11,7 +11,7 @@ SOURCE = Path(omnigraph.__file__).parent
 #: Methods of a frame that run a job.
 ACTIONS = {"collect", "toArrow", "toPandas", "toLocalIterator", "isEmpty", "foreachPartition"}
 #: The door itself, and the questions about a session that come before it.
-DOOR = {"pipeline/spark_workers.py", "pipeline/spark_jobs.py", "engine/spark/executors.py"}
+DOOR = {"spark/workers.py", "spark/jobs.py", "spark/executors.py"}
 
 
 def stray_actions(tree: ast.AST) -> list[int]:

@@ -13,7 +13,8 @@ import traceback
 import warnings
 from typing import Any
 
-import omnigraph.graph.branches  # noqa: F401  # what a server imports late, imported once, before any fork
+import omnigraph.graph.branches
+import omnigraph.graph.loads  # noqa: F401  # what a server imports late, imported once, before any fork
 from omnigraph.server.main import main as serve
 
 

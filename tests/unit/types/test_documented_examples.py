@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     "module",
-    [omnigraph.ids, omnigraph.schema.compiler, omnigraph.syntax.suggest],
+    [omnigraph.core.ids, omnigraph.lang.schema.compiler, omnigraph.core.source],
     ids=lambda module: module.__name__,
 )
 def test_the_examples_of_a_docstring_are_true(module: ModuleType) -> None:
