@@ -440,6 +440,7 @@ class ExchangeMatcher:
         rows = sum(answer["decided"] for answer in decided)
         marking = min(max(parallelism, rows // _MARKED_ROWS + 1), len(fragment_sizes(base)) or 1)
         come = tuple(staged.new_fragments)
+        assert list(come) == sorted(come), "tasks look fragments up in this order"
         exchange = Exchange(
             stage="replace rows",
             items=[answer["name"] for answer in decided],
