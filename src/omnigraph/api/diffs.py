@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as _arrow
-
 from omnigraph.branches.changes import (
     DEFAULT_PAGE_BYTES,
     PageBudget,
@@ -17,6 +15,7 @@ from omnigraph.branches.changes import (
     encode_token,
 )
 from omnigraph.branches.diffs import NET_CHANGES, DiffStats, NetChange, diff_header
+from omnigraph.core.arrow import pa
 from omnigraph.errors import ChangeCursorRejectedError
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from omnigraph.branches.diffs import Diff
 
 #: The published stubs of pyarrow describe arrays of one type only.
-pa: Any = _arrow
 
 _DIFF_PAGE = "diff-page"
 

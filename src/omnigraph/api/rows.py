@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as _arrow
 import pyarrow as pa
 
 from omnigraph.commit.targets import Target
 from omnigraph.core.arrow import json_column
+from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import (
     BaseType,
@@ -203,7 +203,6 @@ class Result:
 
 
 #: The published stubs of pyarrow lack the parts that take metadata.
-_pa: Any = _arrow
 
 #: Largest piece of a body that is made at once.
 PIECE_BYTES = 256 * 1024
@@ -364,7 +363,7 @@ def _batches(reader: Any, source: _Source, schema: Any, connection: ExitStack) -
 def _readable(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except (_arrow.ArrowException, OSError, EOFError) as error:
+    except (_pa.ArrowException, OSError, EOFError) as error:
         raise _cut_short(str(error).partition("\n")[0]) from error
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import pyarrow as _arrow
-
 from omnigraph.branches.deltas import Operation, operation
+from omnigraph.core.arrow import pa
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from omnigraph.branches.deltas import TypeDelta
     from omnigraph.commit.snapshot import Snapshot
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
 
 #: Net changes as an Arrow table.
 NET_CHANGES = pa.schema(

@@ -6,13 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as _arrow
-import pyarrow.compute as _compute
-
 from omnigraph.branches.deltas import row_images
 from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
 from omnigraph.branches.truth_table import CONFLICTS, Choice
 from omnigraph.commit.targets import open_pin, reading_pins
+from omnigraph.core.arrow import pa
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
@@ -52,11 +50,6 @@ if TYPE_CHECKING:
 # Only what the merge changes is checked, against the target as it would be: its changed rows, the edges that a
 # deleted node leaves behind, and the sources that gained or lost an edge. Violations are conflicts; all of them are
 # collected.
-
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 
 @dataclass(slots=True)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
 from omnigraph.branches.truth_table import ABSENT, Base, Choice, base_rows, choose
+from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_CONFLICTS
 from omnigraph.pipeline.compare import DELTA
 from omnigraph.pipeline.copying import (
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Message
     from omnigraph.storage.datasets.tables import Table
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 SOURCE = "source"
 TARGET = "target"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, assert_never
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow
+from pyarrow import compute
 
 from omnigraph.core.types import (
     BaseType,
@@ -19,27 +19,31 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import render_date, render_datetime
 
+#: pyarrow and its kernels without their published stubs, which describe older functions and arrays of one type only.
+pa: Any = pyarrow
+pc: Any = compute
+
 # ---- How value types are stored: the mapping to Arrow
 #
-# Kept apart from `kinds`, so that the compilers run without importing pyarrow.
+# Kept apart from `core.types`, so that the compilers run without importing pyarrow.
 
 
-_SCALARS: dict[Scalar, pa.DataType] = {
-    Scalar.STRING: pa.utf8(),
-    Scalar.BLOB: pa.large_binary(),
-    Scalar.BOOL: pa.bool_(),
-    Scalar.I32: pa.int32(),
-    Scalar.I64: pa.int64(),
-    Scalar.U32: pa.uint32(),
-    Scalar.U64: pa.uint64(),
-    Scalar.F32: pa.float32(),
-    Scalar.F64: pa.float64(),
-    Scalar.DATE: pa.date32(),
-    Scalar.DATETIME: pa.date64(),
+_SCALARS: dict[Scalar, pyarrow.DataType] = {
+    Scalar.STRING: pyarrow.utf8(),
+    Scalar.BLOB: pyarrow.large_binary(),
+    Scalar.BOOL: pyarrow.bool_(),
+    Scalar.I32: pyarrow.int32(),
+    Scalar.I64: pyarrow.int64(),
+    Scalar.U32: pyarrow.uint32(),
+    Scalar.U64: pyarrow.uint64(),
+    Scalar.F32: pyarrow.float32(),
+    Scalar.F64: pyarrow.float64(),
+    Scalar.DATE: pyarrow.date32(),
+    Scalar.DATETIME: pyarrow.date64(),
 }
 
 
-def arrow_type(base: BaseType) -> pa.DataType:
+def arrow_type(base: BaseType) -> pyarrow.DataType:
     """The Arrow type of a column of `base`.
 
     `DateTime` is `date64`, milliseconds since the epoch in UTC. A vector's items are nullable in Arrow, as Lance
@@ -49,18 +53,18 @@ def arrow_type(base: BaseType) -> pa.DataType:
         case ScalarType(scalar):
             return _SCALARS[scalar]
         case EnumType():
-            return pa.utf8()
+            return pyarrow.utf8()
         case ListType(item):
-            return pa.list_(pa.field("item", _SCALARS[item], nullable=True))
+            return pyarrow.list_(pyarrow.field("item", _SCALARS[item], nullable=True))
         case VectorType(dimension):
-            return pa.list_(pa.field("item", pa.float32(), nullable=True), dimension)
+            return pyarrow.list_(pyarrow.field("item", pyarrow.float32(), nullable=True), dimension)
         case _:
             assert_never(base)
 
 
-def arrow_field(name: str, type_: PropertyType) -> pa.Field[pa.DataType]:
+def arrow_field(name: str, type_: PropertyType) -> pyarrow.Field[pyarrow.DataType]:
     """The Arrow field of one property."""
-    return pa.field(name, arrow_type(type_.base), nullable=type_.nullable)
+    return pyarrow.field(name, arrow_type(type_.base), nullable=type_.nullable)
 
 
 # ---- Values of Arrow columns as JSON, one meaning for results, images of rows and changes
@@ -70,7 +74,7 @@ def arrow_field(name: str, type_: PropertyType) -> pa.Field[pa.DataType]:
 MAX_SAFE_INTEGER = 2**53 - 1
 
 
-def json_column(column: pa.Array[Any], base: BaseType) -> list[object]:
+def json_column(column: pyarrow.Array[Any], base: BaseType) -> list[object]:
     """The values of a result column as JSON values.
 
     Dates are `YYYY-MM-DD`, instants `YYYY-MM-DDTHH:MM:SS.mmmZ`; integers beyond ±(2^53-1) and floats that are not
@@ -78,17 +82,19 @@ def json_column(column: pa.Array[Any], base: BaseType) -> list[object]:
     """
     match base:
         case ScalarType(Scalar.DATE):
-            return [_present(render_date, day) for day in column.cast(pa.int32()).to_pylist()]
+            return [_present(render_date, day) for day in column.cast(pyarrow.int32()).to_pylist()]
         case ScalarType(Scalar.DATETIME):
-            return [_present(render_datetime, ms) for ms in column.cast(pa.int64()).to_pylist()]
+            return [
+                _present(render_datetime, ms) for ms in column.cast(pyarrow.int64()).to_pylist()
+            ]
         case ListType(Scalar.DATE | Scalar.DATETIME as item):
-            narrow = pa.int32() if item is Scalar.DATE else pa.int64()
-            lists: Any = column.cast(pa.list_(narrow))
+            narrow = pyarrow.int32() if item is Scalar.DATE else pyarrow.int64()
+            lists: Any = column.cast(pyarrow.list_(narrow))
             return [_moments(values, item) for values in lists.to_pylist()]
         case ScalarType(Scalar.F32):
             return _narrow_floats(column)
         case VectorType() | ListType(Scalar.F32):
-            items = iter(_narrow_floats(pc.list_flatten(column)))
+            items = iter(_narrow_floats(compute.list_flatten(column)))
             return [
                 None if length is None else [next(items) for _ in range(length)]
                 for length in _lengths(column)
@@ -102,15 +108,15 @@ def json_column(column: pa.Array[Any], base: BaseType) -> list[object]:
             return [_number(value) for value in column.to_pylist()]
 
 
-def _narrow_floats(column: pa.Array[Any]) -> list[object]:
+def _narrow_floats(column: pyarrow.Array[Any]) -> list[object]:
     """32-bit floats with as many digits as they have: 0.1, not 0.10000000149011612."""
-    texts: Any = column.cast(pa.utf8())
+    texts: Any = column.cast(pyarrow.utf8())
     return [None if text is None else _number(float(text)) for text in texts.to_pylist()]
 
 
-def _lengths(column: pa.Array[Any]) -> list[int | None]:
+def _lengths(column: pyarrow.Array[Any]) -> list[int | None]:
     lists: Any = column
-    if pa.types.is_fixed_size_list(lists.type):
+    if pyarrow.types.is_fixed_size_list(lists.type):
         size = lists.type.list_size
         return [size if present else None for present in lists.is_valid().to_pylist()]
     return [None if item is None else len(item) for item in lists.to_pylist()]

@@ -9,13 +9,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
 from omnigraph.commit.expectations import PHYSICAL_KINDS
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.snapshot import branch_of
 from omnigraph.commit.targets import open_pin, reading_pins
+from omnigraph.core.arrow import pc
 from omnigraph.core.types import VectorType
 from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.lang.schema.catalog import TypeKind
@@ -230,10 +229,6 @@ def _ids(delta: Delta, code: int) -> frozenset[str]:
 
 # ---- Which rows of a graph need a vector, and why: no vector yet, a text that changed since, or all of them
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 #: Ids that one filter names, and rows of a scan that are in memory.
 _PROBED_IDS = 4_096

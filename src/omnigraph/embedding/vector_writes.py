@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
 
+from omnigraph.core.arrow import pa
 from omnigraph.embedding.vector_tasks import KeptAddress, KeptVectors, fill_vectors, text_digest
 from omnigraph.pipeline.copying import mark_replaced
 from omnigraph.pipeline.workers import raise_failure
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.objects import ControlObjects
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
 
 #: So few rows, or so small a part of their fragments, are written again as whole rows, unless they have blobs.
 #: Otherwise each fragment gets a file of new vectors, which costs what the vectors of all of its rows cost.

@@ -7,9 +7,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.storage.datasets.filters import ROW_ID
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
 # that a state lacks are null. Values are put one behind the other with their lengths, so that different rows never
 # meet, and 128 bits of a cryptographic hash stand for them.
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 DIGEST_BYTES = 16
 DIGEST = pa.binary(DIGEST_BYTES)

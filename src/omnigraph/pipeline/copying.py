@@ -7,9 +7,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.exchange import BUCKET, Exchange, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
 # A plan consists of parts, each with rows of one kind. Tasks read the parts; the driver knows how many rows they
 # have.
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
 
 #: Rows of a part at most.
 PART_ROWS = 200_000
@@ -198,8 +194,6 @@ def filed_parts(
 # Rows that replace others keep the row ids of these. Tasks read the plan, read and write rows; the driver holds
 # neither.
 
-
-pc: Any = _compute
 
 #: Rows that a task has in memory.
 _BATCH_ROWS = 8_192

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.compare import (
     DELTA,
@@ -44,10 +43,6 @@ if TYPE_CHECKING:
 # Both are read in the same way: how many there are by what happened to them, any stretch of them, and only some of
 # the operations. What is in files is streamed; memory does not grow with the number of rows.
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 #: Rows of a batch; all but the last one of a file have exactly so many.
 BATCH_ROWS = 65_536

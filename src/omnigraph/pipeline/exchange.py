@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload, runtime_checkable
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.budget import work_steps
 from omnigraph.pipeline.workers import Item, advance
 from omnigraph.storage.answers import attempt_name, read_answer, write_answer
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 
 # ---- What is exchanged between tasks: rows that some read, and the buckets in which others get them
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 #: The column that says to which bucket a row belongs; the first one.
 BUCKET = "bucket"

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as _arrow
-import pyarrow.compute as _compute
-
+from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.pipeline.keys import find_keys, first_members, scan_keys
 
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
 
     from omnigraph.pipeline.keys import KeyScan
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 _EMPTY = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import derive_id, new_ulid
 from omnigraph.core.types import EnumType, Scalar, ScalarType
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 # A generated id is a ULID: 10 characters of time, 6 random ones per load, 10 that count. The counter is the number of
 # the part of the input and the number of the row in it, so ids follow the order of the input and never meet.
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 #: Rows of one type in one part of the input, and parts, as bits of the counter.
 _ROW_BITS = 30

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa as _pa
+from omnigraph.core.arrow import pc
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
 from omnigraph.errors import MAX_EXAMPLES
@@ -50,11 +50,6 @@ if TYPE_CHECKING:
 
 
 # ---- The interpreter of backfill expressions: batches of rows in, columns out
-
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-_pa: Any = _arrow
-pc: Any = _compute
 
 
 def evaluate(expression: Expression, batch: Any, field: Any) -> Any:

@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.pipeline.exchange import (
     BUCKET,
     Exchange,
@@ -60,10 +59,6 @@ if TYPE_CHECKING:
 # A replaced row keeps its row id: the fragment that brings its successor is written again, with those rows apart, and
 # the fragment that held it gets a deletion mark. Fragments without either stay as they are.
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 _OFFSET_MASK = 0xFFFFFFFF
 _IN_PROCESS_ROWS = 500_000

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as _compute
-
+from omnigraph.core.arrow import pc
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
 from omnigraph.errors.writes import LINE
 from omnigraph.pipeline.keys import joined_text, key_scans, text_key
@@ -377,9 +376,6 @@ def _ids_at(table: Table, addresses: Sequence[int]) -> list[str]:
 
 # ---- Holding the rows of a table against rules that are new to them: exact totals, and some examples of each
 
-
-#: The published stubs of pyarrow describe older functions.
-pc: Any = _compute
 
 #: Where rows are that no file brought.
 GRAPH = "graph"

@@ -15,10 +15,9 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 from pyspark.sql import functions as sql
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.pipeline.exchange import KeyFiles
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Message
     from omnigraph.spark.workers import SparkWorkers
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 #: Ids up to which every task holds all of them.
 SMALL_IDS = 4_000_000

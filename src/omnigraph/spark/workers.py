@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pyarrow as _arrow
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
@@ -80,9 +80,6 @@ def _mixed(data: bytes, pad: bytes) -> bytes:
 
 # ---- Rows that tasks read, brought together by bucket, on Spark: a shuffle between two functions on Arrow
 
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-_pa: Any = _arrow
 
 #: Rows travel packed: for Spark a row is what one task has for one bucket, so that it handles few.
 _SENT = _pa.schema([(BUCKET, _pa.int32()), ("rows", _pa.binary())])

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import obstore
-import pyarrow as _arrow
 
+from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.ids import new_ulid
 from omnigraph.storage._failures import translated
 from omnigraph.storage.listing import delete_files, list_files, list_folders, remove_empty_folders
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.listing import StoredFile
 
-#: The published stubs of pyarrow describe older functions.
-_pa: Any = _arrow
 
 _NAME = re.compile(r"[0-9a-z-]+")
 _ULID = re.compile(r"[0-9A-Z]{26}")

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, assert_never
 
 import pyarrow as pa
-import pyarrow.compute as _compute
 import pyarrow.compute as pc
 
+from omnigraph.core.arrow import pc as _pc
 from omnigraph.core.values import StoredValue, canonical_spelling
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.rules import EnumValues, Pattern, Range
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 # ---- The interpreter of value rules: which values of a column violate a rule. Columns in, a mask out
 #
 # Mutations and tasks of a load use the same functions, so a rule means the same in both.
-
-
-#: The published stubs of pyarrow describe older functions.
-_pc: Any = _compute
 
 
 def violations(rule: ValueRule, column: Any) -> Any:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as _compute
 import pyarrow.parquet as pq
 
-from omnigraph.core.arrow import arrow_type
+from omnigraph.core.arrow import arrow_type, pc
 from omnigraph.core.types import (
     FLOATS,
     BaseType,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 #: The published stubs type each kernel per element type, which columns do not know.
 Array: TypeAlias = Any
-pc: Any = _compute
 
 #: Offsets of 64 bits: the lines of one batch may hold large blobs.
 _TEXT = pa.large_utf8()

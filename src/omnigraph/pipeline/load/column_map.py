@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as _arrow
-import pyarrow.compute as _compute
-
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.source import did_you_mean, nearest
 from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
@@ -336,11 +334,6 @@ def _listed(names: list[str]) -> str:
 
 
 # ---- Columns and rows of mapped sources → records of a type: what feeds what is known, and nothing is read yet
-
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 
 def raw_records(

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
-from omnigraph.core.arrow import arrow_field, arrow_type
+from omnigraph.core.arrow import arrow_field, arrow_type, pa, pc
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import MARK
 from omnigraph.pipeline.load.values import Timestamps, load_value, text_value
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
 
     from omnigraph.core.types import BaseType
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 Column = Any  # an Arrow array; its stubs cannot say of which type
 
 _DATE_TEXT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"

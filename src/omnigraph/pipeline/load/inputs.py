@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow as _arrow
 import pyarrow.fs as _fs
 
+from omnigraph.core.arrow import pa
 from omnigraph.core.env_settings import whole_number
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 # packed texts here, for columnar files where their batches are read.
 
 
-#: The published stubs of pyarrow describe older functions.
-pa: Any = _arrow
 fs: Any = _fs
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")

@@ -8,10 +8,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 import pyarrow.json as _json
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRecord
 from omnigraph.pipeline.load.inputs import open_text
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 # record of its type, and then it gives the same values.
 
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 pj: Any = _json
 
 _KIND = pa.schema([("type", pa.utf8()), ("edge", pa.utf8())])

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 import pyarrow.orc as _orc
 import pyarrow.parquet as _parquet
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.pipeline.keys import MAX_PARTS
 from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, readable
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 # before its rows are read, and what comes out of it is counted.
 
 
-#: The published stubs of pyarrow describe older functions.
-pa: Any = _arrow
-pc: Any = _compute
 orc: Any = _orc
 parquet: Any = _parquet
 

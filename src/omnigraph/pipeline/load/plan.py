@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as _arrow
-
+from omnigraph.core.arrow import pa
 from omnigraph.core.env_settings import whole_number
 from omnigraph.core.values import MANAGED
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 
 #: The published stubs of pyarrow describe arrays of one type only.
-pa: Any = _arrow
 
 EXTERNAL_BLOB_MAX_BYTES = "OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES"
 _DEFAULT_MAX_BYTES = 256 * 1024 * 1024

@@ -7,9 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import pyarrow as _arrow
 import pyarrow.csv as _csv
 
+from omnigraph.core.arrow import pa
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRecord, InputFileError
 from omnigraph.errors.text import size_text
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load.source_columns import SourceColumns
     from omnigraph.pipeline.violations import Problems
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
 csv: Any = _csv
 
 _BLOCK_BYTES = 8 * 1024 * 1024

@@ -10,10 +10,8 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
-from omnigraph.core.arrow import arrow_type
+from omnigraph.core.arrow import arrow_type, pa, pc
 from omnigraph.core.ids import split_id
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
@@ -40,9 +38,6 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load.plan import EndType, EntityShape, LoadPlan
     from omnigraph.pipeline.load.values import Timestamps
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 _STRING = PropertyType(base=ScalarType(Scalar.STRING), nullable=True)
 _BLOB = ScalarType(Scalar.BLOB)

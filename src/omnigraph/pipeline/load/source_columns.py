@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as _arrow
-
+from omnigraph.core.arrow import pa
 from omnigraph.pipeline.load.columns import is_list_type
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: The published stubs of pyarrow describe older functions.
-pa: Any = _arrow
 
 #: How many members a message names.
 _SHOWN_MEMBERS = 8

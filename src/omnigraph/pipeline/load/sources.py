@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pyarrow as _arrow
 
+from omnigraph.core.arrow import pa
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 #
 # A mapping says how a frame is read. Without one, columns have the names of properties, edges bring their ends in
 # `from` and `to` (or `src` and `dst`), and any type may bring `id`.
-
-
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
 
 
 class FrameAccess(Protocol):

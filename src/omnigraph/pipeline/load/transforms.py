@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.types import (
     ListType,
     PropertyType,
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     from omnigraph.core.types import BaseType
     from omnigraph.pipeline.load.value_forms import BoolWords, NumberForm, Transforms, ValueSource
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 Column = Any  # an Arrow array; its stubs cannot say of which type
 #: What is wrong with values, by position.
 Complaints = dict[int, str]

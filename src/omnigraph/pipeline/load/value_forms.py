@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.violations import shown
 
@@ -124,8 +123,6 @@ EndSource = ValueSource | Mapping[str, ValueSource]
 # ---- Texts for null of a mapping as values of typed columns: `-1` of numbers, `1970-01-01T00:00:00Z` of moments
 
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
 Column = Any  # an Arrow array; its stubs cannot say of which type
 
 _DIGIT = re.compile("[0-9]")
@@ -204,8 +201,6 @@ def refuse_null_texts(source: ValueSource, column: str, kind: Any, owner: str) -
 # A number has one or two digits, and exactly two where another number follows or precedes without anything in
 # between.
 
-
-pc: Any = _compute
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),

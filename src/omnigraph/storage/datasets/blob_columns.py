@@ -12,9 +12,8 @@ from urllib.parse import quote, unquote
 
 import lance
 import numpy as np
-import pyarrow as _arrow
-import pyarrow.compute as _compute
 
+from omnigraph.core.arrow import pa, pc
 from omnigraph.core.values import (
     ADDRESS_MARK,
     MARK,
@@ -29,9 +28,6 @@ from omnigraph.storage.datasets.filters import ROW_ADDRESS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
-pc: Any = _compute
 
 #: How a cell leaves the system where one column holds bytes and addresses.
 CELL_PARTS = pa.struct([pa.field("data", pa.binary()), pa.field("uri", pa.utf8())])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import obstore
-import pyarrow.compute as _compute
 from obstore.store import LocalStore, from_url
 
+from omnigraph.core.arrow import pc
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BlobIntegrityError, StorageError
 from omnigraph.storage._failures import translated
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.filters import Filter
     from omnigraph.storage.datasets.tables import Table
 
-#: The published stubs of pyarrow describe older functions.
-pc: Any = _compute
 _STRING = ScalarType(Scalar.STRING)
 #: Kinds of descriptors whose bytes lie in a file beside the data file.
 _IN_OWN_FOLDER = (1, 2)

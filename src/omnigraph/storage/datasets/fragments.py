@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
-import pyarrow as _arrow
 import pyarrow as pa
-import pyarrow.compute as _compute
 from lance import LanceOperation
 from lance.dataset import Transaction
 from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
 
+from omnigraph.core.arrow import pa as _pa
+from omnigraph.core.arrow import pc
 from omnigraph.errors import InternalError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import (
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 # ---- Fragments that tasks write and the driver commits, given as their JSON. Most of it runs inside workers
 
 
-#: The published stubs of pyarrow describe older functions.
-pc: Any = _compute
 #: Rows that are written at once.
 _FRAGMENT_ROWS = 1_000_000
 _OFFSET_MASK = 0xFFFFFFFF
@@ -356,9 +354,6 @@ def remove_updates(table: Table, updates: Sequence[str], objects: ControlObjects
 # the operation as soon as they are whole, and the driver removes what no attempt that counts has written. Only a file
 # that was being written when its process died is in no ledger; cleanup finds it.
 
-
-#: The published stubs of pyarrow describe older functions.
-_pa: Any = _arrow
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
-import pyarrow as _arrow
 from lance.file import LanceFileWriter
 from lance.fragment import (
     DataFile,
@@ -25,6 +24,7 @@ from lance.fragment import (
     RowIdSequence,
 )
 
+from omnigraph.core.arrow import pa as _pa
 from omnigraph.errors import InternalError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import sum_files, sums_in, text_with_sums
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from omnigraph.storage.datasets.tables import Table
 
-#: The published stubs of pyarrow describe older functions, those of Lance a method instead of a constructor.
-_pa: Any = _arrow
 _RowIdMeta: Any = RowIdMeta
 
 #: Rows of one fragment whose ids may be part of the manifest: 8 KB of it at most.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pyarrow as _arrow
 
+from omnigraph.core.arrow import pa
 from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import read_answer
 from omnigraph.storage.datasets.filters import ROW_ID, UPDATED_AT
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.row_changes import Differing, Fragments
     from omnigraph.storage.datasets.tables import Table
 
-#: The published stubs of pyarrow describe older functions, and arrays of one type only.
-pa: Any = _arrow
 
 #: A file that lists row ids.
 ROW_LIST = pa.schema([("row", pa.int64())])

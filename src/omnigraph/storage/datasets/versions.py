@@ -6,9 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as _arrow
-import pyarrow.compute as _compute
-
+from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import tidy_records
@@ -43,11 +41,6 @@ if TYPE_CHECKING:
 #
 # In this order a process that dies on the way leaves whole versions or none, and files that the search for leftovers
 # finds. Lance's own removal works the other way round: a version whose files are missing would still open.
-
-
-#: The published stubs of pyarrow describe older functions.
-pa: Any = _arrow
-pc: Any = _compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
