@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 from omnigraph.branches.changes import (
     DEFAULT_PAGE_BYTES,
@@ -14,15 +16,9 @@ from omnigraph.branches.changes import (
     decode_token,
     encode_token,
 )
-from omnigraph.branches.diffs import NET_CHANGES, DiffStats, NetChange, diff_header
+from omnigraph.branches.diffs import NET_CHANGES, Diff, DiffStats, NetChange, diff_header
 from omnigraph.core.arrow import pa
 from omnigraph.errors import ChangeCursorRejectedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
-
-    from omnigraph.branches.diffs import Diff
 
 #: The published stubs of pyarrow describe arrays of one type only.
 

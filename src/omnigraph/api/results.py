@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,8 +21,6 @@ from omnigraph.errors import (
 from omnigraph.lang.schema.steps import Step, UnsupportedChange, step_from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import pyarrow as pa
 
     from omnigraph.branches.merge import TypeChanges

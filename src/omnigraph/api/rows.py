@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,8 +29,6 @@ from omnigraph.errors import OmniError, UnexpectedAnswerError
 from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-
     import pandas as pd
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.branches.deltas import Operation, State, matched_tables, operation
-from omnigraph.commit.snapshot import snapshot_at
+from omnigraph.branches.deltas import (
+    ChangeFilter,
+    DeltaReader,
+    KnownType,
+    Operation,
+    RowImage,
+    State,
+    TypeDelta,
+    matched_tables,
+    operation,
+)
+from omnigraph.commit.snapshot import History, snapshot_at
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -22,11 +33,7 @@ from omnigraph.pipeline.compare import operation_codes
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from omnigraph.branches.deltas import ChangeFilter, DeltaReader, KnownType, RowImage, TypeDelta
     from omnigraph.commit.rows import GraphCommit
-    from omnigraph.commit.snapshot import History
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.worker_set import WorkerChoice
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -17,25 +18,20 @@ from omnigraph.core.arrow import json_column
 from omnigraph.core.types import Scalar, ScalarType, is_wider
 from omnigraph.core.values import blob_text
 from omnigraph.errors import BadRequestError
-from omnigraph.lang.schema.catalog import EdgeDef, TypeKind
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import RowShape, row_shape
-from omnigraph.pipeline.deltas import delta_between
-from omnigraph.pipeline.scratch import Scratch
+from omnigraph.pipeline.deltas import Delta, delta_between
+from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.row_changes import take_by_row_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from omnigraph.commit.rows import TablePin
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.accepted import AcceptedSchema
-    from omnigraph.lang.schema.catalog import Catalog, NodeDef
-    from omnigraph.pipeline.deltas import Delta
-    from omnigraph.pipeline.scratch import ScratchPlace
     from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.storage.datasets.tables import Table, TableStore
 

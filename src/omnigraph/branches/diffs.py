@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from omnigraph.branches.deltas import Operation, operation
+from omnigraph.branches.deltas import Operation, TypeDelta, operation
 from omnigraph.core.arrow import pa
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from types import TracebackType
-
-    from omnigraph.branches.deltas import TypeDelta
     from omnigraph.commit.snapshot import Snapshot
 
 

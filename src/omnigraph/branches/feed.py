@@ -6,6 +6,7 @@ that ends inside of one carries a page token, which is good for the rest of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,6 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from omnigraph.branches.deltas import ChangeFilter
     from omnigraph.commit.rows import GraphCommit, Head
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.branches.changes import (
+    Change,
     ChangesPage,
+    CommitChanges,
     PageBudget,
     Position,
     cause_of,
@@ -16,18 +19,20 @@ from omnigraph.branches.changes import (
     encode_token,
 )
 from omnigraph.branches.deltas import (
+    ChangeFilter,
     DeltaReader,
     KnownType,
+    RowImage,
     State,
     known_types,
     make_filter,
     row_images,
 )
 from omnigraph.branches.diffs import Diff
-from omnigraph.branches.feed import Feed, FeedCall
+from omnigraph.branches.feed import Feed, FeedCall, FeedPage
 from omnigraph.branches.three_way import find_row_ids
 from omnigraph.commit.lineage import distances, first_parents
-from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.snapshot import History, ManifestState, Snapshot, snapshot_of
 from omnigraph.commit.targets import Target, check_readable, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.errors import BranchNotFoundError, NotFoundError
@@ -36,15 +41,9 @@ from omnigraph.pipeline.workers import Silent
 from omnigraph.spark.worker_choice import ElasticEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from omnigraph.branches.changes import Change, CommitChanges
-    from omnigraph.branches.deltas import ChangeFilter, RowImage
-    from omnigraph.branches.feed import FeedPage
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import History, ManifestState, Snapshot
 
 _COMMIT_PAGE = "commit-page"
 

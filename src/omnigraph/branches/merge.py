@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.branches.deltas import row_images
+from omnigraph.branches.deltas import RowImage, row_images
 from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
-from omnigraph.branches.truth_table import CONFLICTS, Choice
+from omnigraph.branches.truth_table import CONFLICTS, Base, Choice
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.arrow import pa
 from omnigraph.core.failpoints import Failpoint, reach
@@ -21,26 +22,26 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.pipeline.compare import row_shape
-from omnigraph.pipeline.copying import CopyPlan, lost_sources, stage_copy
+from omnigraph.pipeline.copying import CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
 from omnigraph.pipeline.keys import find_keys, joined_text, key_scans, text_key
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.pipeline.violations import Image
 from omnigraph.storage.datasets.fragments import read_addresses
-from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
+from omnigraph.storage.datasets.staged import (
+    PrivateVersion,
+    StagedWrite,
+    close_private,
+    open_private,
+    stage_fragments,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from omnigraph.branches.deltas import RowImage
-    from omnigraph.branches.truth_table import Base
     from omnigraph.commit.rows import TablePin
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.lang.schema.rules import EdgesPerSource, Endpoints, TableRules, Unique
-    from omnigraph.pipeline.copying import PlannedConflict, RowPlan
     from omnigraph.pipeline.joins import Found, Joins
     from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite
     from omnigraph.storage.datasets.tables import Table, TableStore
     from omnigraph.storage.objects import ControlObjects
 

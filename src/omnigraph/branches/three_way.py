@@ -7,6 +7,7 @@ of ids that are the same for all states: one task decides about each range.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from omnigraph.branches.truth_table import ABSENT, Base, Choice, base_rows, choose
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_CONFLICTS
-from omnigraph.pipeline.compare import DELTA
+from omnigraph.pipeline.compare import DELTA, RowShape
 from omnigraph.pipeline.copying import (
     PLAN,
     Action,
@@ -33,11 +34,8 @@ from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.filters import ROW_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.compare import RowShape
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.pipeline.workers import Message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -9,15 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from omnigraph.commit.lineage import base_commits, base_steps
+from omnigraph.commit.lineage import BaseStep, base_commits, base_steps
 from omnigraph.errors import ConflictKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
-    from omnigraph.commit.lineage import BaseStep
     from omnigraph.commit.rows import GraphCommit
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,6 @@ from omnigraph.client.addresses import owner_of
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from omnigraph.core.yaml_files import YamlDocument, YamlValue
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import update_wrapper
 from pathlib import Path
@@ -13,15 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from omnigraph.cli.capabilities import RULES, Capability, ScopeFlag
+from omnigraph.cli.capabilities import RULES, Capability, CommandRule, ScopeFlag
 from omnigraph.cli.scope import Address, ScopeFlags, check_flags
 from omnigraph.client.addresses import is_server_url, looks_like_address
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from omnigraph.cli.capabilities import CommandRule
     from omnigraph.core.source import SourceText
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from omnigraph.cli.tables import VALUE_WIDTH, compared, fit, image_values, text_
 from omnigraph.errors.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from omnigraph.api.diffs import ReportedDiff
     from omnigraph.branches.changes import Cause, Change
     from omnigraph.branches.diffs import Diff, NetChange

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Collection, Sequence
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -34,10 +35,6 @@ from omnigraph.cli.output import (
     taking_interrupts,
 )
 from omnigraph.errors import OmniError, is_panic
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
 
 # ---- The words of a command line before they are parsed: old spellings, and global flags wherever they stand
 

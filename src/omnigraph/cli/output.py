@@ -8,23 +8,20 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar, cast
 
-from omnigraph.errors import UnauthorizedError
+from omnigraph.errors import OmniError, UnauthorizedError
 from omnigraph.errors.text import one_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import FrameType
-    from typing import Any
-
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from omnigraph.errors import OmniError
     from omnigraph.pipeline.workers import Progress, StageProgress
 
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from omnigraph.cli.capabilities import Capability, ScopeFlag
-from omnigraph.cli.config import find_token, read_credentials, read_operator_config
+from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
+from omnigraph.cli.config import (
+    OperatorConfig,
+    Profile,
+    find_token,
+    read_credentials,
+    read_operator_config,
+)
 from omnigraph.cli.output import print_warning
 from omnigraph.client.addresses import graph_in_url, is_server_url, server_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.cli.capabilities import CommandRule
-    from omnigraph.cli.config import OperatorConfig, Profile
     from omnigraph.client.remote_graph import RemoteGraph
     from omnigraph.graph.graph import Graph
 

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile, zip_longest
@@ -15,8 +16,6 @@ from typing import TYPE_CHECKING
 from omnigraph.errors.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from omnigraph.api.rows import Result
 
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.api.protocol import BEARER_TOKEN
 from omnigraph.errors import BadRequestError, without_credentials
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # ---- Addresses of servers, ids of graphs and tokens: what is accepted, before anything is sent
 

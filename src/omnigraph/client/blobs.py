@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from omnigraph.api.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
@@ -14,17 +16,19 @@ from omnigraph.api.results import (
     clamped,
     external_blob,
 )
-from omnigraph.client.connection import OpenRemoteGraph, target_members, target_of, understood
+from omnigraph.client.connection import (
+    Connection,
+    OpenRemoteGraph,
+    target_members,
+    target_of,
+    understood,
+)
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError, BlobRangeError, UnexpectedAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
     import httpx
 
-    from omnigraph.client.connection import Connection
     from omnigraph.commit.targets import Target
 
 _FOUND = 302

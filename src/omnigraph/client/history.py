@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.protocol import NDJSON
-from omnigraph.api.results import BaselineResult
+from omnigraph.api.results import BaselineResult, ExportTarget
 from omnigraph.client.connection import OpenRemoteGraph, refuse_session, understood
 from omnigraph.client.reads import LineCount, held_back, opened_target, timed
 from omnigraph.commit.documents import commit_from_json
-from omnigraph.commit.rows import MAIN
-from omnigraph.core.budget import Budget
+from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.core.budget import Budget, CancelSignal
 from omnigraph.core.ids import is_ulid
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from omnigraph.api.diffs import ReportedDiff
-    from omnigraph.api.results import ExportTarget
     from omnigraph.branches.changes import ChangesPage
     from omnigraph.branches.feed import FeedPage
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.core.budget import CancelSignal
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from json import JSONDecoder
-from typing import TYPE_CHECKING
 
-from omnigraph.errors import InputFileError, LoadKeyConflictError, LoadRejectedError, OmniError
-from omnigraph.pipeline.load.inputs import find_files, open_bytes, open_text, readable
+from omnigraph.errors import (
+    BadRecord,
+    InputFileError,
+    LoadKeyConflictError,
+    LoadRejectedError,
+    OmniError,
+)
+from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, open_text, readable
 from omnigraph.pipeline.load.jsonl import read_objects
 from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, refuse_tables
 from omnigraph.pipeline.load.records import BadRecordError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.errors import BadRecord
-    from omnigraph.pipeline.load.inputs import InputFile
 
 #: What the server calls the body in its reports.
 BODY_NAME = "<records>"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.api.graph_api import DirectOnlyMethods
@@ -23,9 +25,6 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
     import httpx
 
     from omnigraph.api.rows import Result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -37,9 +39,6 @@ from omnigraph.lang.schema.compiler import CompiledSchema
 from omnigraph.lang.schema.parser import SYNTAX_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from os import PathLike
-
     from omnigraph.core.budget import CancelSignal
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.pipeline.workers import Progress

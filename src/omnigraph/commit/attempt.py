@@ -13,11 +13,13 @@ the write is either completed, and `attempt.receipt` is its commit, or undone, a
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
-from omnigraph.commit.environment import NewCommit
+from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.late_writers import undo_late_writers
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
@@ -59,10 +61,6 @@ from omnigraph.storage.datasets.staged import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.expectations import Expectations
     from omnigraph.storage.datasets.tables import Table
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,12 +22,7 @@ from omnigraph.storage.datasets.staged import (
     with_checksums,
 )
 from omnigraph.storage.datasets.tables import TableStore, dataset_exists
-from omnigraph.storage.location import RECOVERIES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import RECOVERIES, GraphLocation
 
 ROLLED_FORWARD = "RolledForward"
 ROLLED_BACK = "RolledBack"

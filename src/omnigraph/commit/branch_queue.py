@@ -7,13 +7,10 @@ processes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Longer than many small mutations take. Behind one that is slow, because it fetches blobs or waits for another
 #: process, the others go on without a turn.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION, GraphCommit, TablePin
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.ids import TableKey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 # ---- commits
 

@@ -7,13 +7,14 @@ import logging
 import os
 import re
 import time
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import RecoveryAudit
-from omnigraph.commit.publisher import Manifest
-from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.publisher import Changes, Manifest
+from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.core.env_settings import whole_number
 from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
@@ -26,7 +27,7 @@ from omnigraph.storage.lease import (
     SHORTEST_LEASE_S,
     request_limit_s,
 )
-from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK
+from omnigraph.storage.location import BRANCH_CLAIM, COMMIT_LOCK, GraphLocation
 from omnigraph.storage.locks import (
     CommitLock,
     FileCommitLock,
@@ -39,14 +40,8 @@ from omnigraph.storage.locks import (
 from omnigraph.storage.objects import ControlObjects, ObstoreObjects, replace_content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
     from omnigraph.commit.expectations import Expectations
-    from omnigraph.commit.publisher import Changes
-    from omnigraph.commit.rows import Head
     from omnigraph.commit.snapshot import ManifestState
-    from omnigraph.storage.location import GraphLocation
 
 
 # ---- Everything a writer needs to reach one graph, gathered once

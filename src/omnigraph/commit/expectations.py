@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.lineage import walk_back
-from omnigraph.commit.snapshot import check_new_branch, is_free_fork_name
+from omnigraph.commit.snapshot import ManifestState, check_new_branch, is_free_fork_name
 from omnigraph.errors import (
     BranchesExistError,
     BranchNotFoundError,
@@ -16,10 +17,7 @@ from omnigraph.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from omnigraph.commit.rows import GraphCommit, Head
-    from omnigraph.commit.snapshot import ManifestState
     from omnigraph.core.ids import TableKey
 
 #: Commits of these kinds change no row, so a caller's expected head survives them.

@@ -9,10 +9,11 @@ so its maker is known to be gone: the published content is restored.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import ROLLED_BACK, RecoveryRecord
-from omnigraph.commit.environment import NewCommit
+from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
@@ -21,9 +22,6 @@ from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.storage.datasets.staged import is_own_movement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.storage.datasets.tables import Table
 
 LATE_WRITER = "LateWriter"

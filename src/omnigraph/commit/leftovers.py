@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.lineage import lasting_bases
-from omnigraph.commit.snapshot import branch_of, snapshot_at
+from omnigraph.commit.snapshot import History, ManifestState, branch_of, snapshot_at
 from omnigraph.commit.sweep import has_unsettled, settle_all
 from omnigraph.core.budget import finishing
 from omnigraph.core.env_settings import duration_s
@@ -29,16 +30,12 @@ from omnigraph.storage.datasets.leftovers import (
     remove_leftovers,
     unreferenced,
 )
-from omnigraph.storage.listing import list_files
+from omnigraph.storage.listing import StoredFile, list_files
 from omnigraph.storage.location import STAGING_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.snapshot import History, ManifestState
     from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.listing import StoredFile
 
 
 # ---- Removing what writers staged and never committed

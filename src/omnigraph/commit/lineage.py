@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -10,8 +11,6 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import StorageError, StorageFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from omnigraph.commit.rows import GraphCommit, Head
 
 

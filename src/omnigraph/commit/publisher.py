@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
@@ -40,6 +41,7 @@ from omnigraph.commit.rows import (
 from omnigraph.commit.snapshot import (
     History,
     ManifestState,
+    Snapshot,
     branch_at,
     newest_per_incarnation,
     snapshot_of,
@@ -51,9 +53,6 @@ from omnigraph.storage.lease import Lifelong, Tenure, fence_metadata, read_fence
 from omnigraph.storage.manifest_table import CatalogTable, CatalogView, PublishContention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.ids import TableKey
     from omnigraph.storage.location import GraphLocation
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,14 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.storage.datasets.checksums import recorded_sums, replace_records, sum_bytes
+from omnigraph.storage.datasets.checksums import FileSum, recorded_sums, replace_records, sum_bytes
 from omnigraph.storage.datasets.opening import rebased, with_bases_in_file
 from omnigraph.storage.listing import attached_version, list_dataset_folders, list_files
-from omnigraph.storage.location import RECORDED_ROOT
+from omnigraph.storage.location import RECORDED_ROOT, GraphLocation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.snapshot import ManifestState
-    from omnigraph.storage.datasets.checksums import FileSum
-    from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects
 
 _log = logging.getLogger(__name__)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
 from omnigraph.storage.location import check_dataset_path, check_fork_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
 
 # ---- The rows of the catalog: their meaning as frozen data, their form in Arrow, and the way between the two
 #

@@ -9,12 +9,13 @@ away again.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.environment import AcceptedTexts
+from omnigraph.commit.environment import AcceptedTexts, GraphEnvironment
 from omnigraph.commit.publisher import Changes
-from omnigraph.commit.rows import TablePin, Tombstone
+from omnigraph.commit.rows import Head, TablePin, Tombstone
 from omnigraph.commit.sidecar import Sidecar, SidecarNewTable, SidecarSchema
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
@@ -32,10 +33,6 @@ from omnigraph.storage.location import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import Head
     from omnigraph.storage.objects import ControlObjects
 
 #: The version that makes a dataset.

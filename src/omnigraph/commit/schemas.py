@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.core.source import SourceText
 from omnigraph.errors import NotFoundError, OmniError, StorageError, StorageFailure
-from omnigraph.lang.schema.accepted import read_contract, shape_hash, write_contract, write_state
+from omnigraph.lang.schema.accepted import (
+    AcceptedSchema,
+    Identities,
+    read_contract,
+    shape_hash,
+    write_contract,
+    write_state,
+)
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_SOURCE, SCHEMA_STATE, STAGING_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.commit.publisher import Manifest
     from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.accepted import AcceptedSchema, Identities
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.lang.schema.rules import TableRules
     from omnigraph.storage.objects import ControlObjects

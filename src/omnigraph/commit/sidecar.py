@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -21,8 +22,6 @@ from omnigraph.storage.location import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.storage.objects import ControlObjects
 
 

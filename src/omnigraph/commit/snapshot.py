@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from omnigraph.commit.rows import MAIN, Head, branch_key
-from omnigraph.core.ids import is_ulid
+from omnigraph.commit.rows import (
+    MAIN,
+    GraphCommit,
+    Head,
+    PublishedVersion,
+    TablePin,
+    Tombstone,
+    branch_key,
+)
+from omnigraph.core.ids import TableKey, is_ulid
 from omnigraph.errors import (
     BadRequestError,
     BranchExistsError,
@@ -16,13 +24,6 @@ from omnigraph.errors import (
     DamageError,
     ReadSetConflictError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from omnigraph.commit.rows import GraphCommit, PublishedVersion, TablePin, Tombstone
-    from omnigraph.core.ids import TableKey
-
 
 # ---- What is visible when: pure functions from catalog rows to snapshots
 

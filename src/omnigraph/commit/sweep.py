@@ -8,10 +8,11 @@ looks again when that is gone.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
-from omnigraph.commit.environment import NewCommit
+from omnigraph.commit.environment import AcceptedTexts, GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
@@ -54,9 +55,6 @@ from omnigraph.storage.datasets.staged import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.commit.environment import AcceptedTexts, GraphEnvironment
     from omnigraph.storage.datasets.tables import Table
 
 RECOVERY_ACTOR = "omnigraph:recovery"

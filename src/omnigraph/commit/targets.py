@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.lineage import first_parents
-from omnigraph.commit.rows import MAIN
-from omnigraph.commit.snapshot import Snapshot, branch_of, snapshot_at, snapshot_of
+from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
+from omnigraph.commit.snapshot import ManifestState, Snapshot, branch_of, snapshot_at, snapshot_of
 from omnigraph.core.ids import check_branch_name
 from omnigraph.errors import (
     BadRequestError,
@@ -20,15 +21,16 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
-from omnigraph.storage.datasets.tables import dataset_exists, is_reclaimed, newest_version
+from omnigraph.storage.datasets.tables import (
+    Table,
+    TableStore,
+    dataset_exists,
+    is_reclaimed,
+    newest_version,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from omnigraph.commit.publisher import Manifest
-    from omnigraph.commit.rows import GraphCommit, TablePin
-    from omnigraph.commit.snapshot import ManifestState
-    from omnigraph.storage.datasets.tables import Table, TableStore
 
 
 # ---- Which snapshot a read means: a branch head, a commit, a graph version or a moment

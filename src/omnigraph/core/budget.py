@@ -6,12 +6,13 @@ import math
 import os
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from omnigraph.errors import (
     BadRequestError,
@@ -19,10 +20,6 @@ from omnigraph.errors import (
     QueryTimeoutError,
     ResourceLimitError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
 
 # ---- What one read may use: time, memory and rows, and whether its answer is still wanted
 #

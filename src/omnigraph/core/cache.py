@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
+from typing import Generic, TypeVar
 
 # ---- Threads that want the same thing at the same time: one makes it, the others wait for it
 #

@@ -11,12 +11,9 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 VARIABLE = "OMNIGRAPH_FAILPOINT"
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, NewType
+from collections.abc import Sequence
+from typing import NewType
 
 from ulid import ULID
 
 from omnigraph.errors import BadRequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: `node:Paper` or `edge:Cites`: the logical name of one dataset.
 TableKey = NewType("TableKey", str)

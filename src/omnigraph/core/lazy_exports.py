@@ -5,11 +5,8 @@ A command that only reads pays for what reading needs. Used in the `__init__` of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def late_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:

@@ -6,12 +6,11 @@ field by its path in what was given, says what belongs there, and what stands th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 

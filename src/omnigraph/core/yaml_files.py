@@ -6,20 +6,24 @@ every question about a value records what is wrong and goes on, so that one read
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean, read_source
-from omnigraph.errors import BadRequestError, CompilerError, ConfigurationError, InputFileError
+from omnigraph.errors import (
+    BadRequestError,
+    CompilerError,
+    ConfigurationError,
+    Diagnostic,
+    InputFileError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from pathlib import Path
-
     from omnigraph.core.validation import Problem
-    from omnigraph.errors import Diagnostic
 
 _STRING = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"

@@ -6,14 +6,23 @@ import logging
 import math
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn, assert_never
+from types import MappingProxyType, TracebackType
+from typing import NoReturn, assert_never
 from urllib.parse import urlsplit
 
 from omnigraph.core.env_settings import whole_number
-from omnigraph.embedding.contract import ApiKey, AttemptError, given_up, to_unit_vector, undecodable
+from omnigraph.embedding.contract import (
+    ApiKey,
+    AttemptError,
+    EmbeddingProvider,
+    EmbedPurpose,
+    given_up,
+    to_unit_vector,
+    undecodable,
+)
 from omnigraph.embedding.providers import (
     LOCAL_MODEL,
     MOCK_MODEL,
@@ -24,13 +33,6 @@ from omnigraph.embedding.providers import (
     OpenAiProvider,
 )
 from omnigraph.errors import BadRequestError, OmniError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
-
-    from omnigraph.embedding.contract import EmbeddingProvider, EmbedPurpose
-
 
 # ---- The one embedder: retries, deadline, validation and log around any provider
 

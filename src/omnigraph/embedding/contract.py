@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # ---- The two seams of embedding: what a graph uses, and what a provider implements
 

@@ -5,28 +5,22 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.core.types import MAX_VECTOR_DIMENSION
 from omnigraph.core.validation import problems_of
 from omnigraph.core.yaml_files import raise_problems, read_yaml
-from omnigraph.embedding.contract import EmbedPurpose
+from omnigraph.embedding.contract import Embedder, EmbedPurpose
 from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
-from omnigraph.pipeline.workers import Silent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from omnigraph.embedding.contract import Embedder
-    from omnigraph.pipeline.workers import Progress, StageProgress
-
+from omnigraph.pipeline.workers import Progress, Silent, StageProgress
 
 # ---- What the file pipeline is asked to do: the spec, the seed manifest, selectors and modes (spec: search §7)
 

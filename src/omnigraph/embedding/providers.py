@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote
 
 from omnigraph.embedding.contract import (
+    ApiKey,
     AttemptError,
     EmbedPurpose,
     connection_failed,
@@ -20,13 +22,9 @@ from omnigraph.embedding.contract import (
 from omnigraph.errors import BadRequestError, StorageFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     import httpx
     import numpy as np
     from numpy.typing import NDArray
-
-    from omnigraph.embedding.contract import ApiKey
 
 
 # ---- Vectors from a small model on this machine, whose weights are part of an installed package

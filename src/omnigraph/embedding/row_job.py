@@ -7,31 +7,33 @@ kept, so whatever happens afterwards costs seconds, not another bill.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
 from omnigraph.commit.documents import commit_json
-from omnigraph.commit.environment import REPREPARATION_BUDGET
+from omnigraph.commit.environment import REPREPARATION_BUDGET, GraphEnvironment
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.leftovers import may_leave_files, tidy_up
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.budget import NO_LIMITS, PATIENT_ROWS, Budget, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.source import did_you_mean
 from omnigraph.embedding.client import EmbeddingSettings
 from omnigraph.embedding.contract import EmbedPurpose, check_model
-from omnigraph.embedding.stale_rows import WorkFinder, embed_targets
+from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork, WorkFinder, embed_targets
 from omnigraph.embedding.vector_tasks import (
+    EmbeddedRows,
     EmbedLimits,
     KeptVectors,
     TextRows,
     embed_rows,
     kept_address,
 )
-from omnigraph.embedding.vector_writes import VectorsGoneError, column_edit, stage_edits
+from omnigraph.embedding.vector_writes import ColumnEdit, VectorsGoneError, column_edit, stage_edits
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
@@ -43,16 +45,9 @@ from omnigraph.spark.worker_choice import AUTO, ElasticEngine, choose_workers
 from omnigraph.storage.datasets.partitions import table_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import GraphCommit, TablePin
     from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.ids import TableKey
-    from omnigraph.embedding.stale_rows import EmbedTarget, TargetWork
-    from omnigraph.embedding.vector_tasks import EmbeddedRows
-    from omnigraph.embedding.vector_writes import ColumnEdit
     from omnigraph.pipeline.workers import Progress, Workers
     from omnigraph.spark.worker_choice import Session
     from omnigraph.storage.datasets.tables import Table

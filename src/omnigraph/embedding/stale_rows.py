@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,32 +13,26 @@ import numpy as np
 
 from omnigraph.commit.expectations import PHYSICAL_KINDS
 from omnigraph.commit.lineage import first_parents
-from omnigraph.commit.snapshot import branch_of
+from omnigraph.commit.snapshot import History, Snapshot, branch_of
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.arrow import pc
 from omnigraph.core.types import VectorType
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import DELETED, UPDATED, RowShape
-from omnigraph.pipeline.deltas import delta_between
+from omnigraph.pipeline.deltas import Delta, delta_between
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
-from omnigraph.storage.datasets.filters import ROW_ID, IsNull, OneOf
+from omnigraph.storage.datasets.filters import ROW_ID, Filter, IsNull, OneOf
 from omnigraph.storage.datasets.reads import scan_rows
 from omnigraph.storage.datasets.row_changes import differing_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from omnigraph.commit.rows import GraphCommit, TablePin
-    from omnigraph.commit.snapshot import History, Snapshot
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.accepted import Identities
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.pipeline.deltas import Delta
     from omnigraph.pipeline.worker_set import WorkerChoice
-    from omnigraph.storage.datasets.filters import Filter
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 

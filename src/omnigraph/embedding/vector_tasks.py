@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b, sha256
@@ -13,25 +14,18 @@ import numpy as np
 from omnigraph.core.budget import work_steps
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import is_ulid, new_ulid, ulid_time_ms
-from omnigraph.embedding.client import create_embedder
+from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings, create_embedder
 from omnigraph.embedding.contract import ApiKey, EmbedPurpose
 from omnigraph.errors import OmniError
-from omnigraph.pipeline.workers import raise_failure
-from omnigraph.storage.datasets.partitions import open_address
+from omnigraph.pipeline.workers import Message, TaskSecret, Workers, raise_failure
+from omnigraph.storage.datasets.partitions import TableAddress, open_address
 from omnigraph.storage.datasets.row_changes import take_by_row_id
 from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from omnigraph.embedding.client import EmbeddingClient, EmbeddingSettings
-    from omnigraph.pipeline.workers import Message, TaskSecret, Workers
-    from omnigraph.storage.datasets.partitions import TableAddress
-    from omnigraph.storage.objects import ControlObjects
 
 
 # ---- Vectors that were computed and are not in the graph yet: they survive a crash, a failing provider and a lost

@@ -6,15 +6,22 @@ A vector is looked up by the text that its row has in the state that is written 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omnigraph.core.arrow import pa
-from omnigraph.embedding.vector_tasks import KeptAddress, KeptVectors, fill_vectors, text_digest
+from omnigraph.embedding.vector_tasks import (
+    EmbeddedRows,
+    KeptAddress,
+    KeptVectors,
+    fill_vectors,
+    text_digest,
+)
 from omnigraph.pipeline.copying import mark_replaced
-from omnigraph.pipeline.workers import raise_failure
+from omnigraph.pipeline.workers import Message, Workers, raise_failure
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, ROW_ID
 from omnigraph.storage.datasets.fragments import (
     fragment_sizes,
@@ -26,18 +33,13 @@ from omnigraph.storage.datasets.fragments import (
     update_fragment,
     write_rows,
 )
-from omnigraph.storage.datasets.partitions import open_address, table_address
+from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import kept_ids, take_by_row_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from omnigraph.embedding.stale_rows import TargetWork
-    from omnigraph.embedding.vector_tasks import EmbeddedRows
-    from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.staged import StagedWrite
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.objects import ControlObjects

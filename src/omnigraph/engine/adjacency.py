@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.arrays import ArrowColumn, IntArray, Numbers, ends_among, pc
-from omnigraph.engine.entities import row_id_array
+from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray, Numbers, ends_among, pc
+from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.rows import read_batches
 from omnigraph.lang.query.ir import Direction
 from omnigraph.storage.datasets.filters import OneOf
 from omnigraph.storage.datasets.reads import read_rows, scan_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from omnigraph.core.budget import Budget
-    from omnigraph.engine.arrays import BoolArray
-    from omnigraph.engine.entities import Entities
 
 
 # ---- The traversal index: the edges of one type as arrays over dense node numbers

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.arrays import ArrowColumn, pc
-from omnigraph.engine.context import counts_rows
+from omnigraph.engine.context import Context, counts_rows
 from omnigraph.engine.predicates import with_columns
 from omnigraph.engine.projection import entity_columns, groupable, operand_column, shown
 from omnigraph.engine.rows import Rows
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import AggregateFunction
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.engine.context import Context
 
 _ALL = "~all"
 _PLACE = "~place"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
@@ -11,11 +12,9 @@ from omnigraph.core.cache import LruCache, Together
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.engine.entities import Entities, Numbering
 from omnigraph.lang.query import ir
-from omnigraph.storage.datasets.indexes import list_indexes
+from omnigraph.storage.datasets.indexes import IndexCoverage, list_indexes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from omnigraph.commit.rows import TablePin
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.values import StoredValue
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.text_columns import Scored, TextColumn, Tokens
     from omnigraph.engine.text_segments import Segments
     from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.storage.datasets.indexes import IndexCoverage
     from omnigraph.storage.datasets.tables import Table, TableStore
     from omnigraph.storage.derived import DerivedArrays
 

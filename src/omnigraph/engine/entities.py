@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,16 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.arrays import plain_numbers
+from omnigraph.engine.arrays import ArrowColumn, IntArray, plain_numbers
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.reads import read_rows, take_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from omnigraph.core.budget import Budget
     from omnigraph.core.cache import LruCache, Together
-    from omnigraph.engine.arrays import ArrowColumn, IntArray
     from omnigraph.storage.datasets.tables import Table
 
 _Read = TypeVar("_Read")

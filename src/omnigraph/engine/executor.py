@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from omnigraph.core.ids import node_table_key
 from omnigraph.engine.aggregate import Grouping
-from omnigraph.engine.context import is_hidden, needed_variables, rank_field, result_operands
+from omnigraph.engine.context import (
+    Context,
+    is_hidden,
+    needed_variables,
+    rank_field,
+    result_operands,
+)
 from omnigraph.engine.expand import traversal_facts
-from omnigraph.engine.operators import START, Measured, ScanHints, run_pipeline
+from omnigraph.engine.operators import START, Measured, Profile, ScanHints, run_pipeline
 from omnigraph.engine.path_choice import choose_path, followed_edges
 from omnigraph.engine.projection import (
     entity_columns,
@@ -27,13 +34,9 @@ from omnigraph.engine.wanted_indexes import scalar_index_name, vector_index_name
 from omnigraph.lang.query import ir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import pyarrow as pa
 
     from omnigraph.core.budget import Budget
-    from omnigraph.engine.context import Context
-    from omnigraph.engine.operators import Profile
 
 
 # ---- A read from its representation to a stream of result batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -34,15 +35,12 @@ from omnigraph.engine.path_choice import (
 from omnigraph.engine.predicates import Restriction
 from omnigraph.engine.rows import Rows, batch_rows, read_batches
 from omnigraph.engine.wanted_indexes import scalar_index_name
-from omnigraph.lang.query.ir import Direction
+from omnigraph.lang.query.ir import Direction, Expand
 from omnigraph.storage.datasets.reads import scan_rows
 from omnigraph.storage.derived import group_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.engine.context import Context
-    from omnigraph.lang.query.ir import Expand
     from omnigraph.lang.schema.catalog import EdgeDef
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 import numpy as np
 
-from omnigraph.engine.context import OUTER_ROW, is_hidden, live_after
-from omnigraph.engine.entities import row_id_array
+from omnigraph.engine.context import OUTER_ROW, Context, is_hidden, live_after
+from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.expand import ExpandOperator
 from omnigraph.engine.predicates import keep_true
 from omnigraph.engine.projection import entity_columns
@@ -21,20 +22,17 @@ from omnigraph.lang.query.ir import (
     CompareOp,
     Comparison,
     Constant,
+    NodeScan,
     ParamRef,
+    Predicate,
     PropertyRef,
     TextMatch,
 )
 from omnigraph.storage.datasets.reads import scan_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from omnigraph.core.budget import Budget
     from omnigraph.core.values import StoredValue
-    from omnigraph.engine.context import Context
-    from omnigraph.engine.entities import Entities
-    from omnigraph.lang.query.ir import NodeScan, Predicate
 
 
 # ---- NodeScan: the nodes of a type that satisfy its filters

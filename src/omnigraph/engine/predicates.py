@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -11,20 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.core.types import FLOATS, NUMERICS, BaseType, ListType, Scalar, ScalarType, scalar_of
-from omnigraph.engine.arrays import ArrowColumn, BoolArray, Numbers, pc, plain_numbers
+from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray, Numbers, pc, plain_numbers
 from omnigraph.engine.pushdown import text_matches, value_of
-from omnigraph.engine.rows import BATCH_ROWS, Rows
+from omnigraph.engine.rows import BATCH_ROWS, Column, Rows
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import CompareOp
 from omnigraph.storage.datasets.reads import text_pairs_match
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from omnigraph.core.values import StoredValue
-    from omnigraph.engine.arrays import IntArray
     from omnigraph.engine.context import Context
-    from omnigraph.engine.rows import Column
 
 
 # ---- Comparisons in three-valued logic: which rows are certainly true

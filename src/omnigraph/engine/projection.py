@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -9,21 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.core.arrow import arrow_type
-from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.engine.arrays import ArrowColumn, IntArray, pc, plain_numbers
-from omnigraph.engine.context import is_hidden
+from omnigraph.engine.context import Context, is_hidden
 from omnigraph.engine.predicates import with_columns
 from omnigraph.engine.pushdown import value_of
-from omnigraph.engine.rows import Rows, concat_rows
+from omnigraph.engine.rows import Column, Rows, concat_rows
 from omnigraph.lang.query import ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from omnigraph.core.types import BaseType
     from omnigraph.core.values import StoredValue
-    from omnigraph.engine.context import Context
-    from omnigraph.engine.rows import Column
 
 
 # ---- Result columns: values in the types that a result shows

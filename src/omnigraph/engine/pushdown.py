@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,19 +15,18 @@ from omnigraph.lang.query.ir import (
     CompareOp,
     Comparison,
     Constant,
+    Operand,
     ParamRef,
     Predicate,
     PropertyRef,
+    Value,
 )
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from omnigraph.core.values import StoredValue
     from omnigraph.engine.arrays import IntArray
     from omnigraph.engine.context import Context
-    from omnigraph.lang.query.ir import Operand, Value
 
 
 # ---- Predicates → filters that storage evaluates; the rest stays with the engine. Pure

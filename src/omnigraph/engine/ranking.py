@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.context import needed_variables, rank_field
+from omnigraph.engine.context import Context, needed_variables, rank_field
 from omnigraph.engine.entities import row_id_array
-from omnigraph.engine.operators import START, run_pipeline
+from omnigraph.engine.operators import START, Profile, run_pipeline
 from omnigraph.engine.predicates import keep_true
 from omnigraph.engine.projection import (
     SCORE_COLUMN,
@@ -34,8 +34,6 @@ from omnigraph.storage.datasets.reads import DISTANCE, nearest_rows
 
 if TYPE_CHECKING:
     from omnigraph.engine.arrays import ArrowColumn, FloatArray, IntArray
-    from omnigraph.engine.context import Context
-    from omnigraph.engine.operators import Profile
     from omnigraph.storage.datasets.filters import Filter
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.core.budget import PATIENT_ROWS
+from omnigraph.core.budget import PATIENT_ROWS, Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     import pyarrow as pa
 
-    from omnigraph.core.budget import Budget
     from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # ---- English stems by the Porter 2 rules: the forms of a word become one term
 #

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -10,19 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.engine.adjacency import ranges
-from omnigraph.engine.entities import row_id_array
-from omnigraph.engine.text_analysis import words_of
-from omnigraph.engine.text_segments import split_runs
+from omnigraph.engine.entities import Entities, row_id_array
+from omnigraph.engine.text_analysis import Analysis, words_of
+from omnigraph.engine.text_segments import TextSegment, split_runs
 from omnigraph.storage.datasets.reads import NO_ROW, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from omnigraph.core.budget import Budget
     from omnigraph.engine.arrays import BoolArray, FloatArray, IntArray, Numbers
-    from omnigraph.engine.entities import Entities
-    from omnigraph.engine.text_analysis import Analysis
-    from omnigraph.engine.text_segments import TextSegment
 
 
 # ---- A text column at one snapshot: which rows have which terms, and how relevant that makes them

@@ -5,6 +5,7 @@ They are kept per fragment and follow from its file alone, so a commit costs the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -21,15 +22,12 @@ from omnigraph.engine.text_segments import (
     pack_segments,
     unpack_segments,
 )
-from omnigraph.storage.datasets.reads import column_parts, part_row_ids, scan_part
+from omnigraph.storage.datasets.reads import ColumnPart, column_parts, part_row_ids, scan_part
 from omnigraph.storage.derived import text_group_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from omnigraph.engine.context import Context
     from omnigraph.engine.entities import Entities
-    from omnigraph.storage.datasets.reads import ColumnPart
 
 #: Words of a text, about: analysing texts is work per word.
 TEXT_WORDS = 64

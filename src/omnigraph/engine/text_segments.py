@@ -6,20 +6,16 @@ a whole table is asked (`text_columns`).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.adjacency import ranges
-from omnigraph.engine.arrays import pc
+from omnigraph.engine.arrays import ArrowColumn, IntArray, Numbers, pc
 from omnigraph.engine.text_analysis import Analysis, analyse_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from omnigraph.engine.arrays import ArrowColumn, IntArray, Numbers
 
 #: Texts of one segment. Bounds the memory that analysing takes.
 SEGMENT_ROWS = 1 << 15

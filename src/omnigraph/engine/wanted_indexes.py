@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.core.types import Scalar, ScalarType
-from omnigraph.lang.schema.catalog import EdgeDef, IndexKind, index_kinds
+from omnigraph.lang.schema.catalog import EdgeDef, IndexKind, NodeDef, index_kinds
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from omnigraph.lang.schema.catalog import NodeDef
 
 #: Below so many vectors an exact scan is as fast as any index.
 VECTOR_INDEX_MIN_ROWS = 10_000

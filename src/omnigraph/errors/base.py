@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from typing import Any, ClassVar
 
 # ---- What every failure has: a kind, a code, a message, and diagnostics for texts
 

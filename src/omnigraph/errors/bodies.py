@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import Any
 
 from omnigraph import errors
 from omnigraph.errors import (
@@ -20,9 +21,6 @@ from omnigraph.errors import (
     RemoteError,
     StorageFailure,
 )
-
-if TYPE_CHECKING:
-    from types import UnionType
 
 Body = Mapping[str, Any]
 

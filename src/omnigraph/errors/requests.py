@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from omnigraph.errors.base import Diagnostic, OmniError
 from omnigraph.errors.text import compared_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # ---- Refused requests: the input is wrong, and nothing happened
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.errors.base import OmniError
 from omnigraph.errors.requests import BadRequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 # ---- Failures around a commit: lost races, unmet preconditions, unsettled writes
 

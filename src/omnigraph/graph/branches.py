@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from omnigraph.api.results import BranchReceipt, MergeOutcome, MergeResult
 from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
-from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.leftovers import (
     UNCLEAR,
@@ -18,9 +19,11 @@ from omnigraph.commit.leftovers import (
     tidy_up,
     unharmed,
 )
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, Head, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import (
+    ManifestState,
+    Snapshot,
     branch_at,
     check_new_branch,
     deleted_branch,
@@ -30,9 +33,9 @@ from omnigraph.commit.snapshot import (
 )
 from omnigraph.commit.sweep import settle_all
 from omnigraph.commit.targets import Target, check_pins, open_pin, resolve_target
-from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
+from omnigraph.core.budget import NO_LIMITS, CancelSignal, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
-from omnigraph.core.ids import check_branch_name, is_ulid
+from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -48,14 +51,7 @@ from omnigraph.policy.rules import Action
 from omnigraph.spark.worker_choice import ElasticEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import Head, TablePin
     from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import ManifestState, Snapshot
-    from omnigraph.core.budget import CancelSignal
-    from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
     from omnigraph.storage.datasets.tables import Table

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.api.results import STDOUT, BaselineResult, ExportResult, line_writer
+from omnigraph.api.results import STDOUT, BaselineResult, ExportResult, ExportTarget, line_writer
 from omnigraph.branches.deltas import definitions_of, make_filter
-from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export.files import local_target
 from omnigraph.pipeline.export.formats import refuse_long_line, shape_of
-from omnigraph.pipeline.export.job import ExportFormat, ExportSource, export_files, export_stream
+from omnigraph.pipeline.export.job import (
+    Exported,
+    ExportFormat,
+    ExportSource,
+    export_files,
+    export_stream,
+)
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
-from omnigraph.pipeline.workers import Silent, operation
+from omnigraph.pipeline.workers import Progress, Silent, operation
 from omnigraph.spark.worker_choice import check_engine, choose_workers
-from omnigraph.storage.datasets.blobs import look_at_blobs
+from omnigraph.storage.datasets.blobs import BlobFacts, look_at_blobs
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import stored_bytes
 from omnigraph.writes.columns import blob_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.api.results import ExportTarget
     from omnigraph.branches.history import Selection
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import Head
-    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.pipeline.export.job import Exported
-    from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
-    from omnigraph.storage.datasets.blobs import BlobFacts
 
 
 # ---- Exporting a snapshot: which types, to where, and by whom the work is done

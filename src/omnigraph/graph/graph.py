@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.environment import GraphSettings, open_environment
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target, resolve_target
-from omnigraph.core.budget import NO_LIMITS, ReadLimits
+from omnigraph.core.budget import NO_LIMITS, CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
 from omnigraph.graph.blobs import BlobMethods
 from omnigraph.graph.branches import BranchMethods
@@ -16,29 +21,20 @@ from omnigraph.graph.history import HistoryMethods
 from omnigraph.graph.maintenance import EmbeddingMethods, MaintenanceMethods, RetentionMethods
 from omnigraph.graph.reads import ReadCall
 from omnigraph.graph.schema_changes import SchemaMethods
-from omnigraph.lang.schema.compiler import as_compiled
-from omnigraph.policy.policy import PolicyGate
+from omnigraph.lang.schema.compiler import CompiledSchema, as_compiled
+from omnigraph.policy.policy import Policy, PolicyGate
 from omnigraph.policy.rules import Action
 from omnigraph.storage.external import policy_of
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
-    from os import PathLike
-    from pathlib import Path
-    from types import TracebackType
-
     from omnigraph.api.results import ExportResult, ExportTarget, LoadResult, MutationResult
     from omnigraph.api.rows import Result
     from omnigraph.client.remote_graph import RemoteGraph
-    from omnigraph.core.budget import CancelSignal
     from omnigraph.core.source import SourceText
-    from omnigraph.lang.schema.compiler import CompiledSchema
     from omnigraph.maintenance.health_checks import DoctorReport
     from omnigraph.maintenance.verify import VerifyReport
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.policy.policy import Policy
     from omnigraph.spark.worker_choice import Session
 
 

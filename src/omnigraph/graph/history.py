@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.lineage import first_parents
@@ -11,9 +13,6 @@ from omnigraph.core.ids import check_branch_name
 from omnigraph.graph.open_graph import OpenGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from omnigraph.api.results import BaselineResult, ExportTarget
     from omnigraph.branches.changes import ChangesPage
     from omnigraph.branches.deltas import RowImage

@@ -7,6 +7,7 @@ The claim is a lock on disk and a lease on an object store, so that a process th
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -23,23 +24,19 @@ from omnigraph.errors import (
     RetryableCommitConflictError,
 )
 from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
-from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, TypeKind
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.staged import create_table
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.listing import used_dataset
 from omnigraph.storage.location import INIT_CLAIM, MANIFEST, SCHEMA_FILES, table_location
-from omnigraph.storage.locks import LocalTenure, held_file
+from omnigraph.storage.locks import HeldTenure, LocalTenure, held_file
 from omnigraph.storage.objects import replace_content
 from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
     from omnigraph.lang.schema.compiler import CompiledSchema
-    from omnigraph.storage.locks import HeldTenure
 
 
 def initialize(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.results import LoadResult
 from omnigraph.commit.attempt import Attempt, Intent, StagedTable, run_phases
-from omnigraph.commit.environment import REPREPARATION_BUDGET, local_load_max_bytes
+from omnigraph.commit.environment import (
+    REPREPARATION_BUDGET,
+    GraphEnvironment,
+    local_load_max_bytes,
+)
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import check_new_branch, free_fork_name, snapshot_of
+from omnigraph.commit.snapshot import Snapshot, check_new_branch, free_fork_name, snapshot_of
 from omnigraph.commit.targets import open_pin
-from omnigraph.core.budget import NO_LIMITS, bounded
+from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -26,29 +32,19 @@ from omnigraph.errors import (
 from omnigraph.errors.requests import LOAD
 from omnigraph.graph.mutations import NewBranch
 from omnigraph.pipeline.keys import new_id_prefix
-from omnigraph.pipeline.load.job import LoadJob
+from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
-from omnigraph.pipeline.load.sources import check_local, look_at_input
+from omnigraph.pipeline.load.sources import FrameAccess, check_local, look_at_input
 from omnigraph.pipeline.upsert import LoadMode
-from omnigraph.pipeline.workers import operation
+from omnigraph.pipeline.workers import Progress, operation
 from omnigraph.spark.worker_choice import make_engine, session_of_frames
-from omnigraph.storage.external import DENY_ALL
+from omnigraph.storage.external import DENY_ALL, ExternalPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from os import PathLike
-
-    from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import Head, TablePin
     from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.budget import ReadLimits
     from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.load.job import PreparedLoad
-    from omnigraph.pipeline.load.sources import FrameAccess
-    from omnigraph.pipeline.workers import Progress
     from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.external import ExternalPolicy
 
 _log = logging.getLogger(__name__)
 

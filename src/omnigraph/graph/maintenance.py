@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.rows import MAIN
-from omnigraph.core.budget import ReadLimits
+from omnigraph.core.budget import CancelSignal, ReadLimits
 from omnigraph.core.ids import check_branch_name
 from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.policy.rules import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from datetime import timedelta
-
-    from omnigraph.core.budget import CancelSignal
     from omnigraph.embedding.row_job import EmbedResult
     from omnigraph.maintenance.cleanup import CleanupReport
     from omnigraph.maintenance.health_checks import DoctorReport

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.api.results import MutationResult
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write
 from omnigraph.commit.branch_queue import Turns
-from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.commit.environment import (
+    OPTIMISTIC_TRIES,
+    REPREPARATION_BUDGET,
+    GraphEnvironment,
+    GraphSettings,
+)
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.leftovers import may_leave_files, tidy_up
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.sweep import settle_all
 from omnigraph.commit.targets import open_pin
-from omnigraph.core.budget import bounded
+from omnigraph.core.budget import ReadLimits, bounded
 from omnigraph.errors import (
     BranchNotFoundError,
     ConflictError,
@@ -29,22 +35,16 @@ from omnigraph.lang.query.signature import bind_params
 from omnigraph.maintenance.fold import fold_after
 from omnigraph.maintenance.indexes import BuiltIndexes, IndexReport, commit_indexes, plan_indexes
 from omnigraph.storage.datasets.forks import create_fork, refuse_forks
-from omnigraph.writes.mutation import prepare_mutation, stage_mutation
+from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
 from omnigraph.writes.pending import ExternalIntake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from omnigraph.commit.environment import GraphEnvironment, GraphSettings
     from omnigraph.commit.rows import GraphCommit, Head, TablePin
     from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.budget import ReadLimits
     from omnigraph.core.source import SourceText
     from omnigraph.core.values import StoredValue
     from omnigraph.lang.query.compiler import QueryCompiler
     from omnigraph.storage.datasets.tables import Table
-    from omnigraph.writes.mutation import PreparedMutation
 
 _Outcome = TypeVar("_Outcome")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.lineage import first_parents
-from omnigraph.commit.rows import MAIN
-from omnigraph.commit.schemas import find_schema
+from omnigraph.commit.rows import MAIN, TablePin
+from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.targets import Target, open_pin, resolve_target
 from omnigraph.core.budget import NO_LIMITS
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError, StorageFailure
@@ -16,13 +18,8 @@ from omnigraph.lang.query.compiler import QueryCompiler
 from omnigraph.policy.rules import Action, PolicyRequest
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-
     from omnigraph.branches.history import GraphHistory
     from omnigraph.commit.environment import GraphEnvironment, GraphSettings
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.commit.schemas import GraphSchema
     from omnigraph.commit.snapshot import ManifestState, Snapshot
     from omnigraph.graph.mutations import GraphWriter
     from omnigraph.policy.policy import PolicyGate

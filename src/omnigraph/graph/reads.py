@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ from omnigraph.lang.query.signature import bind_params
 from omnigraph.storage.derived import DerivedArrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import pyarrow as pa
 
     from omnigraph.commit.environment import GraphEnvironment

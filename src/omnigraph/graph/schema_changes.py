@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.api.results import SchemaApplyResult
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
-from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET
+from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.leftovers import may_leave_files, tidy_up
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.schema_change import SchemaChange
 from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import (
@@ -29,31 +31,20 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.lang.schema.accepted import AcceptedSchema
-from omnigraph.lang.schema.catalog import TypeKind
-from omnigraph.lang.schema.compiler import as_compiled
-from omnigraph.lang.schema.plan import plan_between, plan_migration
-from omnigraph.pipeline.rewrite import plan_tables, reshape_table
+from omnigraph.lang.schema.catalog import Catalog, TypeKind
+from omnigraph.lang.schema.compiler import CompiledSchema, as_compiled
+from omnigraph.lang.schema.plan import MigrationPlan, plan_between, plan_migration
+from omnigraph.pipeline.rewrite import TableMigration, TableMigrations, plan_tables, reshape_table
 from omnigraph.pipeline.violations import Problems, add_nulls, check_required, check_rows
 from omnigraph.policy.rules import Action
-from omnigraph.storage.datasets.staged import close_private, open_private, plan_table
+from omnigraph.storage.datasets.staged import StagedWrite, close_private, open_private, plan_table
 from omnigraph.storage.location import table_location
 from omnigraph.writes.columns import blob_columns, table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.lang.schema.compiler import CompiledSchema
-    from omnigraph.lang.schema.plan import MigrationPlan
-    from omnigraph.pipeline.rewrite import TableMigration, TableMigrations
     from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
-    from omnigraph.storage.datasets.staged import StagedWrite
     from omnigraph.storage.datasets.tables import Table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import pairwise
@@ -18,8 +19,6 @@ from omnigraph.core.env_settings import cache_folder
 from omnigraph.core.source import OPAQUE, Findings, SourceText, Span, check_readable, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from lark import Token, Transformer
     from lark.lexer import Lexer
 

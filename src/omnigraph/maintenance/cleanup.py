@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +22,9 @@ from omnigraph.core.env_settings import parse_duration_s
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import BadRequestError, RetryableCommitConflictError, StorageError
 from omnigraph.maintenance.retention import (
+    CleanupPlan,
+    DatasetPlan,
+    Retained,
     RetentionPolicy,
     find_drift,
     forgettable_rows,
@@ -65,11 +69,8 @@ from omnigraph.storage.location import (
 from omnigraph.storage.locks import held_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.snapshot import History
-    from omnigraph.maintenance.retention import CleanupPlan, DatasetPlan, Retained
 
 
 # ---- What a cleanup removed, or in a preview would remove, and what it kept

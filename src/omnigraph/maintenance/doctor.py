@@ -6,11 +6,12 @@ Nothing is written, nothing is settled, and no lock is held. A check that cannot
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.publisher import FOLD_THRESHOLD
-from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION
+from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION, TablePin
 from omnigraph.commit.schemas import read_schema_files
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import snapshot_of
@@ -23,7 +24,7 @@ from omnigraph.errors import (
     is_panic,
 )
 from omnigraph.errors.text import size_text
-from omnigraph.lang.schema.catalog import unbuilt_indexes
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, unbuilt_indexes
 from omnigraph.maintenance.health_checks import (
     DiskUse,
     DoctorReport,
@@ -50,11 +51,7 @@ from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
 from omnigraph.storage.locks import lock_holder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
     from omnigraph.pipeline.workers import Progress
 
 #: Commits per branch by which old versions are counted; what `cleanup` is advised with.

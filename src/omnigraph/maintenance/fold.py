@@ -8,13 +8,14 @@ it is done.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import ConflictError
@@ -28,11 +29,8 @@ from omnigraph.storage.datasets.compaction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.commit.environment import GraphEnvironment, GraphSettings
     from omnigraph.commit.rows import GraphCommit, TablePin
-    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.storage.datasets.staged import StagedWrite
     from omnigraph.storage.datasets.tables import Table
 

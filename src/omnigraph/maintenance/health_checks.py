@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from omnigraph.commit.leftovers import find_abandoned_answers, find_orphan_forks, staged_max_age_s
 from omnigraph.commit.lineage import disordered, doubled
 from omnigraph.commit.rebasing import find_foreign_versions, recorded_root
-from omnigraph.commit.schemas import find_schema
+from omnigraph.commit.schemas import GraphSchema, find_schema
 from omnigraph.commit.sweep import has_unsettled
 from omnigraph.commit.targets import open_pin
 from omnigraph.errors import DamageError, OmniError
@@ -19,18 +20,14 @@ from omnigraph.errors.text import size_text
 from omnigraph.maintenance.repair import dangling_edges
 from omnigraph.maintenance.retention import is_busy, type_keys
 from omnigraph.storage.datasets.leftovers import find_leftovers
-from omnigraph.storage.datasets.versions import list_versions
+from omnigraph.storage.datasets.versions import DatasetListing, list_versions
 from omnigraph.storage.location import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import TablePin
-    from omnigraph.commit.schemas import GraphSchema
     from omnigraph.commit.snapshot import History, ManifestState
     from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.datasets.versions import DatasetListing
     from omnigraph.storage.listing import StoredFile
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,19 +11,15 @@ from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.core.budget import work_steps
 from omnigraph.engine.wanted_indexes import index_spec, wanted_indexes
-from omnigraph.lang.schema.catalog import IndexKind
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, IndexKind, NodeDef
 from omnigraph.storage.datasets.filters import AllOf, IsNull
-from omnigraph.storage.datasets.indexes import list_indexes, needs_work, stage_indices
+from omnigraph.storage.datasets.indexes import IndexSpec, list_indexes, needs_work, stage_indices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import GraphCommit, TablePin
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.storage.datasets.indexes import IndexSpec
     from omnigraph.storage.datasets.tables import Table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,12 @@ from omnigraph.commit.documents import commit_json
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.late_writers import undo_late_writers
 from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.sweep import settle_all
 from omnigraph.commit.targets import open_pin
-from omnigraph.core.budget import NO_LIMITS, bounded
+from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError
 from omnigraph.errors.requests import OPTIMIZE
@@ -33,29 +34,29 @@ from omnigraph.storage.datasets.compaction import (
     with_indexes,
 )
 from omnigraph.storage.datasets.indexes import (
+    IndexBuild,
     IndexPartTask,
+    IndexSpec,
     build_index_part,
     plan_builds,
     plan_index_parts,
     stage_index_parts,
 )
-from omnigraph.storage.datasets.staged import close_private, open_private
+from omnigraph.storage.datasets.staged import (
+    PrivateVersion,
+    StagedWrite,
+    close_private,
+    open_private,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.publisher import CatalogFold
-    from omnigraph.commit.rows import GraphCommit, TablePin
     from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.budget import ReadLimits
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.pipeline.workers import Message, Progress, Workers
     from omnigraph.spark.worker_choice import Session
-    from omnigraph.storage.datasets.indexes import IndexBuild, IndexSpec
-    from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite
     from omnigraph.storage.datasets.tables import Table
 
 

@@ -11,16 +11,15 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import DamageError, OmniError, StorageError, is_panic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
     from omnigraph.storage.location import GraphLocation
 
 #: Address space of the process: a size that damage made up fails here, and not by taking all memory of the machine.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -10,12 +11,12 @@ import numpy as np
 
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write
 from omnigraph.commit.documents import commit_json
-from omnigraph.commit.environment import NewCommit
+from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.late_writers import is_late_movement, undo_late_writers
 from omnigraph.commit.lineage import doubled
 from omnigraph.commit.publisher import Changes
-from omnigraph.commit.rows import GraphCommit, TablePin
+from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.sweep import settle_all
 from omnigraph.commit.targets import open_pin
@@ -26,12 +27,8 @@ from omnigraph.storage.datasets.row_changes import Movement, has_same_rows, move
 from omnigraph.storage.datasets.staged import stage_delete
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import pyarrow as pa
 
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import Head
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef
     from omnigraph.storage.datasets.tables import Table

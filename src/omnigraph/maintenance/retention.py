@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -17,24 +18,23 @@ from omnigraph.commit.lineage import (
     parents,
     possible_bases,
 )
-from omnigraph.commit.rows import MAIN, version_row
+from omnigraph.commit.rows import MAIN, GraphCommit, Head, PublishedVersion, Tombstone, version_row
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
-from omnigraph.commit.snapshot import branch_of
+from omnigraph.commit.snapshot import History, branch_of
 from omnigraph.core.env_settings import duration_s
 from omnigraph.errors import StorageError
-from omnigraph.storage.datasets.versions import list_versions, plan_removal
-from omnigraph.storage.listing import is_deletable, list_dataset_folders, list_files
+from omnigraph.storage.datasets.versions import (
+    DatasetListing,
+    VersionRemoval,
+    list_versions,
+    plan_removal,
+)
+from omnigraph.storage.listing import StoredFile, is_deletable, list_dataset_folders, list_files
 from omnigraph.storage.location import RECLAIMED_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import GraphCommit, Head, PublishedVersion, Tombstone
-    from omnigraph.commit.snapshot import History
     from omnigraph.core.ids import TableKey
-    from omnigraph.storage.datasets.versions import DatasetListing, VersionRemoval
-    from omnigraph.storage.listing import StoredFile
 
 
 # ---- What a cleanup keeps: a pure function from the rows of the catalog and a policy to commits and dataset

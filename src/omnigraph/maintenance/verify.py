@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -47,8 +48,6 @@ from omnigraph.storage.listing import (
 from omnigraph.storage.location import MANIFEST, RECORDED_ROOT, RECOVERIES, SCHEMA_FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.pipeline.workers import Progress, StageProgress
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,12 @@ from omnigraph.pipeline.exchange import BUCKET, Exchange, run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, write_answer
 from omnigraph.storage.datasets.filters import ROW_ID
 from omnigraph.storage.datasets.fragments import fragment_sizes
-from omnigraph.storage.datasets.partitions import open_address, table_address
+from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import RowSet, compare_fragments, scan_row_set
 from omnigraph.storage.datasets.row_parts import (
     ROW_LIST,
     ListedRows,
+    RowPart,
     hidden_parts,
     lineage_parts,
     scan_row_ids,
@@ -25,17 +27,13 @@ from omnigraph.storage.datasets.row_parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.row_changes import Fragments
-    from omnigraph.storage.datasets.row_parts import RowPart
     from omnigraph.storage.datasets.tables import Table
 
 

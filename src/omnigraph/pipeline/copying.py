@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,8 +13,8 @@ from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.exchange import BUCKET, Exchange, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
-from omnigraph.pipeline.workers import advance
-from omnigraph.storage.answers import attempt_name, read_answer, write_answer
+from omnigraph.pipeline.workers import Message, Workers, advance
+from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.filters import ROW_ADDRESS
 from omnigraph.storage.datasets.fragments import (
     Ledger,
@@ -24,24 +25,18 @@ from omnigraph.storage.datasets.fragments import (
     stage_replacement,
     write_rows,
 )
-from omnigraph.storage.datasets.partitions import open_address, table_address
+from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import kept_ids, scan_by_row_id, take_by_row_id
-from omnigraph.storage.datasets.staged import stage_fragments
+from omnigraph.storage.datasets.staged import StagedWrite, stage_fragments
 from omnigraph.writes.columns import stored_values
 from omnigraph.writes.rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from omnigraph.lang.schema.rules import ValueRule
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.worker_set import LoadEngine
-    from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage.answers import AnswerFolder
-    from omnigraph.storage.datasets.partitions import TableAddress
-    from omnigraph.storage.datasets.staged import StagedWrite
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
 

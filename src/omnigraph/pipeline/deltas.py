@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +14,7 @@ from omnigraph.pipeline.compare import (
     DELTA,
     OPERATIONS,
     SIDE,
+    RowShape,
     delta_of,
     find_parts,
     listed_parts,
@@ -23,18 +25,19 @@ from omnigraph.pipeline.compare import (
 )
 from omnigraph.pipeline.exchange import BUCKET, Exchange, buckets_of, run_exchange
 from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
-from omnigraph.storage.datasets.row_changes import all_rows, differing_rows, no_rows, scan_row_set
-from omnigraph.storage.datasets.row_parts import sample_rows
+from omnigraph.storage.datasets.row_changes import (
+    RowSet,
+    all_rows,
+    differing_rows,
+    no_rows,
+    scan_row_set,
+)
+from omnigraph.storage.datasets.row_parts import RowPart, sample_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from omnigraph.pipeline.compare import RowShape
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.worker_set import LoadEngine, WorkerChoice
     from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.datasets.row_changes import RowSet
-    from omnigraph.storage.datasets.row_parts import RowPart
     from omnigraph.storage.datasets.tables import Table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload, runtime_checkable
 
@@ -10,16 +10,11 @@ import numpy as np
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.core.budget import work_steps
-from omnigraph.pipeline.workers import Item, advance
-from omnigraph.storage.answers import attempt_name, read_answer, write_answer
+from omnigraph.pipeline.workers import Item, Message, Workers, advance
+from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from numpy.typing import NDArray
-
-    from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage.answers import AnswerFolder
 
 
 # ---- What is exchanged between tasks: rows that some read, and the buckets in which others get them

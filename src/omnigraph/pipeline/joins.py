@@ -6,18 +6,13 @@ for any size.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_EXAMPLES
-from omnigraph.pipeline.keys import find_keys, first_members, scan_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from omnigraph.pipeline.keys import KeyScan
-
+from omnigraph.pipeline.keys import KeyScan, find_keys, first_members, scan_keys
 
 _EMPTY = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +11,21 @@ import numpy as np
 from omnigraph.core.arrow import pa, pc
 from omnigraph.core.budget import work_steps
 from omnigraph.core.ids import derive_id, new_ulid
-from omnigraph.core.types import EnumType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
 from omnigraph.core.values import canonical_spelling
 from omnigraph.errors import InternalError
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, OneOf, to_sql
 from omnigraph.storage.datasets.fragments import fragment_sizes
 from omnigraph.storage.datasets.indexes import has_index
-from omnigraph.storage.datasets.partitions import open_address, scan_fragments, table_address
+from omnigraph.storage.datasets.partitions import (
+    TableAddress,
+    open_address,
+    scan_fragments,
+    table_address,
+)
 from omnigraph.writes.columns import PROBE_CHUNK, stored_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from omnigraph.core.types import BaseType
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.tables import Table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -12,8 +13,14 @@ from omnigraph.core.arrow import pc
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
 from omnigraph.errors import MAX_EXAMPLES
-from omnigraph.lang.schema.backfill import Call, Constant, PropertyValue, used_properties
-from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.backfill import (
+    Call,
+    Constant,
+    Expression,
+    PropertyValue,
+    used_properties,
+)
+from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.lang.schema.rules import Pattern, Range, TableRules, derive_rules
 from omnigraph.lang.schema.steps import (
     AddConstraint,
@@ -22,7 +29,7 @@ from omnigraph.lang.schema.steps import (
     DropType,
     TightenNullability,
 )
-from omnigraph.pipeline.workers import raise_failure
+from omnigraph.pipeline.workers import Message, Workers, raise_failure
 from omnigraph.storage.datasets.column_changes import (
     NewColumn,
     needs_values,
@@ -32,19 +39,13 @@ from omnigraph.storage.datasets.column_changes import (
     write_table,
 )
 from omnigraph.storage.datasets.fragments import fragment_sizes, remove_new_files, remove_written
-from omnigraph.storage.datasets.partitions import list_fragment_groups, table_address
+from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, table_address
 from omnigraph.writes.columns import blob_columns, column_array, table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pyarrow as pa
 
-    from omnigraph.lang.schema.backfill import Expression
-    from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.lang.schema.plan import MigrationPlan
-    from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.staged import StagedWrite
     from omnigraph.storage.datasets.tables import Table
 

@@ -6,20 +6,17 @@ import logging
 import os
 import tempfile
 import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, OmniError
-from omnigraph.storage.answers import new_answer_folder, remove_answers
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.answers import AnswerFolder, new_answer_folder, remove_answers
+from omnigraph.storage.location import GraphLocation, parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from omnigraph.pipeline.workers import Workers
-    from omnigraph.storage.answers import AnswerFolder
-    from omnigraph.storage.location import GraphLocation
 
 _log = logging.getLogger(__name__)
 #: A folder or `s3://` prefix for the files of large reads, which driver and executors reach.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,7 @@ from omnigraph.pipeline.exchange import (
 )
 from omnigraph.pipeline.keys import (
     SMALL_ROWS,
+    KeyScan,
     cut_scans,
     find_keys,
     is_few,
@@ -28,8 +30,8 @@ from omnigraph.pipeline.keys import (
     text_key,
     total_rows,
 )
-from omnigraph.pipeline.workers import LocalWorkers, Silent
-from omnigraph.storage.answers import attempt_name, read_answer, write_answer
+from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, Workers
+from omnigraph.storage.answers import AnswerFolder, attempt_name, read_answer, write_answer
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
 from omnigraph.storage.datasets.fragments import (
     Ledger,
@@ -38,18 +40,17 @@ from omnigraph.storage.datasets.fragments import (
     fragment_sizes,
     write_replacing,
 )
-from omnigraph.storage.datasets.partitions import open_address, scan_fragments, table_address
+from omnigraph.storage.datasets.partitions import (
+    TableAddress,
+    open_address,
+    scan_fragments,
+    table_address,
+)
 from omnigraph.storage.datasets.row_ids import KeptIds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from omnigraph.pipeline.keys import KeyScan
-    from omnigraph.pipeline.workers import Message, Workers
-    from omnigraph.storage.answers import AnswerFolder
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.staged import PrivateVersion
     from omnigraph.storage.datasets.tables import Table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.core.arrow import pc
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
 from omnigraph.errors.writes import LINE
-from omnigraph.pipeline.keys import joined_text, key_scans, text_key
+from omnigraph.pipeline.keys import KeyScan, joined_text, key_scans, text_key
 from omnigraph.pipeline.upsert import LoadMode
-from omnigraph.pipeline.workers import detail
+from omnigraph.pipeline.workers import Message, detail
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import (
+    TableAddress,
     list_fragment_groups,
     scan_fragments,
     table_address,
@@ -22,15 +24,10 @@ from omnigraph.writes.columns import stored_values
 from omnigraph.writes.rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.rules import EdgesPerSource, Endpoints, TableRules, Unique, ValueRule
     from omnigraph.pipeline.joins import Example, Found, Joins
-    from omnigraph.pipeline.keys import KeyScan
     from omnigraph.pipeline.worker_set import LoadEngine
-    from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.tables import Table
 
 

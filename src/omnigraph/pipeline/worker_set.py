@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from omnigraph.pipeline.workers import InnerProgress
+from omnigraph.pipeline.workers import InnerProgress, Progress, Workers
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.joins import Joins
     from omnigraph.pipeline.upsert import Matcher
-    from omnigraph.pipeline.workers import Progress, Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequestError, InternalError
@@ -13,9 +15,6 @@ from omnigraph.policy.reading import CODE, check_version, read_action, unique_id
 from omnigraph.policy.rules import Action, Decision, PolicyRequest, PolicyRules, Rule, Scope, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from os import PathLike
-
     from omnigraph.core.yaml_files import YamlDocument, YamlValue
 
 

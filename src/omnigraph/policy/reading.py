@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.core.ids import check_branch_name
@@ -10,8 +11,6 @@ from omnigraph.errors import BadRequestError
 from omnigraph.policy.rules import Action, PolicyRules, Rule, Scope, ScopeKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.core.yaml_files import YamlDocument, YamlValue
 
 #: The code of every finding in a policy file, or in a file of cases.

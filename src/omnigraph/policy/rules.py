@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from omnigraph.errors import PolicyDeniedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # ---- What a policy is made of: actions, scopes and rules. Only data; `cedar` gives it its meaning
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from omnigraph.errors.text import size_text
 from omnigraph.server.settings import ACTOR_BYTES, ACTOR_INFLIGHT, BODIES_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from prometheus_client import Metric
     from starlette.requests import Request
     from starlette.types import Scope

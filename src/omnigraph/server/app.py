@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,6 @@ from omnigraph.server.routes import history, reads, schema, site, writes
 from omnigraph.server.routing import openapi_document
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
-
     from fastapi import APIRouter
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

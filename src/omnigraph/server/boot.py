@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,8 +29,6 @@ from omnigraph.server.service import (
 from omnigraph.server.stored_queries import StoredQueries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from omnigraph.core.budget import ReadLimits
     from omnigraph.server.config import ServedGraph, ServerConfig
     from omnigraph.server.settings import ServerSettings

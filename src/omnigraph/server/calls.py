@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,21 +22,18 @@ from omnigraph.errors import (
     UnauthorizedError,
     is_panic,
 )
-from omnigraph.policy.policy import READ_ONLY
+from omnigraph.policy.policy import READ_ONLY, PolicyGate
 from omnigraph.policy.rules import Action, Decision, PolicyRequest
 from omnigraph.server.connections import peer_of
 from omnigraph.server.responses import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from starlette.requests import Request
     from starlette.types import Receive
 
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.targets import Target
     from omnigraph.graph.graph import Graph
-    from omnigraph.policy.policy import PolicyGate
     from omnigraph.server.admission import Grant
     from omnigraph.server.service import OpenGraph, Service
     from omnigraph.server.settings import ServerSettings

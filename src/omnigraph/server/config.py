@@ -5,17 +5,11 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from omnigraph.core.yaml_files import YamlDocument
+from omnigraph.core.yaml_files import YamlDocument, YamlValue
 from omnigraph.errors import BadRequestError, InputFileError
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from omnigraph.core.yaml_files import YamlValue
-
 
 # ---- Where stored queries are written: files, and which queries of them
 

@@ -13,7 +13,9 @@ A connection is either *busy*, between the last byte of the headers of a request
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,9 +27,6 @@ from omnigraph.errors import OmniError, RequestTimeoutError, TooManyRequestsErro
 from omnigraph.server.responses import json_bytes, logger
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterable
-
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
     from omnigraph.server.settings import ServerSettings

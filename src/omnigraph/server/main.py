@@ -11,9 +11,11 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -24,16 +26,12 @@ from omnigraph.core.env_settings import is_on
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
-from omnigraph.server.config import read_config, single_graph
+from omnigraph.server.config import ServerConfig, read_config, single_graph
 from omnigraph.server.connections import ConnectionLimits, bounded
 from omnigraph.server.responses import configure_logs, logger
 from omnigraph.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
-
-    from omnigraph.server.config import ServerConfig
     from omnigraph.server.service import Service
 
 _log = logger(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import structlog
@@ -26,8 +27,6 @@ from omnigraph.errors.text import one_line, printable
 from omnigraph.server.admission import RETRY_AFTER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from fastapi import FastAPI
     from starlette.requests import Request
 

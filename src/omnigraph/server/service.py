@@ -13,10 +13,11 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
 
 import anyio
@@ -30,9 +31,6 @@ from omnigraph.errors import (
 from omnigraph.server.admission import Admission, BodyMemory, Metrics, StreamSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-    from typing import Self
-
     from omnigraph.branches.diffs import Diff
     from omnigraph.graph.graph import Graph
     from omnigraph.policy.policy import PolicyGate

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean
-from omnigraph.errors import CompilerError
+from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.compiler import check_declaration, check_query, read_queries
 from omnigraph.lang.query.parser import parse_queries_all
@@ -14,10 +16,6 @@ from omnigraph.lang.query.signature import FieldDescriptor, ValueKind, describe_
 from omnigraph.server.config import QuerySource, query_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from omnigraph.errors import Diagnostic
     from omnigraph.lang.schema.catalog import Catalog
 
 #: Tools that every graph offers to agents beside its stored queries; no stored query may have one of their names.

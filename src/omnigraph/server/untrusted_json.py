@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.errors.text import size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # ---- Untrusted JSON: measured in its bytes before any value of it is built, then parsed
 #

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,7 +33,7 @@ from pyspark.sql.types import (
 )
 
 from omnigraph.commit.environment import open_environment
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.targets import Target, open_pin, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import (
@@ -55,16 +57,10 @@ from omnigraph.storage.datasets.partitions import (
     table_extent,
 )
 from omnigraph.storage.datasets.tables import TableStore
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import GraphLocation, parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from os import PathLike
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.storage.location import GraphLocation
 
 
 # ---- Columns of a table as Spark sees them: types, and batches in exactly those types

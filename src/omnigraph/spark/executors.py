@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from omnigraph.spark.jvm import telling_line
 from omnigraph.spark.kinds import is_connect, is_local_master, master_of, parallelism_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -13,8 +14,6 @@ from omnigraph.pipeline.load.source_columns import SourceColumns, spark_columns
 from omnigraph.spark.jobs import check_session, spark_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
 
 

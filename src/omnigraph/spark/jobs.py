@@ -6,10 +6,12 @@ import logging
 import re
 import signal
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event, Lock, Thread, current_thread, main_thread
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -19,17 +21,12 @@ from pyspark.util import InheritableThread
 from omnigraph.core.budget import check_work, finishing
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
-from omnigraph.pipeline.workers import job_name
+from omnigraph.pipeline.workers import StageProgress, job_name
 from omnigraph.spark.kinds import is_connect, is_stopped
 from omnigraph.spark.tasks import raise_carried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
-
     from pyspark.sql import SparkSession
-
-    from omnigraph.pipeline.workers import StageProgress
 
 
 # ---- What a failed Spark job says to a person: the cause that matters out of a long chain, and what to change

@@ -13,6 +13,7 @@ tasks, each against the whole set.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
@@ -22,17 +23,14 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.pipeline.exchange import KeyFiles
 from omnigraph.pipeline.joins import Example, Found, LocalJoins, owned, row_examples
-from omnigraph.pipeline.keys import SMALL_ROWS, cut_scans, is_few, scan_keys, total_rows
+from omnigraph.pipeline.keys import SMALL_ROWS, KeyScan, cut_scans, is_few, scan_keys, total_rows
 from omnigraph.spark.tasks import Kept, carrying
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import open_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pyspark.sql import DataFrame
 
-    from omnigraph.pipeline.keys import KeyScan
     from omnigraph.pipeline.workers import Message
     from omnigraph.spark.workers import SparkWorkers
 

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,8 +22,6 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import SparkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyspark import SparkConf
 
 

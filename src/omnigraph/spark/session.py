@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +38,6 @@ from omnigraph.spark.jvm import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

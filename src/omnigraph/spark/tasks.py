@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from omnigraph.errors import OmniError, StorageError, StorageFailure
-from omnigraph.pipeline.workers import failure_message, listening, raise_failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
-
-    from omnigraph.pipeline.workers import Message
-
+from omnigraph.pipeline.workers import Message, failure_message, listening, raise_failure
 
 # ---- What functions do inside tasks of Spark: how typed failures leave them, and what a worker process keeps
 #

@@ -8,6 +8,7 @@ import pickle
 import re
 import secrets
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,9 +22,9 @@ from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import SparkError
-from omnigraph.pipeline.exchange import BUCKET, by_bucket, gathered
-from omnigraph.pipeline.workers import STOPPING, raise_failure
-from omnigraph.spark.jobs import SparkJobs, released, shielded, showing, spark_errors
+from omnigraph.pipeline.exchange import BUCKET, Exchange, by_bucket, gathered
+from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, raise_failure
+from omnigraph.spark.jobs import Figures, SparkJobs, released, shielded, showing, spark_errors
 from omnigraph.spark.kinds import is_connect, is_on_this_machine, parallelism_of, tries_of
 from omnigraph.spark.tasks import (
     Kept,
@@ -36,13 +37,7 @@ from omnigraph.spark.tasks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from omnigraph.pipeline.exchange import Exchange
-    from omnigraph.pipeline.workers import Item, Message, Progress
-    from omnigraph.spark.jobs import Figures
 
 
 # ---- Secrets on their way to tasks: in two halves, each of which tells nothing

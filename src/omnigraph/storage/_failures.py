@@ -5,16 +5,13 @@ from __future__ import annotations
 import errno
 import re
 import struct
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import obstore.exceptions as obstore_errors
 import pyarrow as pa
 
 from omnigraph.errors import DamageError, OmniError, StorageError, StorageFailure, is_panic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: What reading stored bytes raises when they do not mean what was written.
 _UNREADABLE = (

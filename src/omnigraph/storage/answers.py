@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -18,17 +20,18 @@ import obstore
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.ids import new_ulid
 from omnigraph.storage._failures import translated
-from omnigraph.storage.listing import delete_files, list_files, list_folders, remove_empty_folders
+from omnigraph.storage.listing import (
+    StoredFile,
+    delete_files,
+    list_files,
+    list_folders,
+    remove_empty_folders,
+)
 from omnigraph.storage.location import STAGING_FOLDER, GraphLocation, inside
 from omnigraph.storage.objects import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
-
-    from omnigraph.storage.listing import StoredFile
 
 
 _NAME = re.compile(r"[0-9a-z-]+")

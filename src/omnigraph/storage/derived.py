@@ -10,8 +10,10 @@ import json
 import logging
 import os
 import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -20,15 +22,10 @@ import numpy as np
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import OutsideRootError
 from omnigraph.storage.listing import list_folders
-from omnigraph.storage.location import inside
+from omnigraph.storage.location import GraphLocation, inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from pathlib import Path
-
     import numpy.typing as npt
-
-    from omnigraph.storage.location import GraphLocation
 
 DERIVED_FOLDER = "__derived"
 #: The group of vectors that are not in the graph yet. They were paid for: only whoever made them removes them.

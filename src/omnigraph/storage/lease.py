@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from threading import Event, Lock
+from typing import Protocol
 
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import LeaseLostError, StorageError
-from omnigraph.storage.objects import owner_of, put_owned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from threading import Event
-
-    from omnigraph.storage.objects import ControlObjects
-
+from omnigraph.storage.objects import ControlObjects, owner_of, put_owned
 
 # ---- One holder's time with a lease on an object store, and how others see that it is over
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 import obstore
 
@@ -23,17 +23,12 @@ from omnigraph.storage.location import (
     SCHEMA_FILES,
     STAGING_FOLDER,
     STAGING_SUFFIX,
+    GraphLocation,
     inside,
     is_dataset_path,
     walk,
 )
 from omnigraph.storage.objects import ObstoreObjects
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from omnigraph.storage.location import GraphLocation
-
 
 # ---- The names that Lance gives to the files of a dataset, and how its versions refer to them
 #

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.core.ids import TableKey, directory_name
 from omnigraph.errors import BadRequestError, OutsideRootError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # ---- Where a graph lives, and the names of everything below its root
 

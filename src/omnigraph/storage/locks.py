@@ -8,7 +8,9 @@ import logging
 import os
 import random
 import time
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,14 +33,9 @@ from omnigraph.storage.lease import (
     request_limit_s,
     seconds_since_boot,
 )
-from omnigraph.storage.location import COMMIT_LOCK, READING_LOCK, STAGING_LOCK
+from omnigraph.storage.location import COMMIT_LOCK, READING_LOCK, STAGING_LOCK, GraphLocation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects
 
 

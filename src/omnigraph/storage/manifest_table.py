@@ -6,8 +6,9 @@ existing fragments plus one new fragment: strict, and no old row is rewritten.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,13 +32,8 @@ from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.staged import committed_as, landed
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.listing import list_files, manifest_name
-from omnigraph.storage.location import MANIFEST, parse_location, refuse_links
+from omnigraph.storage.location import MANIFEST, GraphLocation, parse_location, refuse_links
 from omnigraph.storage.objects import check_answers, sync_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from omnigraph.storage.location import GraphLocation
 
 _SHOWN_FILES = 5
 

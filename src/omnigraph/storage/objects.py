@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import urllib.request
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,15 +26,11 @@ from omnigraph.core.env_settings import duration_s, whole_number
 from omnigraph.errors import DamageError, StorageError, StorageFailure
 from omnigraph.errors.text import size_text
 from omnigraph.storage._failures import store_code, translated
-from omnigraph.storage.location import inside
+from omnigraph.storage.location import GraphLocation, inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from obstore import ListResult, ObjectMeta
     from obstore.store import ObjectStore as Backend
-
-    from omnigraph.storage.location import GraphLocation
 
 
 # ---- Making files survive a power cut: Lance and obstore issue no fsync

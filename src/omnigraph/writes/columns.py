@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,15 +12,12 @@ from omnigraph.commit.targets import open_pin
 from omnigraph.core.arrow import arrow_field
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
-from omnigraph.storage.datasets.filters import OneOf
+from omnigraph.storage.datasets.filters import Filter, OneOf
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from omnigraph.commit.rows import TablePin
     from omnigraph.core.ids import TableKey
     from omnigraph.core.values import StoredValue
-    from omnigraph.storage.datasets.filters import Filter
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 

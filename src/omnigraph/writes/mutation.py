@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
 
-from omnigraph.core.ids import derive_id, new_ulid
-from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType
+from omnigraph.core.ids import TableKey, derive_id, new_ulid
+from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import (
     MANAGED,
     StoredValue,
@@ -23,23 +24,17 @@ from omnigraph.storage.datasets.blobs import blob_bytes
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.datasets.fragments import stage_replaced_rows
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
-from omnigraph.storage.datasets.staged import stage_append, stage_delete, stage_upsert
+from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_delete, stage_upsert
 from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, column_array, texts
-from omnigraph.writes.pending import Accumulator, ExternalIntake
+from omnigraph.writes.pending import Accumulator, ExternalIntake, TableDelta
 from omnigraph.writes.rules import validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.core.ids import TableKey
-    from omnigraph.core.types import BaseType
     from omnigraph.lang.schema.accepted import Identities
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.lang.schema.rules import TableRules
-    from omnigraph.storage.datasets.staged import StagedWrite
     from omnigraph.storage.datasets.tables import Table, TableStore
-    from omnigraph.writes.pending import TableDelta
 
 
 # ---- Values on their way into a row: parameters and constants → stored values of a property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ResourceLimitError
-from omnigraph.storage.external import DENY_ALL
-from omnigraph.writes.columns import rows_table, table_schema, texts
+from omnigraph.storage.external import DENY_ALL, ExternalPolicy
+from omnigraph.writes.columns import TypeDef, rows_table, table_schema, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from omnigraph.core.ids import TableKey
     from omnigraph.core.values import StoredValue
-    from omnigraph.storage.external import ExternalPolicy
-    from omnigraph.writes.columns import TypeDef
 
 
 # ---- Pending work of one mutation: rows to write and rows to delete, in memory until the end of the query

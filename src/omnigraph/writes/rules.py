@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 import pyarrow as pa
@@ -12,17 +13,21 @@ import pyarrow.compute as pc
 from omnigraph.core.arrow import pc as _pc
 from omnigraph.core.values import StoredValue, canonical_spelling
 from omnigraph.errors import BadRequestError
-from omnigraph.lang.schema.rules import EnumValues, Pattern, Range
-from omnigraph.storage.datasets.filters import AnyOf, Compare, OneOf
-from omnigraph.writes.columns import PROBE_CHUNK, stored_values, texts
+from omnigraph.lang.schema.rules import (
+    EdgesPerSource,
+    Endpoints,
+    EnumValues,
+    Pattern,
+    Range,
+    TableRules,
+    Unique,
+    ValueRule,
+)
+from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
+from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, stored_values, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.rules import EdgesPerSource, Endpoints, TableRules, Unique, ValueRule
-    from omnigraph.storage.datasets.filters import Filter
-    from omnigraph.writes.columns import CommittedRows
     from omnigraph.writes.pending import TableDelta
 
 

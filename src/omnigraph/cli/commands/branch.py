@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,8 +35,6 @@ from omnigraph.cli.scope import Address
 from omnigraph.errors import MergeConflictsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.api.results import MergeResult
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_text
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -41,13 +42,11 @@ from omnigraph.errors import (
     InputFileError,
     LoadKeyConflictError,
     LoadRejectedError,
+    LoadReport,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.api.results import BlobInfo, ExportResult, LoadResult
-    from omnigraph.errors import LoadReport
 
 
 # ---- `omnigraph load`: files of any size into a graph, as one commit

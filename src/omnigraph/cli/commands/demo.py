@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,6 @@ from omnigraph.cli.tables import RowFormat, render_rows
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.api.rows import Result
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.graph.graph import Graph

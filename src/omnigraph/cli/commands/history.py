@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,8 +32,6 @@ from omnigraph.cli.scope import Address
 from omnigraph.errors import BranchNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from omnigraph.branches.changes import Cause, Change, ChangesPage
     from omnigraph.branches.feed import FeedPage
     from omnigraph.client.remote_graph import RemoteGraph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,8 +23,6 @@ from omnigraph.cli.tables import text_table, wrapped
 from omnigraph.errors.text import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.graph.graph import Graph
     from omnigraph.maintenance.cleanup import CleanupReport
     from omnigraph.maintenance.health_checks import DoctorReport, Finding

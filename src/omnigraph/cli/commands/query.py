@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json as json_text
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.config import config_path, read_operator_config
+from omnigraph.cli.config import Alias, Defaults, config_path, read_operator_config
 from omnigraph.cli.flags import (
     STORED,
     AsJson,
@@ -34,11 +35,8 @@ from omnigraph.cli.scope import Address, connect, server_scope
 from omnigraph.cli.tables import MAX_COLUMN_WIDTH, CellLayout, RowFormat, TableLayout, render_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from omnigraph.api.results import MutationResult
     from omnigraph.api.rows import Result
-    from omnigraph.cli.config import Alias, Defaults
     from omnigraph.lang.query.lint import LintReport
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,8 +21,6 @@ from omnigraph.cli.output import print_json, print_text, print_warning, terminal
 from omnigraph.cli.scope import Address, storage_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from omnigraph.lang.schema.plan import MigrationPlan
 
 

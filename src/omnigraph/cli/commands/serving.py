@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +22,6 @@ from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.policy.policy import CaseResult, Policy
     from omnigraph.policy.rules import Action

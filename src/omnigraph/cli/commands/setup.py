@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from omnigraph import INTERNAL_SCHEMA_VERSION, __version__
 from omnigraph.cli.capabilities import RULES
 from omnigraph.cli.config import (
+    OperatorConfig,
     Profile,
     credentials_path,
     forget_token,
@@ -20,15 +22,15 @@ from omnigraph.cli.config import (
 )
 from omnigraph.cli.flags import AsJson, scoped
 from omnigraph.cli.output import print_json, print_lines, print_text, print_warning
-from omnigraph.cli.scope import ScopeFlags, ServerScope, profile_scope, resolve_scope, server_scope
+from omnigraph.cli.scope import (
+    Scope,
+    ScopeFlags,
+    ServerScope,
+    profile_scope,
+    resolve_scope,
+    server_scope,
+)
 from omnigraph.cli.tables import text_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.cli.config import OperatorConfig
-    from omnigraph.cli.scope import Scope
-
 
 # ---- `omnigraph profile`: the named scopes of the configuration, and which one holds
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import Literal, assert_never
 
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 # ---- Syntax tree of a query file, as written: nothing resolved, nothing checked
 #

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -36,9 +38,6 @@ from omnigraph.lang.query.results import check_result
 from omnigraph.lang.query.signature import Operation, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from omnigraph.lang.schema.catalog import Catalog
 
 

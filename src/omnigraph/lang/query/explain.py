@@ -5,13 +5,11 @@ One operator per line, indented by nesting; the text is part of the public contr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterable, Iterator
+from typing import assert_never
 
 from omnigraph.core.values import render_value
 from omnigraph.lang.query import ir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _INDENT = "  "
 

@@ -6,12 +6,13 @@ The JSON form is a public contract (`omnigraph lint --json`).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from omnigraph.core.source import Findings, SourceText
-from omnigraph.errors import CompilerError, Severity
+from omnigraph.core.source import Findings, SourceText, Span
+from omnigraph.errors import CompilerError, Diagnostic, Severity
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.compiler import check_query, repeated_queries
 from omnigraph.lang.query.lowering import separate_patterns
@@ -19,10 +20,6 @@ from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.signature import Operation, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from omnigraph.core.source import Span
-    from omnigraph.errors import Diagnostic
     from omnigraph.lang.schema.catalog import Catalog
 
 NEVER_UPDATED = "L201"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -10,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from omnigraph.lang.query import ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from omnigraph.lang.query.expressions import Context
     from omnigraph.lang.schema.catalog import EdgeDef
 

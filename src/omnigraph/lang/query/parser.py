@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from lark import Transformer
 
-from omnigraph.core.source import SourceText, Span
+from omnigraph.core.source import Findings, SourceText, Span
 from omnigraph.lang.parsing import DeclarationGrammar, unescape
 from omnigraph.lang.query import ast
 
 if TYPE_CHECKING:
     from lark import Token
-
-    from omnigraph.core.source import Findings
 
 SYNTAX_ERROR = "Q000"
 

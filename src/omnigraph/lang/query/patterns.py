@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.core.source import did_you_mean
-from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType, scalar_of
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+    scalar_of,
+)
 from omnigraph.core.values import render_value
 from omnigraph.lang.query import ast, ir
 from omnigraph.lang.query.expressions import (
+    Context,
     EdgeVariable,
     NodeVariable,
+    Scope,
     filter_operand,
     is_comparable,
     plain_value,
@@ -21,11 +33,7 @@ from omnigraph.lang.query.expressions import (
 from omnigraph.lang.query.lowering import CheckedPattern, CheckedTraversal, in_known_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from omnigraph.core.source import Hint
-    from omnigraph.core.types import BaseType, PropertyType
-    from omnigraph.lang.query.expressions import Context, Scope
     from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 
 

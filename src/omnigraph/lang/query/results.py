@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import NUMERICS, PropertyType, Scalar, ScalarType, scalar_of
@@ -13,6 +12,8 @@ from omnigraph.lang.query.expressions import (
     AGGREGATES,
     RANK_FUNCTIONS,
     TEXT_FUNCTIONS,
+    Context,
+    Scope,
     check_arity,
     literal,
     property_ref,
@@ -20,9 +21,6 @@ from omnigraph.lang.query.expressions import (
     value_call,
     variable_ref,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.lang.query.expressions import Context, Scope
 
 _BLOB = ScalarType(Scalar.BLOB)
 _MAX_LIMIT = 2**63 - 1

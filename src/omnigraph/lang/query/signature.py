@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
@@ -18,14 +18,11 @@ from omnigraph.core.types import (
     ScalarType,
     VectorType,
 )
-from omnigraph.core.values import coerce_json, parse_decimal_integer
+from omnigraph.core.values import StoredValue, coerce_json, parse_decimal_integer
 from omnigraph.errors import BadRequestError, ParameterError
 from omnigraph.lang.query import ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.core.values import StoredValue
     from omnigraph.lang.schema.catalog import Catalog
 
 

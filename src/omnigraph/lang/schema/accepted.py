@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from omnigraph.core.ids import is_ulid
-from omnigraph.core.source import Findings, did_you_mean
-from omnigraph.errors import BadRequestError
+from omnigraph.core.source import Findings, SourceText, did_you_mean
+from omnigraph.errors import BadRequestError, Diagnostic
 from omnigraph.lang.schema.catalog import (
     Catalog,
     EdgeDef,
     InterfaceDef,
+    MemberSet,
     NodeDef,
+    OpaqueAnnotation,
+    PropertyDef,
     RenameHint,
     TypeKind,
+    TypeMetadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from omnigraph.core.source import SourceText
-    from omnigraph.errors import Diagnostic
-    from omnigraph.lang.schema.catalog import MemberSet, OpaqueAnnotation, PropertyDef, TypeMetadata
-
 
 # ---- The schema that a graph has accepted
 

@@ -12,24 +12,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lark import Lark, Transformer
 from lark.exceptions import UnexpectedInput, VisitError
 
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
-from omnigraph.core.values import MANAGED, coerce_json, spelled_cell
+from omnigraph.core.values import MANAGED, StoredValue, coerce_json, spelled_cell
 from omnigraph.errors import BadRequestError
-from omnigraph.lang.schema.catalog import TypeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from omnigraph.core.values import StoredValue
-    from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, TypeKind
 
 _GRAMMAR = r"""
 start: expression

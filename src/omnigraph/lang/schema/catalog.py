@@ -6,6 +6,7 @@ order of storage (declared properties first, then injected ones).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -15,8 +16,6 @@ from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, VectorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from omnigraph.core.source import Span
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from omnigraph.core.source import did_you_mean
+from omnigraph.core.source import Findings, Span, did_you_mean
 from omnigraph.core.types import (
     NUMERICS,
     ListType,
@@ -25,12 +25,6 @@ from omnigraph.lang.schema.property_checks import (
     resolve_type,
     semantics_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from omnigraph.core.source import Findings, Span
-
 
 # ---- Static checks of a schema, S-03 to S-28: syntax tree in, findings out
 #

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -30,8 +31,6 @@ from omnigraph.lang.schema.parser import SYNTAX_ERROR, parse_schema_all
 from omnigraph.lang.schema.property_checks import resolve_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from omnigraph.errors import Diagnostic
 
 

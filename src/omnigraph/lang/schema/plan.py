@@ -6,13 +6,15 @@ never looks like a drop and an add. What no step can express becomes `Unsupporte
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType, is_wider
 from omnigraph.core.values import quote
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, Diagnostic
 from omnigraph.lang.schema.accepted import (
+    AcceptedSchema,
     Resolution,
     declared_types,
     match_accepted,
@@ -49,10 +51,6 @@ from omnigraph.lang.schema.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from omnigraph.errors import Diagnostic
-    from omnigraph.lang.schema.accepted import AcceptedSchema
     from omnigraph.lang.schema.compiler import CompiledSchema
 
 Declared = InterfaceDef | NodeDef | EdgeDef

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from omnigraph.core.source import did_you_mean
+from omnigraph.core.source import Findings, did_you_mean
 from omnigraph.core.types import (
     MAX_VECTOR_DIMENSION,
     BaseType,
@@ -19,12 +20,6 @@ from omnigraph.core.types import (
     VectorType,
 )
 from omnigraph.lang.schema import ast
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from omnigraph.core.source import Findings
-
 
 # ---- Static checks of one property and of the annotations of a declaration
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.core.types import EnumType
+from omnigraph.core.types import BaseType, EnumType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.core.ids import TableKey
-    from omnigraph.core.types import BaseType
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from omnigraph.errors import Severity
 from omnigraph.lang.schema.catalog import TypeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # ---- The catalogue of schema-change codes; the code is the contract, not the text
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +20,6 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export.formats import LINES
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import sync_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
 
 # ---- Lines in the order of their ids, however many there are: sorted runs in files, merged block by block
 #

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -24,15 +25,12 @@ from omnigraph.core.types import (
 from omnigraph.core.values import blob_text, reference_of
 from omnigraph.errors import BadRequestError
 from omnigraph.errors.text import size_text
-from omnigraph.lang.schema.catalog import EdgeDef
+from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 from omnigraph.storage.datasets.blob_columns import CELL_PARTS, cell_parts, plain_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.catalog import NodeDef
 
 
 # ---- Rows as lines of JSON, a column at a time: Arrow makes the text, Python touches only what has to be escaped

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from omnigraph.core.budget import check_work, work_steps
-from omnigraph.core.ids import new_ulid
+from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.pipeline.export.files import (
     MAX_MERGED_RUNS,
+    Staging,
     check_shared,
     line_bytes,
     merge_into_run,
@@ -24,20 +27,18 @@ from omnigraph.pipeline.export.files import (
     write_runs,
 )
 from omnigraph.pipeline.export.formats import TypeShape, json_lines
-from omnigraph.pipeline.workers import advance
+from omnigraph.pipeline.workers import Message, Progress, StageProgress, Workers, advance
 from omnigraph.storage._failures import translated
-from omnigraph.storage.datasets.partitions import list_fragment_groups, scan_group, table_address
+from omnigraph.storage.datasets.partitions import (
+    TableAddress,
+    list_fragment_groups,
+    scan_group,
+    table_address,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
 
-    from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.export.files import Staging
-    from omnigraph.pipeline.workers import Message, Progress, StageProgress, Workers
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.tables import Table
 
 

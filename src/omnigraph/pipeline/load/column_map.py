@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.core.source import did_you_mean, nearest
-from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.load.source_columns import Nested, SourceColumns
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.load.value_forms import ValueSource, column_source, refuse_null_texts
+from omnigraph.pipeline.load.value_forms import (
+    EndSource,
+    Transforms,
+    ValueSource,
+    column_source,
+    refuse_null_texts,
+)
 from omnigraph.pipeline.load.values import Timestamps
 from omnigraph.pipeline.violations import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from omnigraph.core.types import BaseType
     from omnigraph.pipeline.load.mapping import MappedType
     from omnigraph.pipeline.load.plan import EntityShape
-    from omnigraph.pipeline.load.value_forms import EndSource, Transforms
 
 
 # ---- Which columns of one source feed which columns of one type: a mapping and a source, put together and checked

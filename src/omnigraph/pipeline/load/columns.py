@@ -7,21 +7,25 @@ wrong with a value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from omnigraph.core.arrow import arrow_field, arrow_type, pa, pc
-from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    VectorType,
+)
 from omnigraph.core.values import MARK
 from omnigraph.pipeline.load.values import Timestamps, load_value, text_value
 from omnigraph.writes.columns import column_array
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.core.types import BaseType
 
 Column = Any  # an Arrow array; its stubs cannot say of which type
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.fs as _fs
@@ -18,10 +19,6 @@ from omnigraph.core.env_settings import whole_number
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # ---- Files of a load: finding them by path, directory or pattern, and opening them wherever they are
 #

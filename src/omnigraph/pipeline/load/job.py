@@ -8,6 +8,7 @@ Input is read once (`stage`). `prepare` does what depends on the state of the gr
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,16 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
 from omnigraph.pipeline.keys import new_id_prefix
-from omnigraph.pipeline.load.parts import by_source
+from omnigraph.pipeline.load.parts import Part, by_source
 from omnigraph.pipeline.load.shaping import alias_conflicts
-from omnigraph.pipeline.load.sources import chosen_columns, frame_source, partition_name, plan_work
+from omnigraph.pipeline.load.sources import (
+    LoadInput,
+    Work,
+    chosen_columns,
+    frame_source,
+    partition_name,
+    plan_work,
+)
 from omnigraph.pipeline.load.staging import (
     FrameTask,
     Origin,
@@ -26,9 +34,16 @@ from omnigraph.pipeline.load.staging import (
     likely_types,
     stage_part,
 )
-from omnigraph.pipeline.upsert import LoadMode
-from omnigraph.pipeline.violations import KEY_CONFLICT, Image, Problems, RelationChecker, in_file
-from omnigraph.pipeline.workers import LocalWorkers, Silent, detail
+from omnigraph.pipeline.upsert import LoadMode, Merged
+from omnigraph.pipeline.violations import (
+    KEY_CONFLICT,
+    Image,
+    Place,
+    Problems,
+    RelationChecker,
+    in_file,
+)
+from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
 from omnigraph.storage.datasets.fragments import (
     Ledgers,
     delete_fragment,
@@ -38,21 +53,19 @@ from omnigraph.storage.datasets.fragments import (
     stage_replacement,
 )
 from omnigraph.storage.datasets.partitions import table_address
-from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
+from omnigraph.storage.datasets.staged import (
+    PrivateVersion,
+    StagedWrite,
+    close_private,
+    open_private,
+    stage_fragments,
+)
 from omnigraph.writes.pending import check_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from omnigraph.lang.schema.rules import TableRules
-    from omnigraph.pipeline.load.parts import Part
     from omnigraph.pipeline.load.plan import LoadPlan
-    from omnigraph.pipeline.load.sources import LoadInput, Work
-    from omnigraph.pipeline.upsert import Merged
-    from omnigraph.pipeline.violations import Place
     from omnigraph.pipeline.worker_set import LoadEngine
-    from omnigraph.pipeline.workers import Message
-    from omnigraph.storage.datasets.staged import PrivateVersion, StagedWrite
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.json as _json
 
 from omnigraph.core.arrow import pa, pc
-from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
+from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.errors import BadRecord
-from omnigraph.pipeline.load.inputs import open_text
+from omnigraph.pipeline.load.inputs import InputFile, open_text
 from omnigraph.pipeline.load.records import (
     MAX_LINE_BYTES,
     BadRecordError,
@@ -28,11 +30,6 @@ from omnigraph.pipeline.load.shaping import RawRecords
 from omnigraph.pipeline.violations import Problems, shown
 
 if TYPE_CHECKING:
-    import json
-    from collections.abc import Iterator, Sequence
-
-    from omnigraph.core.types import BaseType
-    from omnigraph.pipeline.load.inputs import InputFile
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow.orc as _orc
 import pyarrow.parquet as _parquet
@@ -15,10 +16,6 @@ from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.pipeline.keys import MAX_PARTS
 from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, readable
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, endings_of, format_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
 
 # ---- Columnar files of a load (Parquet, ORC) as batches of bounded size, however little space their rows take in
 #      the file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,6 @@ from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from omnigraph.core.ids import TableKey
     from omnigraph.core.types import BaseType
     from omnigraph.lang.schema.accepted import Identities

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -15,6 +16,7 @@ from omnigraph.errors import BadRecord, InputFileError
 from omnigraph.errors.text import size_text
 from omnigraph.errors.writes import LINE, RECORD
 from omnigraph.pipeline.load.column_map import (
+    ColumnMap,
     NotAnObjectError,
     json_columns,
     json_member,
@@ -30,7 +32,7 @@ from omnigraph.pipeline.load.jsonl import (
     read_lines,
     read_objects,
 )
-from omnigraph.pipeline.load.parts import PartKind, open_table
+from omnigraph.pipeline.load.parts import Part, PartKind, open_table
 from omnigraph.pipeline.load.records import (
     LINE_TOO_LONG,
     MAX_LINE_BYTES,
@@ -40,19 +42,13 @@ from omnigraph.pipeline.load.records import (
     not_utf8,
     read_record,
 )
-from omnigraph.pipeline.load.source_columns import arrow_columns, plain_columns
-from omnigraph.pipeline.violations import shown
+from omnigraph.pipeline.load.source_columns import SourceColumns, arrow_columns, plain_columns
+from omnigraph.pipeline.violations import Problems, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.pipeline.load.column_map import ColumnMap
     from omnigraph.pipeline.load.mapping import MappedType
-    from omnigraph.pipeline.load.parts import Part
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
     from omnigraph.pipeline.load.shaping import RawRecords
-    from omnigraph.pipeline.load.source_columns import SourceColumns
-    from omnigraph.pipeline.violations import Problems
 
 csv: Any = _csv
 

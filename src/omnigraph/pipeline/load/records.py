@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,8 +16,6 @@ from omnigraph.core.source import did_you_mean
 from omnigraph.errors.text import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 
 MAX_LINE_BYTES = 32 * 1024 * 1024

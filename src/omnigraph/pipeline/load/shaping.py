@@ -5,6 +5,7 @@ A record with any problem is left out and counted; the others go on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnigraph.core.arrow import arrow_type, pa, pc
-from omnigraph.core.ids import split_id
+from omnigraph.core.ids import TableKey, split_id
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
 from omnigraph.errors import BadRecord
@@ -24,7 +25,15 @@ from omnigraph.pipeline.load.columns import (
     slow_column,
     stored_column,
 )
-from omnigraph.pipeline.load.plan import cell_values, external_texts, is_cell_parts, with_external
+from omnigraph.pipeline.load.plan import (
+    EndType,
+    EntityShape,
+    LoadPlan,
+    cell_values,
+    external_texts,
+    is_cell_parts,
+    with_external,
+)
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.violations import Problems, shown
 from omnigraph.writes.columns import stored_values, table_schema
@@ -32,10 +41,6 @@ from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import complaint, rule_name, violations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from omnigraph.core.ids import TableKey
-    from omnigraph.pipeline.load.plan import EndType, EntityShape, LoadPlan
     from omnigraph.pipeline.load.values import Timestamps
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.core.arrow import pa
 from omnigraph.pipeline.load.columns import is_list_type
 from omnigraph.pipeline.violations import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 #: How many members a message names.
 _SHOWN_MEMBERS = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +13,7 @@ from omnigraph.core.arrow import pa
 from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
-from omnigraph.pipeline.load.column_map import map_columns, raw_records
+from omnigraph.pipeline.load.column_map import ColumnMap, map_columns, raw_records
 from omnigraph.pipeline.load.inputs import check_one_input, find_files
 from omnigraph.pipeline.load.mapping import (
     MappedType,
@@ -22,21 +22,16 @@ from omnigraph.pipeline.load.mapping import (
     endings_of,
     read_mapping,
 )
-from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, cut_graph_files, cut_mapped_files
-from omnigraph.pipeline.load.source_columns import arrow_columns
+from omnigraph.pipeline.load.parts import GRAPH_ENDINGS, Part, cut_graph_files, cut_mapped_files
+from omnigraph.pipeline.load.source_columns import SourceColumns, arrow_columns
 from omnigraph.pipeline.load.value_forms import column_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     import pyarrow
 
     from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.pipeline.load.column_map import ColumnMap
-    from omnigraph.pipeline.load.parts import Part
     from omnigraph.pipeline.load.plan import LoadPlan
     from omnigraph.pipeline.load.shaping import RawRecords
-    from omnigraph.pipeline.load.source_columns import SourceColumns
 
 
 # ---- Frames of a load: Spark frames, Arrow tables and pandas frames, one per type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,28 +10,22 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.core.budget import work_steps
 from omnigraph.errors import OmniError
 from omnigraph.errors.writes import LINE, ROW
-from omnigraph.pipeline.load.plan import COPIED_TOGETHER
+from omnigraph.pipeline.load.plan import COPIED_TOGETHER, LoadPlan
 from omnigraph.pipeline.load.reading import PartReader
-from omnigraph.pipeline.load.shaping import shape_records
-from omnigraph.pipeline.load.sources import frame_records, partition_name
+from omnigraph.pipeline.load.shaping import RawRecords, shape_records
+from omnigraph.pipeline.load.sources import FrameSource, frame_records, partition_name
 from omnigraph.pipeline.violations import Place, Problems
-from omnigraph.pipeline.workers import advance
+from omnigraph.pipeline.workers import Message, advance
 from omnigraph.storage.datasets.fragments import Ledger, remove_written, write_rows
 from omnigraph.storage.datasets.partitions import open_address
 from omnigraph.writes.columns import blob_columns
 from omnigraph.writes.pending import check_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pyarrow as pa
 
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.load.parts import Part
-    from omnigraph.pipeline.load.plan import LoadPlan
-    from omnigraph.pipeline.load.shaping import RawRecords
-    from omnigraph.pipeline.load.sources import FrameSource
-    from omnigraph.pipeline.workers import Message
 
 
 # ---- The task that turns one part of the input into fragments: read, shape, check values, write

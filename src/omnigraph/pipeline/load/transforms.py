@@ -8,13 +8,15 @@ not a text goes on as it is, and the type of the property judges it. What no ste
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.core.types import (
+    BaseType,
     ListType,
     PropertyType,
     Scalar,
@@ -24,7 +26,11 @@ from omnigraph.core.types import (
 )
 from omnigraph.pipeline.load.columns import is_list_type, is_text_type, positions, stored_column
 from omnigraph.pipeline.load.value_forms import (
+    BoolWords,
     FixedText,
+    NumberForm,
+    Transforms,
+    ValueSource,
     as_values,
     comparable,
     notation,
@@ -32,12 +38,6 @@ from omnigraph.pipeline.load.value_forms import (
 )
 from omnigraph.pipeline.load.values import Timestamps, too_fine
 from omnigraph.pipeline.violations import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from omnigraph.core.types import BaseType
-    from omnigraph.pipeline.load.value_forms import BoolWords, NumberForm, Transforms, ValueSource
 
 Column = Any  # an Arrow array; its stubs cannot say of which type
 #: What is wrong with values, by position.

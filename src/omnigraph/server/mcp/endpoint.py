@@ -20,18 +20,15 @@ from starlette.responses import Response
 from omnigraph import __version__
 from omnigraph.api.protocol import JSON
 from omnigraph.errors import BadRequestError, InternalError, OmniError, ResourceLimitError
-from omnigraph.server.calls import enter_graph
+from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import parse_body, read_json_bytes
-from omnigraph.server.mcp.tools import BUILT_INS, stored_tool
+from omnigraph.server.mcp.tools import BUILT_INS, GraphTool, InnerRequest, stored_tool
 from omnigraph.server.responses import internal_document, json_bytes, logger
 from omnigraph.server.routes.writes import invocable
 from omnigraph.server.routing import GRAPH, operation
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
-
-    from omnigraph.server.calls import GraphCall
-    from omnigraph.server.mcp.tools import GraphTool, InnerRequest
 
 
 # ---- Requests to the routes of this server from inside: as from outside, with the same token, without a socket

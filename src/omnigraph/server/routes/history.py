@@ -26,22 +26,19 @@ from omnigraph.api.models import (
 from omnigraph.api.protocol import JSON, NDJSON
 from omnigraph.api.results import receipt_document
 from omnigraph.commit.documents import commit_document, log_document
-from omnigraph.commit.rows import MAIN
+from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.policy.rules import Action
 from omnigraph.server.admission import BRANCH_OPERATION_BYTES
-from omnigraph.server.calls import enter_graph
+from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import parse_query, read_json
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import GRAPH, STOPPED, STOPPED_WRITE, operation
-from omnigraph.server.streams import produced, reserve
+from omnigraph.server.streams import Sink, produced, reserve
 
 if TYPE_CHECKING:
     from omnigraph.branches.diffs import Diff
-    from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.server.calls import GraphCall
-    from omnigraph.server.streams import Sink
 
 
 # ---- Branches: list, create, delete, merge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -29,15 +30,15 @@ from omnigraph.api.protocol import (
     SNAPSHOT_ID,
     TYPE_KEY,
 )
-from omnigraph.api.results import BLOB_RANGE_BYTES, BlobKind
-from omnigraph.api.rows import encode_answer, encode_result
+from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind
+from omnigraph.api.rows import Result, encode_answer, encode_result
 from omnigraph.commit.documents import snapshot_document
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.policy.rules import Action
-from omnigraph.server.calls import enter_graph
+from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import (
     arguments_of,
     fails_if_match,
@@ -50,19 +51,13 @@ from omnigraph.server.http_input import (
 )
 from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import GRAPH, STOPPED, operation
-from omnigraph.server.streams import produced, pulled, reserve
+from omnigraph.server.streams import Sink, produced, pulled, reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
-    from omnigraph.api.results import BlobInfo
-    from omnigraph.api.rows import Result
     from omnigraph.commit.targets import Target
     from omnigraph.core.budget import LinkedSignal
     from omnigraph.core.source import SourceText
     from omnigraph.graph.blobs import BlobReader
-    from omnigraph.server.calls import GraphCall
-    from omnigraph.server.streams import Sink
 
 
 # ---- Reads: queries, plans, single entities, snapshots

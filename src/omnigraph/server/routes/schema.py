@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
@@ -21,8 +22,6 @@ from omnigraph.server.responses import json_bytes, json_response
 from omnigraph.server.routing import GRAPH, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
     from omnigraph.server.stored_queries import RegistryFinding
 

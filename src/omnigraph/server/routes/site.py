@@ -6,7 +6,7 @@ import hashlib
 import mimetypes
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from importlib.resources.abc import Traversable
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -21,10 +21,6 @@ from omnigraph.server.calls import authorize_server, enter, visible_graphs
 from omnigraph.server.http_input import is_not_modified
 from omnigraph.server.responses import json_response
 from omnigraph.server.routing import operation
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
 
 # ---- Whether the server lives, what it counts, which graphs it serves
 

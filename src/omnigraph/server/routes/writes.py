@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from tempfile import NamedTemporaryFile
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from omnigraph.api import models
 from omnigraph.api.models import Load, LoadBody, LoadParams, MutateBody, Mutation, StoredQueryBody
 from omnigraph.api.protocol import IF_GRAPH_COMMIT, NDJSON
-from omnigraph.api.results import receipt_document
+from omnigraph.api.results import LoadResult, receipt_document
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.ids import is_ulid
@@ -28,8 +29,8 @@ from omnigraph.errors import (
     OmniError,
 )
 from omnigraph.policy.rules import Action
-from omnigraph.server.admission import LOAD_FACTOR, memory_of
-from omnigraph.server.calls import enter_graph
+from omnigraph.server.admission import LOAD_FACTOR, Grant, memory_of
+from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import (
     announced_size,
     parse_query,
@@ -43,13 +44,8 @@ from omnigraph.server.routes.reads import answer_query, successor
 from omnigraph.server.routing import GRAPH, STOPPED, STOPPED_WRITE, header, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from omnigraph.api.results import LoadResult
     from omnigraph.core.budget import LinkedSignal
     from omnigraph.core.source import SourceText
-    from omnigraph.server.admission import Grant
-    from omnigraph.server.calls import GraphCall
     from omnigraph.server.stored_queries import StoredQuery
 
 

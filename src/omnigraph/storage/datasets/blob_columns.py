@@ -7,7 +7,8 @@ in a form that Lance cannot open.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 from urllib.parse import quote, unquote
 
 import lance
@@ -24,10 +25,6 @@ from omnigraph.core.values import (
 )
 from omnigraph.errors import BadRequestError, BlobIntegrityError, without_credentials
 from omnigraph.storage.datasets.filters import ROW_ADDRESS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 #: How a cell leaves the system where one column holds bytes and addresses.
 CELL_PARTS = pa.struct([pa.field("data", pa.binary()), pa.field("uri", pa.utf8())])

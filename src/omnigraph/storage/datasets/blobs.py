@@ -6,6 +6,7 @@ share, or in a file of their own, depending on their size; files never change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,10 @@ from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.errors import BlobIntegrityError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import EXTERNAL_KIND, stored_address
-from omnigraph.storage.datasets.filters import ROW_ADDRESS, ROW_ID, Compare, to_sql
+from omnigraph.storage.datasets.filters import ROW_ADDRESS, ROW_ID, Compare, Filter, to_sql
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from omnigraph.storage.datasets.filters import Filter
     from omnigraph.storage.datasets.tables import Table
 
 _STRING = ScalarType(Scalar.STRING)

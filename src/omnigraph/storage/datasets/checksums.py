@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,20 +19,15 @@ from lance import LanceOperation
 from omnigraph.errors import DamageError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.datasets.tables import branch_uri
+from omnigraph.storage.datasets.tables import Table, branch_uri
 from omnigraph.storage.listing import delete_files, list_files, manifest_name, registration_name
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import GraphLocation, parse_location
 from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from lance import LanceDataset
     from lance.dataset import Transaction
     from lance.fragment import FragmentMetadata
-
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 
 # ---- Checksums of the files of a dataset: recorded by whatever writes them, compared by `verify`

@@ -10,6 +10,7 @@ no way to edit it. The few members that change here are edited in place.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,10 @@ from omnigraph.storage.datasets.blob_columns import encoded_cells
 from omnigraph.storage.datasets.checksums import sums_in
 from omnigraph.storage.datasets.fragments import fragment_text
 from omnigraph.storage.datasets.indexes import index_segments
-from omnigraph.storage.datasets.partitions import open_address
+from omnigraph.storage.datasets.partitions import TableAddress, open_address
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, encoded_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from omnigraph.storage.datasets.partitions import TableAddress
     from omnigraph.storage.datasets.tables import Table
 
 #: Columns with new values have these names until the write is staged, so that they meet no existing one.

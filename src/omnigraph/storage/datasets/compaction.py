@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,6 @@ from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import lance
     from numpy.typing import NDArray
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,13 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
 from omnigraph.storage.datasets.leftovers import line_address
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.listing import line_folder
+from omnigraph.storage.listing import StoredFile, line_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import lance
     from lance.fragment import FragmentMetadata
 
     from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.listing import StoredFile
     from omnigraph.storage.location import GraphLocation
 
 

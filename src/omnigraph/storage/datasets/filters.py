@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.core.types import FLOATS, INTEGERS, BaseType, Scalar, integer_range, scalar_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from omnigraph.core.values import StoredValue
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from lance import LanceDataset
 
@@ -11,12 +11,7 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import record_fork
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri, dataset_exists
-from omnigraph.storage.location import is_fork_name, refuse_links
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import GraphLocation, is_fork_name, refuse_links
 
 _QUERY_MARK = "?"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from omnigraph.core.arrow import pc
 from omnigraph.errors import InternalError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import (
+    AnswerFolder,
     attempt_name,
     new_answer_folder,
     read_answer,
@@ -33,17 +35,11 @@ from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds, with_row_id
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind
 from omnigraph.storage.datasets.tables import Table, branch_uri
 from omnigraph.storage.listing import delete_files, list_files
-from omnigraph.storage.location import parse_location
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.location import GraphLocation, parse_location
+from omnigraph.storage.objects import ControlObjects, ObstoreObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from omnigraph.storage.answers import AnswerFolder
-    from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.objects import ControlObjects
 
 
 # ---- Fragments that tasks write and the driver commits, given as their JSON. Most of it runs inside workers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
@@ -23,8 +24,6 @@ from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.location import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from omnigraph.storage.datasets.tables import Table
 
 

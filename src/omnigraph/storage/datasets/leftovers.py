@@ -7,6 +7,7 @@ branch refers to it, or when it is a detached manifest or a temporary file of La
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from omnigraph.storage.listing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import lance
 
     from omnigraph.storage.location import GraphLocation

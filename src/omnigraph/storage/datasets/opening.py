@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 from lance import LanceDataset
@@ -12,10 +13,6 @@ from lance import LanceDataset
 from omnigraph.core.env_settings import whole_number
 from omnigraph.errors import OutsideRootError, StorageError, StorageFailure
 from omnigraph.storage.location import is_dataset_path, is_fork_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 # ---- The addresses that forks hold of their bases, as they are where the graph lies now
 #

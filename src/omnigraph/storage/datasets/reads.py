@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, to_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import numpy.typing as npt
 
     from omnigraph.storage.datasets.tables import Table

@@ -9,6 +9,7 @@ form in which Lance itself stores such ids: `_rowid` and the versions of the row
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,6 @@ from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numpy.typing import NDArray
 
     from omnigraph.storage.datasets.tables import Table

@@ -6,6 +6,7 @@ the task that reads them resolves it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,18 +14,15 @@ import numpy as np
 
 from omnigraph.core.arrow import pa
 from omnigraph.storage._failures import translated
-from omnigraph.storage.answers import read_answer
+from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.filters import ROW_ID, UPDATED_AT
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import RowSet, hidden_rows, row_ids_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import lance
     from numpy.typing import NDArray
 
-    from omnigraph.storage.answers import AnswerFolder
     from omnigraph.storage.datasets.row_changes import Differing, Fragments
     from omnigraph.storage.datasets.tables import Table
 

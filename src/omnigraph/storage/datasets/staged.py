@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -31,15 +32,8 @@ from omnigraph.storage.datasets.completeness import check_complete
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri, dataset_exists
 from omnigraph.storage.listing import manifest_name
-from omnigraph.storage.location import refuse_links
-from omnigraph.storage.objects import sync_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from omnigraph.storage.location import GraphLocation
-    from omnigraph.storage.objects import ControlObjects
-
+from omnigraph.storage.location import GraphLocation, refuse_links
+from omnigraph.storage.objects import ControlObjects, sync_files
 
 # ---- Private versions: what a staged write would make, readable for its writer before it is committed
 #

@@ -7,6 +7,7 @@ this room.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -18,15 +19,11 @@ from omnigraph.storage._failures import readable, translated
 from omnigraph.storage.datasets.blob_columns import blob_names, read_cells, scan_cells
 from omnigraph.storage.datasets.filters import Filter, to_sql
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.location import RECLAIMED_MARK, refuse_links
+from omnigraph.storage.location import RECLAIMED_MARK, GraphLocation, refuse_links
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import lance
     import pyarrow as pa
-
-    from omnigraph.storage.location import GraphLocation
 
 _CACHED_HANDLES = 64
 _U64_MAX = 2**64 - 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import StorageError
@@ -28,13 +29,7 @@ from omnigraph.storage.listing import (
     reference,
     remove_empty_folders,
 )
-from omnigraph.storage.location import refuse_links
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from omnigraph.storage.location import GraphLocation
-
+from omnigraph.storage.location import GraphLocation, refuse_links
 
 # ---- Removing versions of a dataset: first their manifests, so that they are gone for readers, then what only
 #      they held
