@@ -37,8 +37,9 @@ def test_the_client_is_an_embedder() -> None:
 
 def test_importing_the_room_imports_no_heavy_library() -> None:
     code = (
-        "import json, sys; import omnigraph.embedding as s; "
-        "s.create_embedder(s.EmbeddingSettings(api_key=s.ApiKey('k'))); "
+        "import json, sys; from omnigraph.embedding.client import EmbeddingSettings, create_embedder; "
+        "from omnigraph.embedding.contract import ApiKey; "
+        "create_embedder(EmbeddingSettings(api_key=ApiKey('k'))); "
         f"print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -127,6 +127,9 @@ class Killing:
             process.kill()
             process.wait()
 
+    def tell(self, detail):
+        pass
+
 
 def wait(item):
     open(item + ".begun", "a").close()
