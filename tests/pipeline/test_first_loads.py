@@ -227,7 +227,10 @@ def test_a_line_of_another_length_says_how_many_values_it_has(graph: Graph, fold
     assert found[0] == "invalid CSV: the record has 1 value instead of 2"
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"\xef\xbb\xbf\r\n", b" \n\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"\xef\xbb\xbf\r\n", b" \n\n", b"code,active", b"\xef\xbb\xbfcode,active"],
+)
 @pytest.mark.parametrize("multiline", [True, False])
 def test_an_empty_file_among_others_has_no_records(
     graph: Graph, folder: Path, content: bytes, multiline: bool
@@ -240,6 +243,19 @@ def test_an_empty_file_among_others_has_no_records(
     (folder / "b.csv").write_text("\ncode,active\nb,true\n", encoding="utf-8")
     with pytest.raises(InputFileError, match=r"b\.csv: its first line is empty"):
         load(graph, mapping=customers(folder, multiline=multiline))
+
+
+@pytest.mark.parametrize(
+    "content", [b"code,active\ra,true\rb,true\r", b"code,active\ra,true\r\nb,true\r\n"]
+)
+def test_records_behind_carriage_returns_are_never_lost(
+    graph: Graph, folder: Path, content: bytes
+) -> None:
+    path = folder / "mac.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputFileError, match="carriage return inside: make line ends"):
+        load(graph, mapping=customers(path))
+    assert load(graph, mapping=customers(path, multiline=True)).nodes_loaded == {"Customer": 2}
 
 
 # ---- days that come as moments

@@ -27,7 +27,7 @@ RUN_ROWS = 262_144
 _RUN_BYTES = 64 * 1024 * 1024
 _WORD = 8
 #: Of a longer text these bytes and the last eight are hashed.
-_HASHED_BYTES = 256
+_HASHED_BYTES = 4096
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -503,10 +503,12 @@ class _Decide:
     def __call__(self, bucket: int, rows: Any) -> Message:
         is_new = rows[ROW_ID].is_null()
         new, old = rows.filter(is_new), rows.filter(pc.invert(is_new))
-        keys, addresses = _last_records(
-            new["key"].combine_chunks(), new["address"].combine_chunks()
+        # Long ids of one bucket may take more than the two gigabytes of a plain array of texts.
+        new_keys, old_keys = (
+            some["key"].cast(pa.large_utf8()).combine_chunks() for some in (new, old)
         )
-        replaced = old.take(pc.index_in(keys, old["key"].combine_chunks()))
+        keys, addresses = _last_records(new_keys, new["address"].combine_chunks())
+        replaced = old.take(pc.index_in(keys, old_keys))
         decided = pa.Table.from_arrays(
             [addresses, *(replaced[name] for name in (ROW_ID, CREATED_AT, "address"))],
             schema=_DECIDED,

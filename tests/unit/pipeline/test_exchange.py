@@ -77,6 +77,9 @@ def test_equal_texts_have_equal_hashes_wherever_they_lie() -> None:
         "x" * 9,
         "x" * 300,
         "x" * 299 + "y",
+        "x" * 270 + "y" + "x" * 29,
+        "x" * 5_000,
+        "x" * 4_999 + "y",
         "\0",
         "\0\0",
     ]

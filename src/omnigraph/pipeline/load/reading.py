@@ -161,12 +161,13 @@ class PartReader:
 
     def _csv(self) -> Iterator[RawRecords]:
         mapped, shape = self._mapped
-        names = self._csv_header()
+        names, has_more = self._csv_header(is_multiline=mapped.csv.multiline)
         if not names:
             return
         chosen = self._columns_for(plain_columns(names))
         if mapped.csv.multiline:
-            yield from self._csv_stream(mapped, names, chosen)
+            if has_more:
+                yield from self._csv_stream(mapped, names, chosen)
             return
         for block, all_numbers in self._line_blocks():
             # A line of nothing but separators is a record.
@@ -269,8 +270,8 @@ class PartReader:
                 numbers.append(self.lines)
         return np.array(numbers, dtype=np.int64)
 
-    def _csv_header(self) -> list[str]:
-        """The names of the columns; none for a file that holds nothing."""
+    def _csv_header(self, *, is_multiline: bool) -> tuple[list[str], bool]:
+        """The names of the columns, none for a file that holds nothing; and whether there is more than their line."""
         with open_text(self._part.file) as stream:
             first = b""
             while b"\n" not in first and (more := stream.read(64 * 1024)):
@@ -283,7 +284,7 @@ class PartReader:
             rest = first.removeprefix(_BYTE_ORDER_MARK)
             while not rest.strip():
                 if not (rest := stream.read(64 * 1024)):
-                    return []
+                    return [], False
         line = first.split(b"\n", 1)[0].removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r")
         if not line.strip():
             raise InputFileError(
@@ -295,12 +296,19 @@ class PartReader:
             raise InputFileError(
                 self._part.file.path, f"its first line {not_utf8(error)}"
             ) from error
+        if b"\r" in line and not is_multiline:
+            # Records up to the first line feed would be taken for a part of the header.
+            raise InputFileError(
+                self._part.file.path,
+                "its first line has a carriage return inside: make line ends of the file line feeds, for example with "
+                "tr '\\r' '\\n', or say `multiline: true`",
+            )
         parsed = csv.read_csv(
             pa.BufferReader(line + b"\n"),
             read_options=csv.ReadOptions(use_threads=False),
             parse_options=csv.ParseOptions(delimiter=self._delimiter),
         )
-        return [str(name) for name in parsed.schema.names]
+        return [str(name) for name in parsed.schema.names], b"\n" in first or b"\r" in first
 
     def _csv_options(
         self, names: list[str], mapped: MappedType, *, skip_rows: int = 0, on_bad: Any = None
