@@ -191,7 +191,7 @@ class MergeResult:
     conflict_total: int = 0
     changes: tuple[TypeChanges, ...] = ()
     strategy: str | None = None
-    #: Whether the source was deleted; None when nobody asked for it.
+    #: Whether the source was deleted; None when that was not requested.
     branch_deleted: bool | None = None
     #: Why it could not be; the merge happened all the same.
     branch_delete_error: str | None = None
@@ -222,7 +222,7 @@ class MergeResult:
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> MergeResult:
         """The inverse of `to_json`."""
-        # Late: whoever merges nothing needs nothing of branches.
+        # Late: only results of merges need the room of branches.
         from omnigraph.branches.merge import TypeChanges
 
         return MergeResult(

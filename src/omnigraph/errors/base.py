@@ -323,7 +323,7 @@ class DriftError(StorageError):
 
 
 class EmbeddingError(OmniError):
-    """The embedding provider failed, or answered with something that is no usable vector."""
+    """The embedding provider failed, or returned something that is not a usable vector."""
 
     kind = "embedding"
     code = None

@@ -336,7 +336,7 @@ class QueryCancelledError(OmniError):
 
 
 class PolicyDeniedError(OmniError):
-    """The policy does not allow it, or nobody says who asks. Nothing happened."""
+    """The policy does not allow the action, or the request names no actor. Nothing happened."""
 
     kind = "policy"
     code = "forbidden"
