@@ -14,7 +14,6 @@ from omnigraph.branches.deltas import (
     DeltaReader,
     KnownType,
     Operation,
-    RowImage,
     State,
     TypeDelta,
     matched_tables,
@@ -29,6 +28,7 @@ from omnigraph.errors import (
     HistoryReclaimedError,
     ResourceLimitError,
 )
+from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.compare import operation_codes
 from omnigraph.writes.columns import blob_columns
 

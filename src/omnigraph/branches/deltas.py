@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from omnigraph.core.arrow import json_column
 from omnigraph.core.types import Scalar, ScalarType, is_wider
 from omnigraph.core.values import blob_text
 from omnigraph.errors import BadRequestError
+from omnigraph.errors.writes import RowImage
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
 from omnigraph.pipeline.compare import RowShape, row_shape
 from omnigraph.pipeline.deltas import Delta, delta_between
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 # ---- Rows as people and programs see them: JSON values of their properties, and the ends of edges
 
-
-#: `properties`, and for edges `endpoints` with `from` and `to`.
-RowImage: TypeAlias = dict[str, object]
 
 _BLOB = ScalarType(Scalar.BLOB)
 

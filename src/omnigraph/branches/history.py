@@ -22,7 +22,6 @@ from omnigraph.branches.deltas import (
     ChangeFilter,
     DeltaReader,
     KnownType,
-    RowImage,
     State,
     known_types,
     make_filter,
@@ -36,6 +35,7 @@ from omnigraph.commit.snapshot import History, ManifestState, Snapshot, snapshot
 from omnigraph.commit.targets import Target, check_readable, reading_pins, resolve_target
 from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
 from omnigraph.errors import BranchNotFoundError, NotFoundError
+from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.scratch import ScratchPlace
 from omnigraph.pipeline.workers import Silent
 from omnigraph.spark.worker_choice import ElasticEngine

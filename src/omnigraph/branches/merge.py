@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.branches.deltas import RowImage, row_images
+from omnigraph.branches.deltas import row_images
 from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
 from omnigraph.branches.truth_table import CONFLICTS, Base, Choice
 from omnigraph.commit.targets import open_pin, reading_pins
@@ -21,6 +21,7 @@ from omnigraph.errors import (
     MergeConflict,
     ReadSetConflictError,
 )
+from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.compare import row_shape
 from omnigraph.pipeline.copying import CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
 from omnigraph.pipeline.keys import find_keys, joined_text, key_scans, text_key

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     import httpx
 
     from omnigraph.api.rows import Result
-    from omnigraph.branches.deltas import RowImage
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.commit.targets import Target
     from omnigraph.core.budget import CancelSignal
     from omnigraph.core.source import SourceText
+    from omnigraph.errors.writes import RowImage
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
+
+from omnigraph.codec import (
+    COMPLETE,
+    OMIT_EMPTY,
+    Document,
+    Key,
+    Member,
+    encode_members,
+    own_members,
+)
 
 # ---- What every failure has: a kind, a code, a message, and diagnostics for texts
 
@@ -23,20 +32,21 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
+class Diagnostic(Document):
     """One finding in a source text: a stable code, a place and a sentence.
 
-    `excerpt` is the offending line with carets below it, empty when the finding has no place.
+    `excerpt` is the offending line with carets below it, empty when the finding has no place; a client that gets it
+    renders the same text.
     """
 
     code: str
+    severity: Severity = Severity.ERROR
     message: str
     file: str
     line: int
     column: int
-    excerpt: str = ""
-    hint: str | None = None
-    severity: Severity = Severity.ERROR
+    hint: Annotated[str | None, OMIT_EMPTY] = None
+    excerpt: Annotated[str, OMIT_EMPTY, COMPLETE] = ""
 
     @property
     def location(self) -> str:
@@ -52,47 +62,20 @@ class Diagnostic:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, object]:
-        """The finding as a JSON object; `hint` only when there is one."""
-        body: dict[str, object] = {
-            "code": self.code,
-            "severity": str(self.severity),
-            "message": self.message,
-            "file": self.file,
-            "line": self.line,
-            "column": self.column,
-        }
-        if self.hint:
-            body["hint"] = self.hint
-        return body
-
-    def document(self) -> dict[str, object]:
-        """The finding as a server sends it: with the excerpt, so that a client renders the same text."""
-        return self.to_json() | ({"excerpt": self.excerpt} if self.excerpt else {})
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Diagnostic:
-        """The inverse of `document`."""
-        return Diagnostic(
-            code=body["code"],
-            message=body["message"],
-            file=body["file"],
-            line=body["line"],
-            column=body["column"],
-            excerpt=body.get("excerpt", ""),
-            hint=body.get("hint"),
-            severity=Severity(body.get("severity", Severity.ERROR)),
-        )
-
 
 class OmniError(Exception):
-    """Base of every failure that the library raises on purpose."""
+    """Base of every failure that the library raises on purpose.
+
+    A class declares its fields as annotations: the error body, the messages of tasks and the way back from both follow.
+    """
 
     kind: ClassVar[str] = "internal"
     #: `code` member of the HTTP body; None where the body carries none.
     code: ClassVar[str | None] = "internal"
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
+    #: The member of the body that holds the fields of the class, without those of its bases; None: the body itself.
+    inside: ClassVar[str | None] = None
 
     def __init__(self, message: str) -> None:
         # Whatever stands in it, a name of megabytes for example: an error is something that a person reads.
@@ -103,7 +86,11 @@ class OmniError(Exception):
 
     def details(self) -> dict[str, object]:
         """Structured members of the error body, beside `error`, `kind` and `code`."""
-        return {}
+        body: dict[str, object] = {}
+        for inside, members in declared_fields(type(self)):
+            found = encode_members(self, members, complete=True)
+            body |= found if inside is None else {inside: found}
+        return body
 
     def to_json(self) -> dict[str, object]:
         """The error body that the CLI prints with `--json` and the server sends."""
@@ -111,6 +98,13 @@ class OmniError(Exception):
         if self.code is not None:
             body["code"] = self.code
         return body | self.details()
+
+
+def declared_fields(error: type[OmniError]) -> list[tuple[str | None, tuple[Member, ...]]]:
+    """The fields of a failure, from the base to the class, each with the member of the body that holds them."""
+    bases = (base for base in reversed(error.__mro__) if issubclass(base, OmniError))
+    found = ((vars(base).get("inside"), own_members(base)) for base in bases)
+    return [(inside, members) for inside, members in found if members]
 
 
 #: The class cannot be imported: it is made when an extension module is loaded.
@@ -134,14 +128,11 @@ class AlreadyInitializedError(OmniError):
     kind = "already_initialized"
     code = "conflict"
     http_status = 409
+    uri: str
 
     def __init__(self, uri: str, found: str) -> None:
         self.uri = uri
         super().__init__(f"{uri} is in use already: found {found}")
-
-    def details(self) -> dict[str, object]:
-        """The root."""
-        return {"uri": self.uri}
 
 
 class InitializationClaimedError(OmniError):
@@ -150,6 +141,7 @@ class InitializationClaimedError(OmniError):
     kind = "initialization_claimed"
     code = "conflict"
     http_status = 409
+    uri: str
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -157,25 +149,18 @@ class InitializationClaimedError(OmniError):
             f"another process is creating a graph at {uri}; wait until it is done, then open the graph"
         )
 
-    def details(self) -> dict[str, object]:
-        """The root."""
-        return {"uri": self.uri}
-
 
 class InitializationCommittedError(OmniError):
     """The graph was created, a later step of init failed. Keep the files and open the graph."""
 
     kind = "initialization_committed"
+    uri: str
 
     def __init__(self, uri: str, cause: str) -> None:
         self.uri = uri
         super().__init__(
             f"the graph at {uri} was created, but a later step failed: {cause}; open it"
         )
-
-    def details(self) -> dict[str, object]:
-        """The root."""
-        return {"uri": self.uri}
 
 
 class HistoricalVersionReclaimedError(OmniError):
@@ -184,16 +169,15 @@ class HistoricalVersionReclaimedError(OmniError):
     kind = "historical_version_reclaimed"
     code = None
     http_status = 410
+    inside = "version_reclaimed"
+    table_key: str
+    version: int
 
     def __init__(self, table_key: str, version: int, context: str | None = None) -> None:
         self.table_key = table_key
         self.version = version
         what = f"version {version} of {table_key} was cleaned up and cannot be read any more"
         super().__init__(what if context is None else f"{context}: {what}")
-
-    def details(self) -> dict[str, object]:
-        """`version_reclaimed` with the version, and the table that had it."""
-        return {"version_reclaimed": {"table_key": self.table_key, "version": self.version}}
 
 
 class HistoryReclaimedError(OmniError):
@@ -202,16 +186,14 @@ class HistoryReclaimedError(OmniError):
     kind = "history_reclaimed"
     code = None
     http_status = 410
+    inside = "history_reclaimed"
+    first_commit_id: Annotated[str, Key("first_known_commit_id")]
 
     def __init__(self, first_commit_id: str) -> None:
         self.first_commit_id = first_commit_id
         super().__init__(
             f"the history before commit {first_commit_id} was cleaned up and cannot be read any more"
         )
-
-    def details(self) -> dict[str, object]:
-        """`history_reclaimed` with the oldest commit that is still known there."""
-        return {"history_reclaimed": {"first_known_commit_id": self.first_commit_id}}
 
 
 class StorageFailure(StrEnum):
@@ -229,23 +211,24 @@ class StorageError(OmniError):
     """The storage below the graph failed. `failure` says what is known about why."""
 
     kind = "storage"
+    failure: StorageFailure
 
     def __init__(self, message: str, failure: StorageFailure = StorageFailure.UNKNOWN) -> None:
         self.failure = failure
         super().__init__(message)
 
-    def details(self) -> dict[str, object]:
-        """The kind of failure."""
-        return {"failure": str(self.failure)}
-
 
 class DamageError(StorageError):
     """A stored file does not hold what was written to it."""
 
+    inside = "damage"
+    #: What was being done; names the table or the file.
+    what: str
+    #: Why it failed, without what to do about it.
+    reason: str
+
     def __init__(self, what: str, reason: str) -> None:
-        #: What was being done; names the table or the file.
         self.what = what
-        #: Why it failed, without what to do about it.
         self.reason = reason
         super().__init__(
             f"{what} failed: {reason}; a stored file is damaged: "
@@ -253,13 +236,13 @@ class DamageError(StorageError):
             StorageFailure.PERMANENT,
         )
 
-    def details(self) -> dict[str, object]:
-        """`damage` with what could not be done, and why."""
-        return super().details() | {"damage": {"what": self.what, "reason": self.reason}}
-
 
 class OutsideRootError(StorageError):
     """Something in a graph leads, or would lead, out of its root. Nothing was read or changed there."""
+
+    inside = "outside_root"
+    path: str
+    reason: str
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
@@ -272,13 +255,13 @@ class OutsideRootError(StorageError):
             StorageFailure.PERMANENT,
         )
 
-    def details(self) -> dict[str, object]:
-        """`outside_root` with the path and the reason."""
-        return super().details() | {"outside_root": {"path": self.path, "reason": self.reason}}
-
 
 class StorageFormatError(StorageError):
     """The graph was written in another storage format than this release reads."""
+
+    inside = "storage_format"
+    found: str
+    supported: int
 
     def __init__(self, found: str, supported: int) -> None:
         self.found = found
@@ -292,14 +275,14 @@ class StorageFormatError(StorageError):
             StorageFailure.CONFIGURATION,
         )
 
-    def details(self) -> dict[str, object]:
-        """`storage_format` with both formats."""
-        formats = {"found": self.found, "supported": self.supported}
-        return super().details() | {"storage_format": formats}
-
 
 class DriftError(StorageError):
     """A table is not at the version where its writer left it."""
+
+    inside = "drift"
+    location: str
+    expected: int
+    actual: int
 
     def __init__(
         self, location: str, expected: int, actual: int, *, by_late_writer: bool = False
@@ -316,11 +299,6 @@ class DriftError(StorageError):
             StorageFailure.PRECONDITION,
         )
 
-    def details(self) -> dict[str, object]:
-        """`drift` with the table and both versions."""
-        drift = {"location": self.location, "expected": self.expected, "actual": self.actual}
-        return super().details() | {"drift": drift}
-
 
 class EmbeddingError(OmniError):
     """The embedding provider failed, or returned something that is not a usable vector."""
@@ -328,11 +306,8 @@ class EmbeddingError(OmniError):
     kind = "embedding"
     code = None
     http_status = 424
+    failure: StorageFailure
 
     def __init__(self, message: str, failure: StorageFailure) -> None:
         self.failure = failure
         super().__init__(message)
-
-    def details(self) -> dict[str, object]:
-        """What is known about the cause."""
-        return {"failure": str(self.failure)}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from omnigraph.codec import OMIT_NONE, Absent, Key, When
 from omnigraph.errors.base import Diagnostic, OmniError
 from omnigraph.errors.text import compared_sizes
 
@@ -17,6 +18,13 @@ from omnigraph.errors.text import compared_sizes
 MAX_DIAGNOSTICS = 100
 #: How many names or problems an error lists.
 _MAX_LISTED = MAX_DIAGNOSTICS
+#: How many findings there are; told where an error does not carry all of them.
+DiagnosticTotal = Annotated[
+    int,
+    Key("diagnostic_total"),
+    When(lambda error: error.total > len(error.diagnostics)),
+    Absent(lambda fields: len(fields["diagnostics"])),
+]
 
 
 class CompilerError(OmniError):
@@ -25,6 +33,8 @@ class CompilerError(OmniError):
     kind = "compiler"
     code = "bad_request"
     http_status = 400
+    diagnostics: tuple[Diagnostic, ...]
+    total: DiagnosticTotal
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], total: int | None = None) -> None:
         if not diagnostics:
@@ -38,10 +48,6 @@ class CompilerError(OmniError):
         """The codes of the findings, in order."""
         return tuple(item.code for item in self.diagnostics)
 
-    def details(self) -> dict[str, object]:
-        """The findings, one JSON object each, with their excerpts, and their number where some are left out."""
-        return _documents(self.diagnostics, self.total)
-
 
 class BadRequestError(OmniError):
     """Refused input: the request itself is wrong, and nothing happened."""
@@ -54,6 +60,9 @@ class BadRequestError(OmniError):
 class ConfigurationError(BadRequestError):
     """A configuration file is wrong. `diagnostics` holds the first findings with their places, `total` counts all."""
 
+    diagnostics: tuple[Diagnostic, ...]
+    total: DiagnosticTotal
+
     def __init__(self, diagnostics: tuple[Diagnostic, ...], total: int | None = None) -> None:
         if not diagnostics:
             raise ValueError("a ConfigurationError needs at least one diagnostic")
@@ -61,13 +70,12 @@ class ConfigurationError(BadRequestError):
         self.total = max(total or 0, len(diagnostics))
         super().__init__(_listing(self.diagnostics, self.total))
 
-    def details(self) -> dict[str, object]:
-        """The findings, one JSON object each, with their excerpts, and their number where some are left out."""
-        return _documents(self.diagnostics, self.total)
-
 
 class ParameterError(BadRequestError):
     """Query parameters do not fit their declaration. `problems` maps the first parameter names to their sentences."""
+
+    query: Annotated[str, Key("query_name")]
+    problems: Annotated[dict[str, str], Key("parameters")]
 
     def __init__(self, query: str, problems: dict[str, str]) -> None:
         self.query = query
@@ -75,25 +83,22 @@ class ParameterError(BadRequestError):
         listing = "; ".join([*self.problems.values(), *_more(len(problems), "problem")])
         super().__init__(f"parameters of query `{query}` do not fit: {listing}")
 
-    def details(self) -> dict[str, object]:
-        """The sentence of each parameter that does not fit."""
-        return {"query_name": self.query, "parameters": dict(self.problems)}
-
 
 class QuerySelectionError(BadRequestError):
     """The source does not hold exactly the query that was asked for. `available` lists the first that it holds."""
+
+    available: tuple[str, ...]
 
     def __init__(self, message: str, available: tuple[str, ...]) -> None:
         self.available = available[:_MAX_LISTED]
         super().__init__(message)
 
-    def details(self) -> dict[str, object]:
-        """The names of the queries in the source."""
-        return {"available": list(self.available)}
-
 
 class MixedMutationError(BadRequestError):
     """One mutation query holds both writes (insert, update) and deletes."""
+
+    inside = "mixed_mutation"
+    query: Annotated[str, Key("query_name")]
 
     def __init__(self, query: str) -> None:
         self.query = query
@@ -102,15 +107,12 @@ class MixedMutationError(BadRequestError):
             "deletes second, or run both on a branch and merge it"
         )
 
-    def details(self) -> dict[str, object]:
-        """The mutation."""
-        return {"mixed_mutation": {"query_name": self.query}}
-
 
 class DirectOnlyError(BadRequestError):
     """Something that only works beside the storage was asked of a server. Nothing happened."""
 
     kind = "direct_only"
+    operation: str
 
     def __init__(self, operation: str) -> None:
         self.operation = operation
@@ -119,25 +121,19 @@ class DirectOnlyError(BadRequestError):
             "command --store URI"
         )
 
-    def details(self) -> dict[str, object]:
-        """The operation."""
-        return {"operation": self.operation}
-
 
 class InputFileError(OmniError):
     """A file that the caller named cannot be read."""
 
     kind = "io"
     http_status = 500
+    path: str
+    reason: str
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
         super().__init__(f"cannot read {path}: {reason}")
-
-    def details(self) -> dict[str, object]:
-        """The path as the caller gave it, and the reason."""
-        return {"path": self.path, "reason": self.reason}
 
 
 class NotFoundError(OmniError):
@@ -152,14 +148,11 @@ class BranchNotFoundError(NotFoundError):
     """No branch of that name exists."""
 
     kind = "branch_not_found"
+    branch: str
 
     def __init__(self, branch: str, hint: str | None = None) -> None:
         self.branch = branch
         super().__init__(f"there is no branch `{branch}`" + (f": {hint}" if hint else ""))
-
-    def details(self) -> dict[str, object]:
-        """The name that was asked for."""
-        return {"branch": self.branch}
 
 
 class BranchExistsError(BadRequestError):
@@ -168,14 +161,11 @@ class BranchExistsError(BadRequestError):
     kind = "branch_exists"
     code = "conflict"
     http_status = 409
+    branch: str
 
     def __init__(self, branch: str) -> None:
         self.branch = branch
         super().__init__(f"branch {branch!r} exists already")
-
-    def details(self) -> dict[str, object]:
-        """The name that is taken."""
-        return {"branch": self.branch}
 
 
 #: Names of bounded resources, which programs read → how people call them, and whether they are counted in bytes.
@@ -207,6 +197,11 @@ class ResourceLimitError(OmniError):
     kind = "resource_limit"
     code = "bad_request"
     http_status = 413
+    inside = "resource_limit"
+    resource: str
+    limit: int
+    actual: int
+    advice: str
 
     def __init__(self, resource: str, limit: int, actual: int, advice: str) -> None:
         self.resource = resource
@@ -217,17 +212,6 @@ class ResourceLimitError(OmniError):
         found, most = compared_sizes(actual, limit) if is_size else (f"{actual:,}", f"{limit:,}")
         super().__init__(f"{what}: {found}, above the limit of {most}; {advice}")
 
-    def details(self) -> dict[str, object]:
-        """`resource_limit` with the bound."""
-        return {
-            "resource_limit": {
-                "resource": self.resource,
-                "limit": self.limit,
-                "actual": self.actual,
-                "advice": self.advice,
-            }
-        }
-
 
 def _listing(diagnostics: tuple[Diagnostic, ...], total: int) -> str:
     return "\n".join([*(item.render() for item in diagnostics), *_more(total, "error")])
@@ -237,11 +221,6 @@ def _more(total: int, word: str) -> list[str]:
     """What stands behind a list that leaves some out."""
     hidden = total - _MAX_LISTED
     return [f"… and {hidden} more {word}{'' if hidden == 1 else 's'}"] if hidden > 0 else []
-
-
-def _documents(diagnostics: tuple[Diagnostic, ...], total: int) -> dict[str, object]:
-    body: dict[str, object] = {"diagnostics": [item.document() for item in diagnostics]}
-    return body | ({"diagnostic_total": total} if total > len(diagnostics) else {})
 
 
 # ---- Reads and bulk work that were stopped before their end; nothing was changed by them
@@ -286,6 +265,9 @@ class QueryTimeoutError(OmniError):
     kind = "query_timeout"
     code = None
     http_status = 504
+    inside = "query_timeout"
+    timeout_s: float
+    operator: str
 
     def __init__(self, timeout_s: float, operator: str) -> None:
         self.timeout_s = timeout_s
@@ -304,10 +286,6 @@ class QueryTimeoutError(OmniError):
             )
         super().__init__(message)
 
-    def details(self) -> dict[str, object]:
-        """`query_timeout` with the time and the operator."""
-        return {"query_timeout": {"timeout_s": self.timeout_s, "operator": self.operator}}
-
 
 class QueryCancelledError(OmniError):
     """A read or bulk work was cancelled: by its caller, because the client went away, or because the server stops."""
@@ -315,6 +293,8 @@ class QueryCancelledError(OmniError):
     kind = "cancelled"
     code = None
     http_status = 503
+    inside = "cancelled"
+    operator: str
 
     def __init__(self, operator: str) -> None:
         self.operator = operator
@@ -327,10 +307,6 @@ class QueryCancelledError(OmniError):
         left = "nothing happened" if bulk is None else bulk.left
         super().__init__(f"{what}, by its caller or because the server stops; {left}")
 
-    def details(self) -> dict[str, object]:
-        """`cancelled` with the operator."""
-        return {"cancelled": {"operator": self.operator}}
-
 
 # ---- Refusals by a policy
 
@@ -341,6 +317,11 @@ class PolicyDeniedError(OmniError):
     kind = "policy"
     code = "forbidden"
     http_status = 403
+    inside = "policy_denial"
+    action: str
+    actor: Annotated[str | None, Key("actor_id")]
+    branch: Annotated[str | None, OMIT_NONE]
+    target_branch: Annotated[str | None, OMIT_NONE]
 
     def __init__(
         self,
@@ -356,15 +337,6 @@ class PolicyDeniedError(OmniError):
         self.branch = branch
         self.target_branch = target_branch
         super().__init__(message)
-
-    def details(self) -> dict[str, object]:
-        """`policy_denial` with what was asked; branches only where the request has them."""
-        denial: dict[str, object] = {"action": self.action, "actor_id": self.actor}
-        if self.branch is not None:
-            denial["branch"] = self.branch
-        if self.target_branch is not None:
-            denial["target_branch"] = self.target_branch
-        return {"policy_denial": denial}
 
 
 # ---- Failures of blob cells: ranges, external addresses, and values that are not what storage says they are
@@ -395,14 +367,14 @@ class BlobRangeError(OmniError):
     kind = "blob_range"
     code = "bad_request"
     http_status = 416
+    inside = "blob_range"
+    start: int
+    end: int
+    length: int
 
     def __init__(self, start: int, end: int, length: int) -> None:
         super().__init__(f"bytes {start} to {end} are outside a blob of {length} bytes")
         self.start, self.end, self.length = start, end, length
-
-    def details(self) -> dict[str, object]:
-        """`blob_range` with the bytes asked for and the length of the value."""
-        return {"blob_range": {"start": self.start, "end": self.end, "length": self.length}}
 
 
 class BlobChangedError(OmniError):
@@ -419,15 +391,14 @@ class ExternalBlobPolicyError(OmniError):
     kind = "external_blob_policy"
     code = "bad_request"
     http_status = 400
+    inside = "external_blob_policy"
+    uri: str
+    reason: str
 
     def __init__(self, uri: str, reason: str) -> None:
         self.uri = without_credentials(uri)
         self.reason = reason
         super().__init__(f"external blob {self.uri} is refused: {reason}")
-
-    def details(self) -> dict[str, object]:
-        """`external_blob_policy` with the address and the reason."""
-        return {"external_blob_policy": {"uri": self.uri, "reason": self.reason}}
 
 
 class ExternalBlobSourceError(OmniError):
@@ -436,31 +407,28 @@ class ExternalBlobSourceError(OmniError):
     kind = "external_blob_source"
     code = None
     http_status = 424
+    inside = "external_blob_source"
+    uri: str
+    reason: str
 
     def __init__(self, uri: str, reason: str) -> None:
         self.uri = without_credentials(uri)
         self.reason = reason
         super().__init__(f"external blob {self.uri} cannot be read: {reason}")
 
-    def details(self) -> dict[str, object]:
-        """`external_blob_source` with the address and the reason."""
-        return {"external_blob_source": {"uri": self.uri, "reason": self.reason}}
-
 
 class BlobIntegrityError(OmniError):
     """A stored blob contradicts its descriptor."""
 
     kind = "blob_integrity"
+    inside = "blob_integrity"
+    reason: str
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(
             f"a stored blob is damaged: {reason}; restore its file from a copy, or write the value again"
         )
-
-    def details(self) -> dict[str, object]:
-        """`blob_integrity` with the contradiction."""
-        return {"blob_integrity": {"reason": self.reason}}
 
 
 # ---- Failures that only exist between a client and a server: who asks, how, how often, and whether anybody
@@ -528,14 +496,12 @@ class ServerUnreachableError(TransportError):
     kind = "server_unreachable"
     code = None
     http_status = 503
+    inside = "server_unreachable"
+    outcome_unknown: bool
 
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
         self.outcome_unknown = outcome_unknown
         super().__init__(message)
-
-    def details(self) -> dict[str, object]:
-        """`server_unreachable` with what is known about the outcome."""
-        return {"server_unreachable": {"outcome_unknown": self.outcome_unknown}}
 
 
 class UnexpectedAnswerError(TransportError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, NotRequired, Self, TypedDict
 
+from omnigraph.codec import ENTITY_TYPE, HIDDEN, OMIT_NONE, Document, Key, When
 from omnigraph.errors.base import OmniError
 from omnigraph.errors.requests import BadRequestError
 
@@ -25,6 +26,11 @@ class ConflictError(OmniError):
 class ExpectedVersionMismatchError(ConflictError):
     """A touched table moved between reading and publishing."""
 
+    inside = "manifest_conflict"
+    table_key: str
+    expected: int | None
+    actual: int | None
+
     def __init__(self, table_key: str, expected: int | None, actual: int | None) -> None:
         self.table_key = table_key
         self.expected = expected
@@ -33,16 +39,12 @@ class ExpectedVersionMismatchError(ConflictError):
             f"stale view of {table_key}: read version {expected}, now {actual}; read again and retry"
         )
 
-    def details(self) -> dict[str, object]:
-        """`manifest_conflict` with the table and both versions."""
-        conflict = {"table_key": self.table_key, "expected": self.expected, "actual": self.actual}
-        return {"manifest_conflict": conflict}
-
 
 class BranchesExistError(ConflictError):
     """Something that needs `main` to be the only branch met others. Nothing happened."""
 
     exit_code = 1
+    branches: list[str]
 
     def __init__(self, branches: list[str]) -> None:
         self.branches = branches
@@ -50,13 +52,14 @@ class BranchesExistError(ConflictError):
             f"the schema changes only while `main` is the only branch: merge or delete {', '.join(branches)} first"
         )
 
-    def details(self) -> dict[str, object]:
-        """The branches that are in the way."""
-        return {"branches": self.branches}
-
 
 class ReadSetConflictError(ConflictError):
     """Something that was only read moved: another table, the branch itself, or the schema."""
+
+    inside = "read_set_conflict"
+    member: str
+    expected: object
+    actual: object
 
     def __init__(self, member: str, expected: object = None, actual: object = None) -> None:
         self.member = member
@@ -65,11 +68,6 @@ class ReadSetConflictError(ConflictError):
         super().__init__(
             f"{member} changed while this operation was prepared; read again and retry"
         )
-
-    def details(self) -> dict[str, object]:
-        """`read_set_conflict` with what moved."""
-        conflict = {"member": self.member, "expected": self.expected, "actual": self.actual}
-        return {"read_set_conflict": conflict}
 
 
 class RetryableCommitConflictError(ConflictError):
@@ -81,16 +79,15 @@ class RetryableCommitConflictError(ConflictError):
 class LeaseLostError(RetryableCommitConflictError):
     """The writer stood still for longer than its lease, and another writer took the commit lock over."""
 
+    #: Tells it from a lock that stayed busy.
+    lease_lost: bool = True
+
     def __init__(self) -> None:
         super().__init__(
             "this writer stood still for longer than its lease of the commit lock, and another writer took over; "
             "the write did not happen, try again. If it happens often, requests to the store take too long for the "
             "lease: set OMNIGRAPH_LOCK_LEASE_MS to a longer time"
         )
-
-    def details(self) -> dict[str, object]:
-        """`lease_lost`, which tells it from a lock that stayed busy."""
-        return {"lease_lost": True}
 
 
 class KeyConflictError(OmniError):
@@ -99,6 +96,10 @@ class KeyConflictError(OmniError):
     kind = "key_conflict"
     code = "conflict"
     http_status = 409
+    inside = "key_conflict"
+    entity_kind: str
+    type_name: str
+    entity_id: str | None
 
     def __init__(self, entity_kind: str, type_name: str, entity_id: str | None) -> None:
         self.entity_kind = entity_kind
@@ -106,15 +107,6 @@ class KeyConflictError(OmniError):
         self.entity_id = entity_id
         which = f" with id {entity_id!r}" if entity_id is not None else ""
         super().__init__(f"a {entity_kind} of type {type_name}{which} exists already")
-
-    def details(self) -> dict[str, object]:
-        """`key_conflict` with the entity."""
-        conflict = {
-            "entity_kind": self.entity_kind,
-            "type_name": self.type_name,
-            "entity_id": self.entity_id,
-        }
-        return {"key_conflict": conflict}
 
 
 class PreconditionFailedError(OmniError):
@@ -124,17 +116,16 @@ class PreconditionFailedError(OmniError):
     code = None
     http_status = 412
     exit_code = 4
+    inside = "precondition_failure"
+    branch: str
+    expected: str
+    actual: str | None
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:
         self.branch = branch
         self.expected = expected
         self.actual = actual
         super().__init__(f"branch {branch} is at commit {actual}, not at {expected}; read again")
-
-    def details(self) -> dict[str, object]:
-        """`precondition_failure` with both commits."""
-        failure = {"branch": self.branch, "expected": self.expected, "actual": self.actual}
-        return {"precondition_failure": failure}
 
 
 class RecoveryRequiredError(OmniError):
@@ -143,6 +134,9 @@ class RecoveryRequiredError(OmniError):
     kind = "recovery_required"
     code = None
     http_status = 503
+    inside = "recovery_required"
+    operation_id: str
+    reason: str
 
     def __init__(self, operation_id: str, reason: str, *, needs_operator: bool = False) -> None:
         self.operation_id = operation_id
@@ -151,10 +145,6 @@ class RecoveryRequiredError(OmniError):
         super().__init__(
             f"operation {operation_id} is unsettled: {reason}{end}; `omnigraph recovery list` shows it"
         )
-
-    def details(self) -> dict[str, object]:
-        """`recovery_required` with the operation."""
-        return {"recovery_required": {"operation_id": self.operation_id, "reason": self.reason}}
 
 
 class InternalError(OmniError):
@@ -197,45 +187,32 @@ _ROW_KINDS = frozenset(
 )
 
 
+class RowImage(TypedDict):
+    """A row as people see it: its properties, of an edge its ends, and its id where that is not told beside it."""
+
+    id: NotRequired[str]
+    endpoints: NotRequired[dict[str, str]]
+    properties: dict[str, object]
+
+
+_Side = Annotated[RowImage | None, When(lambda conflict: conflict.kind.is_about_a_row)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeConflict:
+class MergeConflict(Document):
     """One conflict.
 
     Of a conflict about a row, the row as it was (`base`), on the target (`ours`) and on the source (`theirs`): an
     object with `properties` and for edges `endpoints`; None where there is no row.
     """
 
+    type_key: Annotated[str, ENTITY_TYPE]
+    entity_id: Annotated[str | None, OMIT_NONE] = None
     kind: ConflictKind
-    type_key: str
     message: str
-    entity_id: str | None = None
-    base: Mapping[str, object] | None = None
-    ours: Mapping[str, object] | None = None
-    theirs: Mapping[str, object] | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The conflict as an error body carries it."""
-        kind, _, name = self.type_key.partition(":")
-        body: dict[str, object] = {"entity_kind": kind, "type_name": name}
-        if self.entity_id is not None:
-            body["entity_id"] = self.entity_id
-        body |= {"kind": str(self.kind), "message": self.message}
-        if self.kind.is_about_a_row:
-            body |= {"base": self.base, "ours": self.ours, "theirs": self.theirs}
-        return body
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> MergeConflict:
-        """The inverse of `to_json`."""
-        return MergeConflict(
-            kind=ConflictKind(body["kind"]),
-            type_key=f"{body['entity_kind']}:{body['type_name']}",
-            message=body["message"],
-            entity_id=body.get("entity_id"),
-            base=body.get("base"),
-            ours=body.get("ours"),
-            theirs=body.get("theirs"),
-        )
+    base: _Side = None
+    ours: _Side = None
+    theirs: _Side = None
 
 
 class MergeConflictsError(OmniError):
@@ -244,6 +221,10 @@ class MergeConflictsError(OmniError):
     kind = "merge_conflicts"
     code = "conflict"
     http_status = 409
+    source: str
+    target: str
+    conflicts: Annotated[tuple[MergeConflict, ...], Key("merge_conflicts")]
+    total: Annotated[int, Key("merge_conflict_total")]
 
     def __init__(
         self, source: str, target: str, conflicts: tuple[MergeConflict, ...], total: int
@@ -264,15 +245,6 @@ class MergeConflictsError(OmniError):
             f"{source} cannot be merged into {target}, nothing was changed: {several}: {listing}{more}; {advice}"
         )
 
-    def details(self) -> dict[str, object]:
-        """`merge_conflicts`, how many there are, and the branches."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "merge_conflicts": [conflict.to_json() for conflict in self.conflicts],
-            "merge_conflict_total": self.total,
-        }
-
 
 # ---- Failures of bulk work: refused records with their report, and a Spark that cannot run
 
@@ -288,7 +260,7 @@ LINE, RECORD, ROW = "line", "record", "row"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BadRecord:
+class BadRecord(Document):
     """One refused record: where it stands, what is wrong with it."""
 
     #: The file, or the name of a table or frame.
@@ -313,41 +285,23 @@ class BadRecord:
             return f"{self.source}:{self.line}"
         return f"{self.source}, {self.unit} {self.line}"
 
-    def to_json(self) -> dict[str, object]:
-        """The record as a JSON object."""
-        return {
-            "source": self.source,
-            "line": self.line,
-            "type_key": self.type_key,
-            "field": self.field,
-            "value": self.value,
-            "rule": self.rule,
-            "message": self.message,
-            "unit": self.unit,
-        }
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> BadRecord:
-        """The inverse of `to_json`."""
-        return BadRecord(
-            source=body["source"],
-            line=body["line"],
-            type_key=body["type_key"],
-            field=body["field"],
-            value=body["value"],
-            rule=body["rule"],
-            message=body["message"],
-            # Servers of earlier releases do not say.
-            unit=body.get("unit", LINE),
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleReport(Document):
+    """How many records violate one rule, and the first of them."""
+
+    rule: str
+    total: int
+    examples: tuple[BadRecord, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadReport:
+class LoadReport(Document):
     """Every rule that records of a load violate: exact totals, and up to 100 examples of each."""
 
-    totals: dict[str, int] = field(default_factory=dict)
-    examples: tuple[BadRecord, ...] = ()
+    computed = {"total": "", "rules": "total"}  # noqa: RUF012  # declared in `Document`
+    totals: Annotated[dict[str, int], HIDDEN] = field(default_factory=dict)
+    examples: Annotated[tuple[BadRecord, ...], HIDDEN] = ()
     #: False when the load ended before records were compared with each other and with the graph.
     relations_checked: bool = True
 
@@ -369,48 +323,44 @@ class LoadReport:
             lines.append("relations (ends of edges, @unique, counts) were not checked yet")
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
-        return {
-            "total": self.total,
-            "rules": [
-                {
-                    "rule": rule,
-                    "total": total,
-                    "examples": [item.to_json() for item in self.examples if item.rule == rule],
-                }
-                for rule, total in self.totals.items()
-            ],
-            "relations_checked": self.relations_checked,
-        }
+    @property
+    def rules(self) -> tuple[RuleReport, ...]:
+        """The report rule by rule."""
+        return tuple(
+            RuleReport(
+                rule=rule,
+                total=total,
+                examples=tuple(item for item in self.examples if item.rule == rule),
+            )
+            for rule, total in self.totals.items()
+        )
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> LoadReport:
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        return LoadReport(
-            totals={item["rule"]: item["total"] for item in body["rules"]},
-            examples=tuple(
-                BadRecord.from_json(record) for item in body["rules"] for record in item["examples"]
-            ),
+        rules = [RuleReport.from_json(rule) for rule in body["rules"]]
+        return cls(
+            totals={rule.rule: rule.total for rule in rules},
+            examples=tuple(record for rule in rules for record in rule.examples),
             # Servers of earlier releases do not say.
-            relations_checked=body.get("relations_checked", True),
+            relations_checked=bool(body.get("relations_checked", True)),
         )
 
 
 class LoadRejectedError(BadRequestError):
     """Records of a load are wrong. `report` holds every rule with exact totals; nothing was written."""
 
+    report: LoadReport
+
     def __init__(self, report: LoadReport) -> None:
         self.report = report
         super().__init__(_rejection(report))
 
-    def details(self) -> dict[str, object]:
-        """The report."""
-        return {"report": self.report.to_json()}
-
 
 class LoadKeyConflictError(KeyConflictError):
     """An append load met ids that exist already. `report` names them; nothing was written."""
+
+    report: LoadReport
 
     def __init__(
         self, entity_kind: str, type_name: str, entity_id: str, report: LoadReport
@@ -419,10 +369,6 @@ class LoadKeyConflictError(KeyConflictError):
         super().__init__(entity_kind, type_name, entity_id)
         self.message = f"{self.message}\n{_rejection(report)}"
         self.args = (self.message,)
-
-    def details(self) -> dict[str, object]:
-        """The first entity, and the report."""
-        return super().details() | {"report": self.report.to_json()}
 
 
 class SparkError(OmniError):
@@ -450,6 +396,9 @@ _SHOWN = 10
 class UnsupportedSchemaError(BadRequestError):
     """A schema change holds differences that no step can carry out. Nothing happened."""
 
+    plan: Mapping[str, object]
+    refusals: tuple[str, ...]
+
     def __init__(self, refusals: Sequence[str], plan: Mapping[str, object]) -> None:
         self.refusals = tuple(refusals)
         self.plan = plan
@@ -457,22 +406,18 @@ class UnsupportedSchemaError(BadRequestError):
         more = f" (and {rest} more: `omnigraph schema plan` shows all)" if rest else ""
         super().__init__(f"{refusals[0]}{more}; the schema was not changed")
 
-    def details(self) -> dict[str, object]:
-        """The whole plan, and what of it cannot be done."""
-        return {"plan": dict(self.plan), "refusals": list(self.refusals)}
-
 
 class SchemaViolationsError(BadRequestError):
     """Existing rows violate the new schema. `report` counts them and names some; nothing happened."""
+
+    #: Tells it from a refused load.
+    refused: str = "schema_change"
+    report: LoadReport
 
     def __init__(self, report: LoadReport) -> None:
         self.report = report
         count = f"{report.total:,} violation{'' if report.total == 1 else 's'} by existing rows"
         super().__init__(f"the schema was not changed: {count}\n{report.render(_SHOWN)}")
-
-    def details(self) -> dict[str, object]:
-        """The report; the member `refused` tells it from the one of a load."""
-        return {"refused": "schema_change", "report": self.report.to_json()}
 
 
 # ---- Failures of changes and their feed: what cannot be told, and tokens that do not belong here
@@ -483,19 +428,15 @@ class ChangeDiffRefusedError(OmniError):
 
     code = "conflict"
     http_status = 409
-    reason = ""
+    inside = "change_diff_refusal"
+    reason: str = ""
+    commit_id: Annotated[str, Key("graph_commit_id")]
+    type_name: Annotated[str | None, OMIT_NONE]
 
     def __init__(self, message: str, commit_id: str, type_name: str | None = None) -> None:
         self.commit_id = commit_id
         self.type_name = type_name
         super().__init__(message)
-
-    def details(self) -> dict[str, object]:
-        """`change_diff_refusal` with the reason."""
-        refusal: dict[str, object] = {"reason": self.reason, "graph_commit_id": self.commit_id}
-        if self.type_name is not None:
-            refusal["type_name"] = self.type_name
-        return {"change_diff_refusal": refusal}
 
 
 class CommitHasNoParentError(ChangeDiffRefusedError):
@@ -530,14 +471,12 @@ class ChangeCursorRejectedError(BadRequestError):
     """A cursor or page token is damaged, or belongs to another graph, branch, filter or call."""
 
     kind = "change_cursor_rejected"
+    inside = "change_cursor_rejected"
+    reason: str
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"change cursor rejected: {reason}")
-
-    def details(self) -> dict[str, object]:
-        """`change_cursor_rejected` with the reason."""
-        return {"change_cursor_rejected": {"reason": self.reason}}
 
 
 class ChangeFeedGapError(OmniError):
@@ -546,6 +485,9 @@ class ChangeFeedGapError(OmniError):
     kind = "change_feed_gap"
     code = None
     http_status = 410
+    inside = "change_feed_gap"
+    commit_id: Annotated[str, Key("first_unreadable_commit_id")]
+    cursor: Annotated[str | None, OMIT_NONE]
 
     def __init__(self, commit_id: str, cursor: str | None = None) -> None:
         self.commit_id = commit_id
@@ -553,10 +495,3 @@ class ChangeFeedGapError(OmniError):
         super().__init__(
             f"the changes of commit {commit_id} were cleaned up: take a new baseline and go on from its cursor"
         )
-
-    def details(self) -> dict[str, object]:
-        """`change_feed_gap` with the first commit that cannot be read."""
-        gap: dict[str, object] = {"first_unreadable_commit_id": self.commit_id}
-        if self.cursor is not None:
-            gap["cursor"] = self.cursor
-        return {"change_feed_gap": gap}

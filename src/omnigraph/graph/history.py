@@ -15,11 +15,11 @@ from omnigraph.graph.open_graph import OpenGraph
 if TYPE_CHECKING:
     from omnigraph.api.results import BaselineResult, ExportTarget
     from omnigraph.branches.changes import ChangesPage
-    from omnigraph.branches.deltas import RowImage
     from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
     from omnigraph.commit.audit import RecoveryRecord
     from omnigraph.core.budget import CancelSignal
+    from omnigraph.errors.writes import RowImage
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
 

@@ -9,20 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from omnigraph.core.budget import check_work, work_steps
-from omnigraph.errors import (
-    BadRequestError,
-    EmbeddingError,
-    ExternalBlobSourceError,
-    InputFileError,
-    OmniError,
-    QueryCancelledError,
-    QueryTimeoutError,
-    ResourceLimitError,
-    StorageError,
-)
-from omnigraph.errors import (
-    StorageFailure as _Failure,
-)
+from omnigraph.errors import OmniError
+from omnigraph.errors.bodies import error_from_body
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -304,55 +292,13 @@ class _Tally:
 
 def failure_message(error: OmniError) -> Message:
     """A failure on purpose, as a message: it would not go away by trying again."""
-    if isinstance(error, InputFileError):
-        return {"failure": "input", "path": error.path, "text": error.reason}
-    if isinstance(error, StorageError):
-        return {"failure": "storage", "text": error.message, "storage": str(error.failure)}
-    if isinstance(error, EmbeddingError):
-        return {"failure": "embedding", "text": error.message, "storage": str(error.failure)}
-    if isinstance(error, ExternalBlobSourceError):
-        return {"failure": "external", "uri": error.uri, "text": error.reason}
-    if isinstance(error, QueryTimeoutError):
-        return {"failure": "timeout", "timeout_s": error.timeout_s, "operator": error.operator}
-    if isinstance(error, QueryCancelledError):
-        return {"failure": "cancelled", "operator": error.operator}
-    if isinstance(error, ResourceLimitError):
-        return {
-            "failure": "limit",
-            "resource": error.resource,
-            "limit": error.limit,
-            "actual": error.actual,
-            "advice": error.advice,
-        }
-    return {"failure": "request", "text": error.message}
+    return {"failure": error.to_json(), "status": error.http_status}
 
 
 def raise_failure(message: Message) -> None:
     """Raise the failure that a message carries, if it does."""
-    match message.get("failure"):
-        case None:
-            return
-        case "input":
-            raise InputFileError(str(message["path"]), str(message["text"]))
-        case "storage":
-            raise StorageError(str(message["text"]), _Failure(message["storage"]))
-        case "embedding":
-            raise EmbeddingError(str(message["text"]), _Failure(message["storage"]))
-        case "external":
-            raise ExternalBlobSourceError(str(message["uri"]), str(message["text"]))
-        case "timeout":
-            raise QueryTimeoutError(float(message["timeout_s"]), str(message["operator"]))
-        case "cancelled":
-            raise QueryCancelledError(str(message["operator"]))
-        case "limit":
-            raise ResourceLimitError(
-                str(message["resource"]),
-                int(message["limit"]),
-                int(message["actual"]),
-                str(message["advice"]),
-            )
-        case _:
-            raise BadRequestError(str(message["text"]))
+    if "failure" in message:
+        raise error_from_body(message["status"], message["failure"])
 
 
 # ---- What the operation that runs is called where people look for it: in Spark's UI, its history and its logs
