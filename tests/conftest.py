@@ -66,7 +66,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 TESTS = Path(__file__).parent
-GOLDEN = TESTS / "golden"
+GOLDEN = TESTS / "unit" / "lang" / "golden"
 
 # A process builds all commands before it runs one of them; here hundreds are run, and built once.
 typer.main.get_command = functools.cache(typer.main.get_command)
@@ -86,33 +86,29 @@ settings.load_profile("omnigraph")
 #: others waiting.
 LONG = (
     "guards/test_documentation.py",
-    "property/",
-    "cli/test_commands.py",
-    "s3/",
-    "spark/",
-    "pipeline/test_bad_records.py",
-    "pipeline/test_sources.py",
-    "engine/test_against_oracle.py",
-    "crash/",
-    "graph/races/",
-    "graph/test_long_lives.py",
-    "damage/",
-    "retention/",
-    "maintenance/",
-    "changes/test_histories.py",
-    "embedding/test_histories.py",
-    "server/test_killed_server.py",
-    "server/test_load.py",
+    "laws/",
+    "faults/",
+    "surfaces/cli/test_commands.py",
+    "surfaces/server/test_load.py",
+    "unit/spark/",
+    "behaviour/spark/",
+    "behaviour/s3/",
+    "behaviour/loads/test_bad_records.py",
+    "behaviour/loads/test_sources.py",
+    "behaviour/graphs/test_long_lives.py",
+    "behaviour/retention/",
+    "behaviour/maintenance/",
+    "behaviour/changes/test_histories.py",
+    "behaviour/embedding/test_histories.py",
 )
 
 
 #: Tests that repeat themselves hundreds of times over code which the others cover: measuring them doubles their time.
 UNMEASURED = (
-    "property/",
-    "engine/",
-    "graph/races/",
-    "graph/search/",
-    "retention/test_random_histories.py",
+    "laws/",
+    "faults/races/",
+    "behaviour/search/",
+    "behaviour/retention/test_random_histories.py",
 )
 
 

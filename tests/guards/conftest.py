@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from spark.conftest import spark
+from support.spark import spark
 
 __all__ = ["spark"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "omnigraph"
-GOLDEN = ROOT / "tests" / "golden"
+GOLDEN = ROOT / "tests" / "unit" / "lang" / "golden"
 
 
 def _named(room: str, pattern: str) -> Counter[str]:

@@ -41,7 +41,7 @@ def test_explain_needs_only_the_parser() -> None:
     imported = _imported(
         "explain",
         "--schema",
-        "tests/golden/reading.pg",
+        "tests/unit/lang/golden/reading.pg",
         "-e",
         "query q() { match { $p: Paper } return { $p } }",
     )

@@ -16,7 +16,7 @@ SOURCES = Path(omnigraph.__file__).parent
 #: The columns whose values Lance computes with the vector instructions of the processor.
 COMPUTED = frozenset({"_distance", "_score"})
 #: The module whose functions read them and return values that compare with a tolerance.
-TOLERANT = TESTS / "storage" / "tables.py"
+TOLERANT = TESTS / "support" / "tables.py"
 TEXT_FILES = frozenset({"read_text", "write_text"})
 
 
@@ -40,7 +40,7 @@ def test_values_that_lance_computes_are_compared_with_a_tolerance() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in COMPUTED
     ]
-    assert raw == [], "use vector_hits or text_hits of storage.tables"
+    assert raw == [], "use vector_hits or text_hits of support.tables"
 
 
 def test_text_files_name_their_encoding() -> None:

@@ -15,7 +15,7 @@ from omnigraph.lang.query.ir import Direction
 from omnigraph.lang.schema.catalog import EdgeDef
 from omnigraph.storage.derived import DerivedArrays
 from omnigraph.storage.location import parse_location
-from unit.engine.tables import append, delete, new_context, stored
+from support.engine_tables import append, delete, new_context, stored
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import pytest
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType
 from omnigraph.engine.predicates import Fixed, Side, Values, holds
 from omnigraph.lang.query.ir import CompareOp
-from unit.engine.numbers import ASKED, HELD
-from unit.engine.tables import column
+from support.compared_numbers import ASKED, HELD
+from support.engine_tables import column
 
 ORDERED = {
     CompareOp.EQ: operator.eq,

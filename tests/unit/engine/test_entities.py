@@ -15,7 +15,7 @@ from omnigraph.engine import entities as module
 from omnigraph.engine.entities import Entities, Numbering, row_id_array
 from omnigraph.storage.datasets.reads import read_rows
 from omnigraph.storage.location import parse_location
-from unit.engine.tables import append, column, delete, new_caches, stored, upsert
+from support.engine_tables import append, column, delete, new_caches, stored, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ from omnigraph.core.budget import Budget
 from omnigraph.core.types import ListType, Scalar, ScalarType, VectorType
 from omnigraph.engine.projection import order_codes, sort_by_codes, total_order
 from omnigraph.engine.rows import Rows
-from unit.engine.tables import column
+from support.engine_tables import column
 
 if TYPE_CHECKING:
     from omnigraph.engine.context import Context

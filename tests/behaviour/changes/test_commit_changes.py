@@ -1,0 +1,345 @@
+"""The changes of one commit against its first parent: cause, order, images, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.errors import CommitHasNoParentError, NotFoundError
+from omnigraph.graph.graph import Graph
+from support.change_feeds import compact, drop, knows, load, merge, person, run, set_age, told
+from support.graphs import SCALARS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# ---- cause
+
+
+def test_a_cause_names_commit_parent_branch_actor_and_time(graph: Graph):
+    parent = graph.snapshot().commit_id
+    made = run(graph, person("ann"), actor="act-ann")
+    cause = graph.changes(made).cause
+    commit = graph.commit(made)
+    assert cause.to_json() == {
+        "graph_commit_id": made,
+        "parent_commit_id": parent,
+        "authored_branch": "main",
+        "actor_id": "act-ann",
+        "authored_at": commit.created_at,
+    }
+
+
+def test_a_cause_without_actor_leaves_it_out(graph: Graph):
+    cause = graph.changes(run(graph, person("ann"))).cause
+    assert cause.actor_id is None
+    assert "actor_id" not in cause.to_json()
+
+
+def test_the_cause_of_a_commit_on_a_branch_names_that_branch(graph: Graph):
+    graph.create_branch("work")
+    made = run(graph, person("ann"), branch="work")
+    assert graph.changes(made).cause.authored_branch == "work"
+
+
+def test_a_merge_commit_is_told_against_its_first_parent(graph: Graph):
+    run(graph, person("ann", 1))
+    graph.create_branch("work")
+    on_work = run(graph, person("bob"), branch="work")
+    on_main = run(graph, person("cid"))
+    merged = merge(graph, "work")
+    page = graph.changes(merged)
+    assert told(page.changes) == [("node:Person", "bob", "insert")]
+    assert page.cause.parent_commit_id == on_main
+    assert page.cause.merged_parent_commit_id == on_work
+    assert page.to_json()["cause"] == page.cause.to_json()
+    assert page.cause.to_json()["merged_parent_commit_id"] == on_work
+
+
+def test_a_fast_forward_is_told_as_one_commit(graph: Graph):
+    run(graph, person("ann", 1))
+    graph.create_branch("work")
+    run(graph, person("bob"), branch="work")
+    run(graph, set_age("ann", 2), branch="work")
+    assert told(graph.changes(merge(graph, "work")).changes) == [
+        ("node:Person", "ann", "update"),
+        ("node:Person", "bob", "insert"),
+    ]
+
+
+def test_a_merge_that_changes_nothing_gives_an_empty_page(graph: Graph):
+    run(graph, person("ann", 1))
+    graph.create_branch("work")
+    run(graph, set_age("ann", 2), branch="work")
+    run(graph, set_age("ann", 1), branch="work")
+    assert graph.changes(merge(graph, "work")).changes == ()
+
+
+def test_commits_of_any_branch_can_be_asked_for(graph: Graph):
+    graph.create_branch("one")
+    graph.create_branch("two", "one")
+    made = run(graph, person("ann"), branch="two")
+    assert told(graph.changes(made).changes) == [("node:Person", "ann", "insert")]
+
+
+def test_the_first_commit_on_a_branch_is_told_against_the_commit_it_began_at(graph: Graph):
+    run(graph, person("ann"))
+    graph.create_branch("work")
+    run(graph, person("bob"))
+    made = run(graph, person("cid"), branch="work")
+    assert told(graph.changes(made).changes) == [("node:Person", "cid", "insert")]
+
+
+# ---- physical commits
+
+
+def test_a_commit_that_only_builds_indexes_gives_an_empty_page(graph: Graph):
+    run(graph, 'insert Person { name: "ann", city: "oslo" }')
+    commit = graph.ensure_indices(actor="act-index").commit
+    assert commit is not None
+    page = graph.changes(commit.commit_id)
+    assert (page.changes, page.next_page_token) == ((), None)
+    assert page.cause.actor_id == "act-index"
+
+
+def test_a_commit_that_only_compacts_gives_an_empty_page(graph: Graph):
+    run(graph, person("ann"))
+    run(graph, person("bob"))
+    assert graph.changes(compact(graph)).changes == ()
+
+
+def test_a_commit_that_writes_equal_values_gives_an_empty_page(graph: Graph):
+    run(graph, person("ann", 1))
+    assert graph.changes(run(graph, person("ann", 1))).changes == ()
+
+
+# ---- refusals
+
+
+def test_the_first_commit_of_a_graph_is_refused(graph: Graph):
+    genesis = graph.snapshot().commit_id
+    with pytest.raises(CommitHasNoParentError) as caught:
+        graph.changes(genesis)
+    assert caught.value.details() == {
+        "change_diff_refusal": {"reason": "parentless_commit", "graph_commit_id": genesis}
+    }
+
+
+@pytest.mark.parametrize("name", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "main", ""])
+def test_what_is_no_commit_is_not_found(graph: Graph, name: str):
+    with pytest.raises(NotFoundError, match="there is no commit"):
+        graph.changes(name)
+
+
+def test_a_commit_of_a_deleted_branch_is_not_found(graph: Graph):
+    graph.create_branch("work")
+    gone = run(graph, person("ann"), branch="work")
+    graph.delete_branch("work")
+    with pytest.raises(NotFoundError, match="was deleted"):
+        graph.changes(gone)
+
+
+def test_a_merge_is_told_after_its_source_was_deleted(graph: Graph):
+    graph.create_branch("work")
+    on_work = run(graph, person("ann"), branch="work")
+    merged = merge(graph, "work")
+    graph.delete_branch("work")
+    page = graph.changes(merged)
+    assert told(page.changes) == [("node:Person", "ann", "insert")]
+    assert page.cause.merged_parent_commit_id == on_work
+
+
+# ---- order
+
+
+def test_nodes_come_before_edges_and_entities_by_type_and_id(graph: Graph):
+    run(graph, person("b") + person("d") + knows("b", "d") + 'insert City { name: "rome" }')
+    everything = (
+        person("c")
+        + person("a")
+        + person("b", 1)
+        + 'insert City { name: "rome", size: 1 } insert City { name: "bonn" }'
+        + knows("a", "b")
+        + knows("c", "b")
+        + 'insert LivesIn { from: "a", to: "rome" }'
+    )
+    page = graph.changes(run(graph, everything))
+    kinds = [change.kind for change in page.changes]
+    assert kinds == ["node"] * 5 + ["edge"] * 3
+    keys = [(change.kind == "edge", int(change.type_id), change.id) for change in page.changes]
+    assert keys == sorted(keys)
+    assert {change.op for change in page.changes} == {"insert", "update"}
+
+
+def test_ids_are_ordered_by_their_bytes(graph: Graph):
+    names = ["Z", "a", "ä", "z", "é", "\U0001f600", "\uffff", "10", "9"]
+    made = run(graph, "".join(person(name) for name in names))
+    told_names = [change.id for change in graph.changes(made).changes]
+    assert told_names == sorted(names, key=str.encode)
+
+
+def test_the_order_is_the_same_for_every_handle(graph: Graph):
+    made = run(graph, "".join(person(f"p{number}") for number in range(20)))
+    wanted = graph.changes(made).to_json()
+    with Graph.open(graph.uri, read_only=True) as other:
+        assert other.changes(made).to_json() == wanted
+
+
+def test_the_id_of_a_type_is_the_same_in_all_commits_and_branches(graph: Graph):
+    graph.create_branch("work")
+    commits = [run(graph, person("ann")), run(graph, person("bob"), branch="work")]
+    found = {change.type_id for made in commits for change in graph.changes(made).changes}
+    assert len(found) == 1
+
+
+# ---- images
+
+
+def test_an_insert_has_only_an_image_after(graph: Graph):
+    (change,) = graph.changes(run(graph, person("ann", 1))).changes
+    assert change.before is None
+    assert change.after == {"properties": {"name": "ann", "age": 1, "city": None}}
+    assert "before" not in change.to_json()
+
+
+def test_a_delete_has_only_an_image_before(graph: Graph):
+    run(graph, person("ann", 1))
+    (change,) = graph.changes(run(graph, drop("ann"))).changes
+    assert change.after is None
+    assert change.before == {"properties": {"name": "ann", "age": 1, "city": None}}
+    assert "after" not in change.to_json()
+
+
+def test_an_update_has_both_images_with_all_properties(graph: Graph):
+    run(graph, person("ann", 1))
+    (change,) = graph.changes(run(graph, set_age("ann", 2))).changes
+    assert change.before == {"properties": {"name": "ann", "age": 1, "city": None}}
+    assert change.after == {"properties": {"name": "ann", "age": 2, "city": None}}
+
+
+def test_the_image_of_an_edge_has_its_endpoints(graph: Graph):
+    run(graph, person("ann") + person("bob"))
+    (come,) = graph.changes(run(graph, knows("ann", "bob", 3))).changes
+    assert come.after == {
+        "properties": {"since": 3},
+        "endpoints": {"from": "ann", "to": "bob"},
+    }
+    went = graph.changes(run(graph, drop("bob"))).changes
+    assert told(went) == [("node:Person", "bob", "delete"), ("edge:Knows", come.id, "delete")]
+    assert went[1].before == come.after
+
+
+def test_the_json_of_a_change_names_the_type_by_id_and_name(graph: Graph):
+    (change,) = graph.changes(run(graph, person("ann", 1))).changes
+    assert change.to_json() == {
+        "kind": "node",
+        "type": {"id": change.type_id, "name": "Person"},
+        "id": "ann",
+        "op": "insert",
+        "after": change.after,
+    }
+
+
+def test_a_filter_leaves_out_and_never_reclassifies(graph: Graph):
+    run(graph, person("ann", 1) + person("bob"))
+    made = run(graph, person("ann", 2) + person("cid") + knows("ann", "bob"))
+    every = told(graph.changes(made).changes)
+    assert [op for _, _, op in every] == ["update", "insert", "insert"]
+    for filters in ({"ops": ["update"]}, {"ops": ["insert"]}, {"kinds": ["edge"]}):
+        found = told(graph.changes(made, **filters).changes)
+        assert found == [item for item in every if item in found]
+        assert found
+    assert told(graph.changes(made, ops=["update"]).changes) == [("node:Person", "ann", "update")]
+
+
+# ---- values of every type
+
+VALUES = {
+    "text": ["", "é\n\"'\\ \U0001f600"],
+    "flag": [True, False],
+    "i32": [-(2**31), 2**31 - 1],
+    "i64": [-(2**63), 7],
+    "u32": [0, 2**32 - 1],
+    "u64": [0, 2**64 - 1],
+    "f32": [0.1, -0.0],
+    "f64": [1e300, 5e-324],
+    "day": ["0001-01-01", "2026-02-28"],
+    "at": ["1969-12-31T23:59:59.999Z", "2026-05-01T12:00:00.000Z"],
+    "stage": ["draft", "final"],
+    "tags": [[], ["", "b"]],
+    "counts": [[1, 2**53 + 1], [-1]],
+    "days": [["2026-01-01"], []],
+    "vec": [[0.1, 0.2, 0.3], [0.0, -1.5, 3e38]],
+    "data": ["base64:", "base64:AAEC/w=="],
+}
+#: Integers that readers with floats would round are text.
+SPELLED = {
+    -(2**63): str(-(2**63)),
+    2**64 - 1: str(2**64 - 1),
+    2**53 + 1: str(2**53 + 1),
+}
+
+
+def spelled(value: object) -> object:
+    if isinstance(value, list):
+        return [spelled(item) for item in value]
+    return SPELLED.get(value, value) if isinstance(value, int) else value
+
+
+def property_before_and_after(graph: Graph, commit_id: str, name: str) -> list[object]:
+    (change,) = graph.changes(commit_id).changes
+    images = (change.before, change.after)
+    return [None if image is None else image["properties"][name] for image in images]
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return Graph.init(tmp_path_factory.mktemp("things") / "g.omni", SCALARS)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_of_every_type_are_told_exactly_before_and_after(
+    things: Graph, tmp_path: Path, name: str
+):
+    first, second = VALUES[name]
+
+    def write(value: object) -> str:
+        line = {"type": "Thing", "data": {"name": f"of {name}", name: value}}
+        return load(things, tmp_path, [line], mode="merge")
+
+    inserted, updated, emptied = write(first), write(second), write(None)
+    removed = run(things, f'delete Thing where name = "of {name}"')
+    assert property_before_and_after(things, inserted, name) == [None, spelled(first)]
+    assert property_before_and_after(things, updated, name) == [spelled(first), spelled(second)]
+    assert property_before_and_after(things, emptied, name) == [spelled(second), None]
+    assert property_before_and_after(things, removed, name) == [None, None]
+
+
+def test_null_empty_text_and_empty_list_are_different_values(things: Graph, tmp_path: Path):
+    def write(**values: object) -> str:
+        line = {"type": "Thing", "data": {"name": "empty", **values}}
+        return load(things, tmp_path, [line], mode="merge")
+
+    write(text=None, tags=None, data=None)
+    (change,) = things.changes(write(text="", tags=[], data="base64:")).changes
+    assert change.op == "update"
+    told_values = {
+        side: [image["properties"][name] for name in ("text", "tags", "data")]
+        for side, image in (("before", change.before), ("after", change.after))
+        if image is not None
+    }
+    assert told_values == {"before": [None, None, None], "after": ["", [], "base64:"]}
+    assert things.changes(write(text="", tags=[], data="base64:")).changes == ()
+
+
+def test_a_large_blob_is_told_whole(things: Graph, tmp_path: Path):
+    from base64 import b64encode
+
+    data = bytes(range(256)) * 400
+    text = f"base64:{b64encode(data).decode()}"
+    line = {"type": "Thing", "data": {"name": "large", "data": text}}
+    made = load(things, tmp_path, [line])
+    assert property_before_and_after(things, made, "data") == [None, text]
+    gone = run(things, 'delete Thing where name = "large"')
+    assert property_before_and_after(things, gone, "data") == [text, None]

@@ -1,0 +1,286 @@
+"""Values on their way into a row: what fits, what is refused, and how keys become ids."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omnigraph.api.results import BLOB_RANGE_BYTES
+from omnigraph.errors import (
+    BadRequestError,
+    BlobRangeError,
+    CompilerError,
+    ExternalBlobPolicyError,
+    NotFoundError,
+    OmniError,
+    ResourceLimitError,
+)
+from support.graphs import SCALARS, new_graph, refused, rows_of, run, run_typed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omnigraph.graph.graph import Graph
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    graph = new_graph(tmp_path_factory.mktemp("values"), SCALARS)
+    run(graph, 'insert Thing { name: "kept", data: "base64:AAEC", more: "base64:" }')
+    return graph
+
+
+REFUSED = [
+    ("I32", "i32", 2**31),
+    ("I32", "i32", -(2**31) - 1),
+    ("I64", "i32", 2**31),
+    ("I64", "u32", -1),
+    ("I64", "u32", 2**32),
+    ("I64", "u64", -1),
+    ("I64", "i64", 2**63),
+    ("F64", "i32", 2.5),
+    ("F64", "i64", 2.0**63),
+    ("F64", "f64", math.nan),
+    ("F64", "f64", math.inf),
+    ("F64", "f64", -math.inf),
+    ("F32", "f32", math.nan),
+    ("F64", "f32", 3.5e38),
+    ("F64", "f32", -3.5e38),
+    ("Vector(3)", "vec", [1.0, 2.0]),
+    ("Vector(3)", "vec", [1.0, 2.0, 3.0, 4.0]),
+    ("Vector(3)", "vec", []),
+    ("Vector(3)", "vec", [1.0, None, 3.0]),
+    ("Vector(3)", "vec", [1.0, "2", 3.0]),
+    ("Vector(3)", "vec", [1.0, True, 3.0]),
+    ("Vector(3)", "vec", [1.0, math.nan, 3.0]),
+    ("Vector(3)", "vec", [1.0, 1e39, 3.0]),
+    ("Date", "day", "2021-02-29"),
+    ("Date", "day", "20210201"),
+    ("Date", "day", 5),
+    ("DateTime", "at", "2021-02-01T25:00:00Z"),
+    ("DateTime", "at", "2021-02-01T00:00:00.0001Z"),
+    ("DateTime", "at", 5),
+    ("String", "text", 5),
+    ("String", "text", "half \ud800"),
+    ("Bool", "flag", 1),
+    ("[I64]", "counts", [2**63]),
+    ("[String]", "tags", "not a list"),
+    ("Blob", "data", "base64:not base64"),
+    ("Blob", "data", "base64:AAA"),
+    ("Blob", "data", "base64:é"),
+    ("String", "data", "base64:A"),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "column", "value"), REFUSED, ids=[f"{i[1]} {i[2]!a}" for i in REFUSED]
+)
+def test_a_value_that_does_not_fit_is_refused(
+    things: Graph, type_: str, column: str, value: Any
+) -> None:
+    with refused(things, BadRequestError):
+        run_typed(things, f"$v: {type_}", f'insert Thing {{ name: "x", {column}: $v }}', v=value)
+
+
+def test_a_null_in_a_vector_is_called_null(things: Graph) -> None:
+    with refused(things, BadRequestError, "null"):
+        run_typed(things, "$v: Vector(3)", 'insert Thing { name: "x", vec: $v }', v=[1, None, 2])
+
+
+STORED = [
+    ("I32", "i32", 2**31 - 1, 2**31 - 1),
+    ("I64", "i64", -(2**63), -(2**63)),
+    ("I64", "u64", 2**63 - 1, 2**63 - 1),
+    ("I64", "i64", "9007199254740993", 9007199254740993),
+    ("F64", "i32", 2.0, 2),
+    ("I64", "f64", 2, 2.0),
+    ("F64", "f32", 0.1, 0.10000000149011612),
+    # Just above the largest F32, and rounded down to it.
+    ("F64", "f32", 3.4028235e38, 3.4028234663852886e38),
+    ("F64", "f64", 5e-324, 5e-324),
+    ("Vector(3)", "vec", [1, 0.1, -2.5], [1.0, 0.10000000149011612, -2.5]),
+    ("[I64]", "counts", [1, None, 2**63 - 1], [1, None, 2**63 - 1]),
+    ("[String]", "tags", [], []),
+    ("[String]", "tags", ["", None, "🦉"], ["", None, "🦉"]),
+    ("String", "text", "", ""),
+    ("Blob", "data", "base64:AAEC/w==", b"\x00\x01\x02\xff"),
+    ("Blob", "data", "base64:", b""),
+    ("String", "data", "base64:aGk=", b"hi"),
+    ("Blob?", "data", None, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "column", "value", "stored"), STORED, ids=[f"{i[1]} {i[2]!a}" for i in STORED]
+)
+def test_a_value_that_fits_is_stored_exactly(
+    things: Graph, type_: str, column: str, value: Any, stored: Any
+) -> None:
+    run_typed(things, f"$v: {type_}", f'insert Thing {{ name: "ok", {column}: $v }}', v=value)
+    (row,) = [row for row in rows_of(things, "node:Thing") if row["id"] == "ok"]
+    assert row[column] == stored
+
+
+def test_dates_and_times_are_stored_to_the_millisecond(things: Graph) -> None:
+    run_typed(
+        things,
+        "$d: Date, $t: DateTime",
+        'insert Thing { name: "when", day: $d, at: $t }',
+        d="0001-01-01",
+        t="1969-12-31T23:59:59.999+01:00",
+    )
+    (row,) = [row for row in rows_of(things, "node:Thing") if row["id"] == "when"]
+    assert row["day"].isoformat() == "0001-01-01"
+    assert row["at"].isoformat() == "1969-12-31T22:59:59.999000"
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://example.org/x", "file:///etc/passwd", "s3://b/x", "plain", "", "BASE64:AAAA"]
+)
+def test_an_external_blob_is_refused(things: Graph, uri: str) -> None:
+    with refused(things, ExternalBlobPolicyError):
+        run(things, 'insert Thing { name: "x", data: $v }', v=uri)
+
+
+def test_an_empty_blob_is_not_null(things: Graph) -> None:
+    assert things.read_blob("node:Thing", "kept", "more") == b""
+    run(things, 'insert Thing { name: "none" }')
+    with pytest.raises(NotFoundError):
+        things.read_blob("node:Thing", "none", "more")
+
+
+def test_a_blob_is_set_to_null_by_an_update_and_the_other_one_is_carried(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path, SCALARS)
+    large = bytes(range(256)) * 20_000
+    text = "base64:" + base64.b64encode(large).decode()
+    run_typed(
+        graph,
+        "$d: Blob",
+        'insert Thing { name: "a", data: $d, more: "base64:AAEC" } '
+        'insert Thing { name: "b", data: $d, more: "base64:" }',
+        d=text,
+    )
+    run_typed(graph, "$v: Blob?", 'update Thing set { data: $v } where name = "a"', v=None)
+    with pytest.raises(NotFoundError, match="has no data"):
+        graph.read_blob("node:Thing", "a", "data")
+    assert graph.read_blob("node:Thing", "a", "more") == b"\x00\x01\x02"
+    run(graph, 'update Thing set { text: "x" } where name >= "a"')
+    assert graph.read_blob("node:Thing", "b", "data") == large
+    assert graph.read_blob("node:Thing", "b", "more") == b""
+    graph.create_branch("side")
+    run(graph, 'update Thing set { text: "y" } where name = "b"', branch="side")
+    assert graph.read_blob("node:Thing", "b", "data", branch="side") == large
+
+
+def test_a_blob_is_read_in_ranges(things: Graph) -> None:
+    read = things.read_blob
+    assert read("node:Thing", "kept", "data", offset=1) == b"\x01\x02"
+    assert read("node:Thing", "kept", "data", offset=1, length=1) == b"\x01"
+    assert read("node:Thing", "kept", "data", offset=2, length=9) == b"\x02"
+    for offset in (3, -1):
+        with pytest.raises(BlobRangeError):
+            read("node:Thing", "kept", "data", offset=offset)
+    for length in (0, -1):
+        with pytest.raises(BadRequestError):
+            read("node:Thing", "kept", "data", length=length)
+    with pytest.raises(ResourceLimitError):
+        read("node:Thing", "kept", "data", length=BLOB_RANGE_BYTES + 1)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        ("node:Nope", "kept", "data"),
+        ("node:Thing", "nobody", "data"),
+        ("node:Thing", "kept", "nope"),
+        ("node:Thing", "kept' OR '1'='1", "data"),
+    ],
+)
+def test_a_cell_that_does_not_exist_is_not_found(things: Graph, cell: tuple[str, str, str]) -> None:
+    with pytest.raises(NotFoundError):
+        things.read_blob(*cell)
+
+
+@pytest.mark.parametrize("column", ["text", "id", "i32"])
+def test_only_blob_cells_are_read_as_blobs(things: Graph, column: str) -> None:
+    run(things, 'insert Thing { name: "plain", text: "words", i32: 5 }')
+    with pytest.raises(OmniError):
+        things.read_blob("node:Thing", "plain", column)
+
+
+# ---- keys
+
+KEYS = [
+    ("String", "", ""),
+    ("String", "🦉 café", "🦉 café"),
+    ("String", "x" * 1_000_000, "x" * 1_000_000),
+    ("String", 'a/b:c["d"]', 'a/b:c["d"]'),
+    ("I32", -5, "-5"),
+    ("U64", 2**63 - 1, "9223372036854775807"),
+    ("U64", 2**64 - 1, "18446744073709551615"),
+    ("I64", -(2**63), "-9223372036854775808"),
+    ("F64", 0.1, "0.1"),
+    ("F64", -0.0, "0"),
+    ("F64", 1e21, "1000000000000000000000"),
+    ("F32", 0.1, "0.1"),
+    ("Bool", True, "true"),
+    ("Date", "1970-01-03", "2"),
+    ("DateTime", "1970-01-01T00:00:01.5Z", "1500"),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "id_"), KEYS, ids=[f"{k[0]} {str(k[1])[:9]!a}" for k in KEYS]
+)
+def test_a_key_of_any_type_becomes_its_spelling(
+    tmp_path: Path, type_: str, value: Any, id_: str
+) -> None:
+    graph = new_graph(tmp_path, f"node N {{ k: {type_} @key v: I32? }} edge E: N -> N")
+    for number in (1, 2):
+        run_typed(graph, f"$k: {type_}", f"insert N {{ k: $k, v: {number} }}", k=value)
+    (row,) = rows_of(graph, "node:N")
+    assert (row["id"], row["v"]) == (id_, 2)
+    run(graph, "insert E { from: $i, to: $i }", i=id_)
+    result = run_typed(graph, f"$k: {type_}", "update N set { v: 3 } where k = $k", k=value)
+    assert result.affected_nodes == 1
+    gone = run_typed(graph, f"$k: {type_}", "delete N where k = $k", k=value)
+    assert (gone.affected_nodes, gone.affected_edges) == (1, 1)
+
+
+def test_combined_and_composed_characters_are_different_keys(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path, "node N { k: String @key }")
+    run(graph, "insert N { k: $a } insert N { k: $b }", a="e\u0301", b="\u00e9")
+    assert len(rows_of(graph, "node:N")) == 2
+
+
+def test_composite_keys_with_equal_joined_text_are_different(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path, "node N { a: String b: String n: I32 v: I32? @key(a, b, n) }")
+    pairs = [("x", "yz"), ("xy", "z"), ("", "xyz"), ('x","', "z"), ("x", '","z')]
+    for _ in range(2):
+        for a, b in pairs:
+            run(graph, "insert N { a: $a, b: $b, n: 1 }", a=a, b=b)
+    rows = rows_of(graph, "node:N")
+    assert {(row["a"], row["b"]) for row in rows} == set(pairs)
+    assert len(rows) == len(pairs)
+    assert rows[0]["id"].startswith('["')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "query q() { insert Thing { } }",
+        'query q() { insert Thing { text: "x" } }',
+        'query q() { insert Thing { name: "x", nope: 1 } }',
+        'query q() { insert Nope { name: "x" } }',
+        'query q() { insert Thing { name: "x", name: "y" } }',
+        "query q() { insert Thing { name: $x } }",
+        'query q() { delete Thing where data = "x" }',
+        "query q() { delete Thing }",
+    ],
+)
+def test_a_statement_that_does_not_compile_touches_nothing(things: Graph, text: str) -> None:
+    with refused(things, CompilerError):
+        things.mutate(text)

@@ -1,0 +1,345 @@
+"""Which state a read sees: heads, commits, graph versions, moments; on main and on branches."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
+from omnigraph.graph.graph import Graph
+from support.graphs import PEOPLE, new_graph, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NAMES = "query names() { match { $p: Person } return { $p.name as name } order { name } }"
+EDGES = """
+query edges() {
+  match { $p: Person $p knows $q }
+  return { $p.name as a, $q.name as b }
+  order { a, b }
+}
+"""
+ALONE = """
+query alone() {
+  match { $p: Person not { $p knows $_ } }
+  return { $p.name as name }
+  order { name }
+}
+"""
+NOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
+
+
+def minute(number: float) -> datetime:
+    return NOON + timedelta(minutes=number)
+
+
+class World:
+    """A graph whose publishes are one minute apart; `commits` maps graph versions to commit ids."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.version = 1
+        self.commits = {1: graph.commits()[0].commit_id}
+
+    def step(self, statements: str, branch: str = "main") -> str:
+        return self._publish(lambda: run(self.graph, statements, branch)).commit.commit_id
+
+    def fork(self, name: str, base: str = "main") -> None:
+        self._publish(lambda: self.graph.create_branch(name, base))
+
+    def _publish(self, act: Callable[[], Any]) -> Any:
+        self.version += 1
+        now = int(minute(self.version).timestamp()) * 1_000_000
+        object.__setattr__(self.graph._environment, "clock", lambda: now)
+        result = act()
+        if hasattr(result, "commit"):
+            assert result.commit.graph_version == self.version
+            self.commits[self.version] = result.commit.commit_id
+        return result
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Main and two branches, one of them made of the other; tests only read it.
+
+    ==  ========  ==================================
+     2  main      ada, bob, and ada knows bob
+     3  main      cid
+     4  side      created
+     5  side      dan, and bob knows cid
+     6  main      ada is deleted, with her edge
+     7  deep      created from side
+     8  deep      eve
+     9  main      fay
+    ==  ========  ==================================
+    """
+    with new_graph(tmp_path_factory.mktemp("targets"), PEOPLE) as graph:
+        made = World(graph)
+        made.step(
+            'insert Person { name: "ada" } insert Person { name: "bob" }'
+            'insert Knows { from: "ada", to: "bob" }'
+        )
+        made.step('insert Person { name: "cid" }')
+        made.fork("side")
+        made.step('insert Person { name: "dan" } insert Knows { from: "bob", to: "cid" }', "side")
+        made.step('delete Person where name = "ada"')
+        made.fork("deep", "side")
+        made.step('insert Person { name: "eve" }', "deep")
+        made.step('insert Person { name: "fay" }')
+        yield made
+
+
+def names(graph: Graph, **target: Any) -> str:
+    """The first letters of all people."""
+    return "".join(row["name"][0] for row in graph.query(NAMES, **target).to_pylist())
+
+
+def edges(graph: Graph, **target: Any) -> list[str]:
+    return [f"{row['a'][0]}{row['b'][0]}" for row in graph.query(EDGES, **target).to_pylist()]
+
+
+# ---- heads
+
+
+def test_the_default_is_the_head_of_main(world: World) -> None:
+    assert names(world.graph) == "bcf"
+    result = world.graph.query(NAMES)
+    assert result.commit_id == world.commits[9]
+    assert result.target.to_json() == {"branch": "main"}
+
+
+@pytest.mark.parametrize(
+    ("branch", "people"), [("main", "bcf"), ("side", "abcd"), ("deep", "abcde")]
+)
+def test_a_branch_shows_its_head(world: World, branch: str, people: str) -> None:
+    assert names(world.graph, branch=branch) == people
+    result = world.graph.query(NAMES, branch=branch)
+    assert result.commit_id == world.graph.snapshot(branch).commit_id
+    assert result.to_json()["target"] == {"branch": branch}
+
+
+def test_spaces_around_a_branch_name_do_not_matter(world: World) -> None:
+    assert names(world.graph, branch=" side ") == "abcd"
+
+
+def test_a_branch_that_does_not_exist_is_not_found(world: World) -> None:
+    with pytest.raises(BranchNotFoundError) as caught:
+        world.graph.query(NAMES, branch="nope")
+    assert caught.value.branch == "nope"
+    with pytest.raises(BadRequestError, match="is not a branch name"):
+        world.graph.query(NAMES, branch="no such")
+
+
+# ---- commits
+
+
+@pytest.mark.parametrize(
+    ("version", "people"),
+    [(1, ""), (2, "ab"), (3, "abc"), (5, "abcd"), (6, "bc"), (8, "abcde"), (9, "bcf")],
+)
+def test_a_snapshot_is_the_state_right_after_a_commit_of_any_branch(
+    world: World, version: int, people: str
+) -> None:
+    commit = world.commits[version]
+    result = world.graph.query(NAMES, snapshot=commit)
+    assert "".join(row["name"][0] for row in result.to_pylist()) == people
+    assert result.commit_id == commit
+    assert result.target.to_json() == {"snapshot": commit}
+
+
+@pytest.mark.parametrize("commit", ["", "nope", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "main"])
+def test_an_unknown_commit_is_never_the_nearest_one(world: World, commit: str) -> None:
+    with pytest.raises(NotFoundError, match="there is no commit"):
+        world.graph.query(NAMES, snapshot=commit)
+
+
+def test_a_snapshot_has_no_branch(world: World) -> None:
+    with pytest.raises(BadRequestError, match="give no branch with it"):
+        world.graph.query(NAMES, snapshot=world.commits[5], branch="side")
+
+
+# ---- graph versions
+
+
+@pytest.mark.parametrize(
+    ("branch", "version", "people", "commit"),
+    [
+        ("main", 1, "", 1),
+        ("main", 2, "ab", 2),
+        ("main", 3, "abc", 3),
+        ("main", 4, "abc", 3),  # side was created
+        ("main", 5, "abc", 3),  # published on side
+        ("main", 6, "bc", 6),
+        ("main", 8, "bc", 6),  # published on deep
+        ("main", 9, "bcf", 9),
+        ("side", 4, "abc", 3),  # at its creation
+        ("side", 5, "abcd", 5),
+        ("side", 6, "abcd", 5),  # published on main
+        ("side", 9, "abcd", 5),
+        ("deep", 7, "abcd", 5),
+        ("deep", 8, "abcde", 8),
+        ("deep", 9, "abcde", 8),
+    ],
+)
+def test_a_version_is_the_state_of_the_branch_right_after_that_publish(
+    world: World, branch: str, version: int, people: str, commit: int
+) -> None:
+    result = world.graph.query(NAMES, branch=branch, version=version)
+    assert "".join(row["name"][0] for row in result.to_pylist()) == people
+    assert result.commit_id == world.commits[commit]
+    assert result.target.to_json() == {"branch": branch, "graph_version": version}
+    assert str(result.target) == f"branch {branch} at graph version {version}"
+
+
+@pytest.mark.parametrize(
+    ("branch", "version", "first"),
+    [
+        ("main", 10, 1),
+        ("main", 10**30, 1),
+        ("main", 0, 1),
+        ("main", -1, 1),
+        ("side", 3, 4),
+        ("side", 10, 4),
+        ("deep", 6, 7),
+    ],
+)
+def test_a_version_in_the_future_or_before_the_branch_is_an_error(
+    world: World, branch: str, version: int, first: int
+) -> None:
+    message = f"branch {branch} has graph versions {first} to 9, not {version}"
+    with pytest.raises(NotFoundError, match=message):
+        world.graph.query(NAMES, branch=branch, version=version)
+
+
+def test_a_version_of_an_unknown_branch_is_an_unknown_branch(world: World) -> None:
+    with pytest.raises(BranchNotFoundError):
+        world.graph.query(NAMES, branch="nope", version=2)
+
+
+# ---- moments
+
+
+@pytest.mark.parametrize(
+    ("branch", "at", "people"),
+    [
+        ("main", 1.5, ""),
+        ("main", 2, "ab"),
+        ("main", 2.99, "ab"),
+        ("main", 3, "abc"),
+        ("main", 5, "abc"),
+        ("main", 6, "bc"),
+        ("main", 100, "bcf"),
+        ("side", 2, "ab"),  # inherited from main
+        ("side", 4.5, "abc"),
+        ("side", 5, "abcd"),
+        ("side", 6, "abcd"),
+        ("deep", 3, "abc"),  # inherited over two branches
+        ("deep", 7.5, "abcd"),
+        ("deep", 8, "abcde"),
+    ],
+)
+def test_a_moment_is_the_newest_commit_of_the_branch_until_then(
+    world: World, branch: str, at: float, people: str
+) -> None:
+    moment = minute(at)
+    naive = moment.replace(tzinfo=None)
+    elsewhere = moment.astimezone(timezone(timedelta(hours=-5, minutes=-30)))
+    spellings = [moment, naive, elsewhere, moment.isoformat(), naive.isoformat(), str(elsewhere)]
+    assert {names(world.graph, branch=branch, as_of=item) for item in spellings} == {people}
+
+
+def test_a_moment_is_exact_to_the_microsecond(world: World) -> None:
+    just_before = minute(3) - timedelta(microseconds=1)
+    assert names(world.graph, as_of=just_before) == "ab"
+    assert names(world.graph, as_of=just_before.isoformat()) == "ab"
+    assert names(world.graph, as_of="2100-01-01T12:03:00Z") == "abc"
+
+
+@pytest.mark.parametrize("at", [datetime(1999, 1, 1), "1999-01-01", "0001-01-01T00:00:00+14:00"])
+def test_a_moment_before_everything_is_an_error(world: World, at: datetime | str) -> None:
+    for branch in ("main", "side"):
+        with pytest.raises(NotFoundError, match=f"branch {branch} has no commit at or before"):
+            world.graph.query(NAMES, branch=branch, as_of=at)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2100-02-30", "12:00", "2100-01-01T25:00", "3"])
+def test_a_text_that_is_no_time_is_refused(world: World, text: str) -> None:
+    with pytest.raises(BadRequestError, match="is not a time of the form"):
+        world.graph.query(NAMES, as_of=text)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"snapshot": "x", "version": 1},
+        {"snapshot": "x", "as_of": "2100-01-01"},
+        {"version": 1, "as_of": "2100-01-01"},
+        {"snapshot": "x", "version": 1, "as_of": "2100-01-01"},
+    ],
+    ids="+".join,
+)
+def test_a_read_has_one_target(world: World, target: dict[str, Any]) -> None:
+    with pytest.raises(BadRequestError, match="give one of snapshot, version and as_of"):
+        world.graph.query(NAMES, **target)
+
+
+# ---- what is seen there
+
+
+@pytest.mark.parametrize(
+    ("version", "found", "alone"),
+    [(1, [], ""), (2, ["ab"], "b"), (3, ["ab"], "bc"), (6, [], "bc"), (9, [], "bcf")],
+)
+def test_traversals_and_negations_see_the_old_edges(
+    world: World, version: int, found: list[str], alone: str
+) -> None:
+    graph = world.graph
+    assert edges(graph) == [], "the traversal index of the head is there first"
+    assert edges(graph, branch="side") == ["ab", "bc"]
+    assert edges(graph, version=version) == found
+    rows = graph.query(ALONE, version=version).to_pylist()
+    assert "".join(row["name"][0] for row in rows) == alone
+
+
+def test_a_deleted_row_is_there_before_it_was_deleted(world: World) -> None:
+    text = 'query one() { match { $p: Person { name: "ada" } } return { $p.name as name } }'
+    graph = world.graph
+    assert graph.query(text).row_count == 0
+    assert graph.query(text, snapshot=world.commits[3]).row_count == 1
+    assert graph.query(text, version=5).row_count == 1
+    assert graph.query(text, as_of=minute(5)).row_count == 1
+    assert graph.query(text, version=6).row_count == 0
+    assert graph.query(text, branch="deep").row_count == 1
+
+
+def test_every_reader_sees_the_same_past(world: World) -> None:
+    with Graph.open(world.graph.uri, read_only=True) as fresh:
+        for version in range(1, 10):
+            assert names(fresh, version=version) == names(world.graph, version=version)
+        assert edges(fresh, branch="side", version=5) == ["ab", "bc"]
+
+
+def test_the_past_stays_while_the_head_moves(tmp_path) -> None:
+    graph = new_graph(tmp_path, PEOPLE)
+    run(graph, 'insert Person { name: "ada", age: 1 }')
+    ages = "query ages() { match { $p: Person } return { $p.name as name, $p.age as age } order { name } }"
+    past = graph.snapshot()
+    for age in range(2, 6):
+        run(graph, "update Person set { age: $a } where name = 'ada'".replace("'", '"'), a=age)
+        run(graph, "insert Person { name: $n, age: 0 }", n=f"p{age}")
+        graph.ensure_indices()
+        for target in ({"snapshot": past.commit_id}, {"version": past.graph_version}):
+            assert graph.query(ages, **target).to_pylist() == [{"name": "ada", "age": 1}]
+        head = graph.query(ages).to_pylist()
+        assert head[0] == {"name": "ada", "age": age}
+        assert len(head) == age
+
+
+def test_explain_takes_a_branch(world: World) -> None:
+    assert "about 3 rows" in world.graph.explain(NAMES)
+    assert "about 5 rows" in world.graph.explain(NAMES, branch="deep")
+    with pytest.raises(BranchNotFoundError):
+        world.graph.explain(NAMES, branch="nope")

@@ -1,0 +1,485 @@
+"""`bm25`: which rows, in which order, and what a match, a traversal and a limit do to them."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.engine import ranking
+from omnigraph.errors import CompilerError
+from support.search_graphs import (
+    Library,
+    State,
+    append,
+    ask,
+    cites,
+    close_to,
+    doc,
+    doc_row,
+    found,
+    new_graph,
+    ranked,
+    rows,
+    scored,
+    set_body,
+    tag,
+    tagged,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from omnigraph import Graph
+
+LIBRARY = Library(
+    before={
+        "a": "fox in the snow with a dog",
+        "b": "fox fox fox",
+        "c": "dog and fox",
+        "d": "snow",
+        "n": None,
+    },
+    after={"e": "a dog, a dog, a fox", "f": "", "g": "foxes dream of snow and snow and snow"},
+    outdated={"h": ("fox fox", "dog dog dog"), "i": ("cat", "fox"), "j": ("snow snow", None)},
+    doomed={"x": "fox", "y": "snow snow"},
+)
+QUERIES = {"fox": "abcegi", "snow": "adg", "dog fox": "abceghi", "FOXES": "abcegi", "unicorn": ""}
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
+    folder = tmp_path_factory.mktemp("libraries")
+    graphs = {state: LIBRARY.build(folder, state) for state in State}
+    yield graphs
+    for graph in graphs.values():
+        graph.close()
+
+
+@pytest.fixture(params=State)
+def library(request: pytest.FixtureRequest, libraries: dict[State, Graph]) -> Graph:
+    return libraries[request.param]
+
+
+def bm25(query: str, field: str = "$d.body") -> str:
+    return f'bm25({field}, "{query}")'
+
+
+# ---- which rows, which order
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_only_rows_with_a_word_of_the_query_are_ranked(library: Graph, query: str):
+    assert sorted(ranked(library, bm25(query), limit=None)) == list(QUERIES[query])
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_scores_descend_and_equal_scores_are_ordered_by_id(library: Graph, query: str):
+    got = scored(library, bm25(query), limit=None)
+    assert got == sorted(got, key=lambda item: (-item[1], item[0]))
+    assert all(score > 0 for _, score in got)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+def test_a_limit_cuts_the_unlimited_ranking(library: Graph, query: str, limit: int):
+    everything = scored(library, bm25(query), limit=None)
+    assert scored(library, bm25(query), limit=limit) == close_to(everything[:limit])
+
+
+def test_limit_zero_is_no_row(library: Graph):
+    assert ranked(library, bm25("fox"), limit=0) == []
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_no_state_of_the_indexes_changes_a_score(libraries: dict[State, Graph], query: str):
+    first, *others = (scored(library, bm25(query), limit=None) for library in libraries.values())
+    assert others == [first] * len(others)
+
+
+def test_more_of_the_word_and_less_of_the_rest_ranks_higher(library: Graph):
+    order = ranked(library, bm25("fox"), limit=None)
+    assert order.index("b") < order.index("i") < order.index("c") < order.index("g")
+
+
+def test_a_rare_word_weighs_more_than_a_frequent_one(tmp_path: Path):
+    texts = {f"f{n}": "frequent word" for n in range(8)} | {"r": "rare word"}
+    with new_graph(tmp_path, *(doc(s, body) for s, body in texts.items())) as graph:
+        for _ in range(2):
+            assert ranked(graph, bm25("rare frequent"), limit=2) == ["r", "f0"]
+            graph.ensure_indices()
+
+
+def test_an_index_that_caught_up_with_updates_ranks_every_row_once(tmp_path: Path):
+    with LIBRARY.build(tmp_path, State.GROWN, catches_up=True) as library:
+        got = {q: sorted(ranked(library, bm25(q), limit=None)) for q in QUERIES}
+        assert got == {q: list(expected) for q, expected in QUERIES.items()}
+
+
+@pytest.mark.parametrize("query", ["", "the and of", "?!"])
+def test_a_query_without_words_ranks_nothing(library: Graph, query: str):
+    assert ranked(library, bm25(query), limit=None) == []
+    assert ranked(library, bm25(query), limit=3) == []
+
+
+def test_a_null_query_ranks_nothing(library: Graph):
+    for params in ({}, {"q": None}):
+        for limit in (None, 3):
+            got = ranked(
+                library, "bm25($d.body, $q)", limit=limit, declared="$q: String?", **params
+            )
+            assert got == []
+
+
+def test_a_direction_after_bm25_is_accepted_and_means_nothing(library: Graph):
+    texts = [
+        f"match {{ $d: Doc }} return {{ $d.slug as s }} order {{ {bm25('fox')} {way} }} limit 4"
+        for way in ("", "asc", "desc")
+    ]
+    first, *others = (rows(library, text) for text in texts)
+    assert others == [first, first]
+
+
+def test_the_score_may_be_returned_and_ordered_by_its_name(library: Graph):
+    by_name = rows(
+        library,
+        f"match {{ $d: Doc }} return {{ {bm25('fox')} as score, $d.slug as s }} order {{ score }}",
+    )
+    expected = close_to(scored(library, bm25("fox"), limit=None))
+    assert [(row["s"], row["score"]) for row in by_name] == expected
+
+
+def test_a_property_without_an_index_is_ranked_alike(libraries: dict[State, Graph]):
+    for library in libraries.values():
+        everybody = sorted(ranked(library, bm25("fox", "$d.plain"), limit=None))
+        # `plain` keeps the words of the insert.
+        assert [slug for slug in everybody if slug not in LIBRARY.outdated] == list("abceg")
+
+
+def test_a_property_that_nobody_has_ranks_nobody(library: Graph):
+    assert ranked(library, bm25("fox", "$d.title"), limit=None) == []
+
+
+def test_a_text_condition_and_a_ranking_on_one_variable_both_apply(library: Graph):
+    order = ranked(library, bm25("fox"), limit=None)
+    with_dogs = set(found(library, 'search($d.body, "dog")'))
+    got = ranked(library, bm25("fox"), 'search($d.body, "dog")', limit=None)
+    assert got == [slug for slug in order if slug in with_dogs]
+    assert sorted(got) == ["a", "c", "e"]
+    got = ranked(library, bm25("fox"), 'not { search($d.body, "dog") }', limit=None)
+    assert got == [slug for slug in order if slug not in with_dogs]
+
+
+# ---- filters come first
+
+
+def filtered(graph: Graph, rank: str, limit: int) -> dict[str, list[str]]:
+    """The same condition in every spelling."""
+    body = f"return {{ $d.slug as s }} order {{ {rank} }} limit {limit}"
+    texts = {
+        "inline": f"match {{ $d: Doc {{ year: 7 }} }} {body}",
+        "standalone": f"match {{ $d: Doc  $d.year = 7 }} {body}",
+        "range": f"match {{ $d: Doc  $d.year > 6  $d.year <= 7 }} {body}",
+        "mirrored": f"match {{ $d: Doc  7 = $d.year }} {body}",
+    }
+    return {name: [row["s"] for row in rows(graph, text)] for name, text in texts.items()}
+
+
+@pytest.fixture(scope="module")
+def crowds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
+    """400 documents that rank high, behind them 20 that satisfy a filter, a traversal and a condition."""
+    folder = tmp_path_factory.mktemp("crowds")
+    high = [doc_row(f"h{n:03}", body="fox fox", year=1, plain="no") for n in range(400)]
+    low = [
+        doc_row(
+            f"l{n:02}", body="fox" + " filler" * (n + 1), year=7, plain="chosen", vec=[n + 1.0] * 4
+        )
+        for n in range(20)
+    ]
+    for row in high:
+        row["vec"] = [0.0] * 4
+    graphs = {}
+    for state in (State.NONE, State.FULL, State.HALF):
+        graph = new_graph(folder, tag("t"), name=f"{state}.omni")
+        append(graph, Doc=[*high[:200], *low[:10]])
+        if state is State.HALF:
+            graph.ensure_indices()
+        append(graph, Doc=[*high[200:], *low[10:]])
+        append(
+            graph,
+            Tagged=[{"id": f"e{row['id']}", "src": row["id"], "dst": "t"} for row in low],
+        )
+        if state is State.FULL:
+            graph.ensure_indices()
+        graphs[state] = graph
+    yield graphs
+    for graph in graphs.values():
+        graph.close()
+
+
+@pytest.fixture(params=[State.NONE, State.FULL, State.HALF])
+def crowd(request: pytest.FixtureRequest, crowds: dict[State, Graph]) -> Graph:
+    return crowds[request.param]
+
+
+RANKS = {"bm25": bm25("fox"), "nearest": "nearest($d.vec, [0.0, 0.0, 0.0, 0.0])"}
+LOW = [f"l{n:02}" for n in range(20)]
+
+
+def check_order(got: list[str]) -> None:
+    assert got == LOW[: len(got)]
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("limit", [1, 5, 20, 50])
+def test_the_limit_takes_the_best_among_rows_that_satisfy_the_filter(
+    crowd: Graph, rank: str, limit: int
+):
+    got = filtered(crowd, RANKS[rank], limit)
+    assert got == dict.fromkeys(got, got["inline"]), "spellings agree"
+    assert len(got["inline"]) == min(limit, 20)
+    check_order(got["inline"])
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "$d tagged $t",
+        '$d tagged $t  $t.name = "t"',
+        'search($d.plain, "chosen")',
+        'fuzzy($d.plain, "chosem", 1)',
+        "not { $e: Doc { year: 1 }  $e.slug = $d.slug }",
+        'not { match_text($d.plain, "no") }',
+        '$d.plain != "no"',
+    ],
+)
+def test_entities_that_satisfy_the_whole_match_are_ranked(crowd: Graph, rank: str, clauses: str):
+    got = ranked(crowd, RANKS[rank], clauses, limit=5)
+    assert len(got) == 5
+    check_order(got)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_a_match_that_drops_nearly_every_candidate_is_run_as_a_whole_with_the_same_rows(
+    crowd: Graph, rank: str, monkeypatch: pytest.MonkeyPatch
+):
+    expected = ranked(crowd, RANKS[rank], "$d tagged $t", limit=5)
+    monkeypatch.setattr(ranking, "_MAX_CANDIDATES", 64)
+    assert ranked(crowd, RANKS[rank], "$d tagged $t", limit=5) == expected
+
+
+def test_a_filter_that_nothing_satisfies_gives_no_row(crowd: Graph):
+    for rank in RANKS.values():
+        assert ranked(crowd, rank, "$d.year = 8") == []
+
+
+# ---- traversals
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[State, Graph]]:
+    folder = tmp_path_factory.mktemp("linked")
+    graphs = {}
+    for state in (State.NONE, State.FULL, State.HALF):
+        graph = new_graph(
+            folder,
+            doc("a", "fox", vec=[3.0, 0.0, 0.0, 0.0]),
+            doc("b", "fox fox fox", vec=[1.0, 0.0, 0.0, 0.0]),
+            doc("c", "no match", vec=[0.0, 0.0, 0.0, 0.0]),
+            tag("t1", "fox"),
+            tag("t2", "a fox among others"),
+            tag("t3"),
+            name=f"{state}.omni",
+        )
+        if state is State.HALF:
+            graph.ensure_indices()
+        write(
+            graph,
+            doc("d", "fox and many other words", vec=[2.0, 0.0, 0.0, 0.0]),
+            cites("a", "b", "x"),
+            cites("a", "b", "y"),
+            cites("a", "b", "w"),
+            cites("b", "a"),
+            cites("b", "d"),
+            cites("c", "d"),
+            cites("d", "c"),
+            tagged("a", "t2"),
+            tagged("a", "t1"),
+            tagged("b", "t3"),
+            tagged("b", "t2"),
+            tagged("c", "t1"),
+        )
+        if state is State.FULL:
+            graph.ensure_indices()
+        graphs[state] = graph
+    yield graphs
+    for graph in graphs.values():
+        graph.close()
+
+
+@pytest.fixture(params=[State.NONE, State.FULL, State.HALF])
+def links(request: pytest.FixtureRequest, linked: dict[State, Graph]) -> Graph:
+    return linked[request.param]
+
+
+def table(graph: Graph, text: str) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in rows(graph, text)]
+
+
+def test_rows_fanned_out_keep_the_rank_of_their_entity(links: Graph):
+    got = table(
+        links,
+        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }} order {{ {bm25('fox')} }}",
+    )
+    assert got == [("b", "t2"), ("b", "t3"), ("a", "t1"), ("a", "t2")]
+
+
+def test_the_limit_cuts_rows_and_not_entities(links: Graph):
+    text = (
+        "match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, $t.name as t }}"
+        " order {{ {} }} limit {}"
+    )
+    everything = [("b", "t2"), ("b", "t3"), ("a", "t1"), ("a", "t2")]
+    for limit in range(6):
+        assert table(links, text.format(bm25("fox"), limit)) == everything[:limit]
+
+
+def test_parallel_edges_stay_distinct_when_the_edge_has_a_name(links: Graph):
+    body = f"return {{ $d.slug as d, $e.slug as e }} order {{ {bm25('fox')} }} limit 10"
+    named = table(links, f"match {{ $d: Doc  $d $c:cites $e }} {body}")
+    assert named == [("b", "a"), ("b", "d"), ("a", "b"), ("a", "b"), ("a", "b"), ("d", "c")]
+    nameless = table(links, f"match {{ $d: Doc  $d cites $e }} {body}")
+    assert nameless == [("b", "a"), ("b", "d"), ("a", "b"), ("d", "c")]
+
+
+def test_further_order_keys_order_the_rows_of_one_entity(links: Graph):
+    body = "match { $d: Doc  $d $c:cites $e } return { $d.slug as d, $c.why as w }"
+    up = table(links, f"{body} order {{ {bm25('fox')}, $c.why }} limit 10")
+    assert up == [("b", None), ("b", None), ("a", "w"), ("a", "x"), ("a", "y"), ("d", None)]
+    down = table(links, f"{body} order {{ {bm25('fox')}, $c.why desc }} limit 10")
+    assert down == [("b", None), ("b", None), ("a", "y"), ("a", "x"), ("a", "w"), ("d", None)]
+    assert table(links, f"{body} order {{ {bm25('fox')}, $c.why desc }} limit 3") == down[:3]
+
+
+@pytest.mark.parametrize("limit", ["", "limit 3", "limit 10"])
+def test_a_variable_that_a_traversal_introduces_is_ranked(links: Graph, limit: str):
+    got = table(
+        links,
+        f"match {{ $d: Doc  $d tagged $t }} return {{ $t.name as t, $d.slug as d }}"
+        f" order {{ {bm25('fox', '$t.about')} }} {limit}",
+    )
+    everything = [("t1", "a"), ("t1", "c"), ("t2", "a"), ("t2", "b")]
+    assert got == everything[: 3 if limit == "limit 3" else 4]
+
+
+def test_the_second_end_of_a_traversal_in_one_type_is_ranked(links: Graph):
+    got = table(
+        links,
+        f"match {{ $d: Doc  $d cites $e }} return {{ $e.slug as e, $d.slug as d }}"
+        f" order {{ {bm25('fox', '$e.body')} }} limit 10",
+    )
+    assert got == [("b", "a"), ("a", "b"), ("d", "b"), ("d", "c")]
+
+
+def test_the_ranked_variable_may_be_bound_by_the_traversal_alone(links: Graph):
+    got = table(
+        links,
+        f"match {{ $x cites $y }} return {{ $x.slug as x }} order {{ {bm25('fox', '$x.body')} }} limit 3",
+    )
+    assert got == [("b",), ("b",), ("a",)]
+
+
+def test_a_variable_that_only_the_order_mentions_is_ranked(links: Graph):
+    got = table(
+        links,
+        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d }}"
+        f" order {{ {bm25('fox', '$t.about')} }} limit 10",
+    )
+    assert got == [("a",), ("c",), ("a",), ("b",)]
+
+
+def test_the_returned_score_is_the_one_that_orders_fanned_out_rows(links: Graph):
+    rank = bm25("fox")
+    got = table(
+        links,
+        f"match {{ $d: Doc  $d tagged $t }} return {{ $d.slug as d, {rank} as s }} order {{ {rank} }}",
+    )
+    scores = dict(close_to(scored(links, rank, limit=None)))
+    assert got == [(d, scores[d]) for d in ("b", "b", "a", "a")]
+
+
+def test_negations_and_hops_behind_the_ranking_restrict_it(links: Graph):
+    order = ranked(links, bm25("fox"), limit=None)
+    assert order == ["b", "a", "d"]
+    assert ranked(links, bm25("fox"), "not { $d tagged $_ }") == ["d"]
+    assert ranked(links, bm25("fox"), '$d cites{2,2} $e  $e.slug = "c"') == ["b"]
+    assert ranked(links, bm25("fox"), '$e cites $d  $e.slug = "b"') == ["a", "d"]
+
+
+# ---- freshness
+
+
+def test_rows_written_after_the_index_are_ranked_at_once(tmp_path: Path):
+    with new_graph(tmp_path, doc("a", "fox and filler")) as graph:
+        graph.ensure_indices()
+        write(graph, doc("b", "fox"))
+        assert sorted(ranked(graph, bm25("fox"))) == ["a", "b"]
+        set_body(graph, "a", "nothing")
+        assert ranked(graph, bm25("fox")) == ["b"]
+        write(graph, 'delete Doc where slug = "b"')
+        assert ranked(graph, bm25("fox")) == []
+        set_body(graph, "a", "fox again here")
+        assert ranked(graph, bm25("fox")) == ["a"]
+
+
+def test_a_long_ranking_is_in_order_across_fragments_and_segments(tmp_path: Path):
+    rng = random.Random(7)
+    with new_graph(tmp_path) as graph:
+        for part in range(4):
+            append(
+                graph,
+                Doc=[
+                    doc_row(
+                        f"{part}-{n:03}",
+                        body="fox " * rng.randrange(1, 5) + "x " * rng.randrange(9),
+                    )
+                    for n in range(150)
+                ],
+            )
+            if part < 3:
+                graph.ensure_indices()
+        everything = scored(graph, bm25("fox"), limit=None)
+        assert len({slug for slug, _ in everything}) == len(everything) == 600
+        assert everything == sorted(everything, key=lambda item: (-item[1], item[0]))
+        for limit in (1, 64, 65, 300, 599, 601):
+            assert scored(graph, bm25("fox"), limit=limit) == close_to(everything[:limit])
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('match { $d: Doc } return { $d } order { bm25($d.year, "x") }', "T20"),
+        ("match { $d: Doc } return { $d } order { bm25($d.body, 3) }", "T20"),
+        ('match { $d: Doc  $d $c:cites $e } return { $d } order { bm25($c.why, "x") }', "T23"),
+        ('match { $d: Doc } return { bm25($d.body, "x") as s }', "Q112"),
+        (
+            'match { $d: Doc } return { bm25($d.body, "x") as s } order { bm25($d.body, "y") }',
+            "Q112",
+        ),
+        ('match { $d: Doc } return { search($d.body, "x") as s }', "Q111"),
+        ('match { $d: Doc } return { count($d) as n } order { bm25($d.body, "x") }', "Q113"),
+    ],
+)
+def test_a_ranking_that_makes_no_sense_is_a_compile_error(
+    linked: dict[State, Graph], text: str, code: str
+):
+    with pytest.raises(CompilerError) as caught:
+        ask(linked[State.NONE], f"query q() {{ {text} }}")
+    assert code in [item.code for item in caught.value.diagnostics]

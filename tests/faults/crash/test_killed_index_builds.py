@@ -1,0 +1,403 @@
+"""A process that builds indexes dies by SIGKILL anywhere: no row changes, and the next run completes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from omnigraph.commit.sweep import RECOVERY_ACTOR
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.failpoints import Failpoint as F
+from omnigraph.graph.graph import Graph
+from omnigraph.storage.datasets.indexes import list_indexes
+from support.killed_writers import (
+    ACTOR,
+    CHILDREN,
+    NEXT,
+    OF_MERGES_AND_BRANCHES,
+    OF_OPTIMIZE,
+    OF_SCHEMA_CHANGES,
+    SCHEMA,
+    SEED,
+    Children,
+    check_sound,
+    content,
+    contents,
+    copy,
+    every_commit,
+    opening,
+    sidecars,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHILD = CHILDREN / "index_child.py"
+#: In the order in which a run commits them.
+TABLES = ("node:City", "node:Person", "edge:Knows", "edge:LivesIn")
+MORE = """query more() {
+    insert Person { name: "dan" }
+    insert City { name: "bonn" }
+    insert LivesIn { from: "dan", to: "bonn" }
+    insert Knows { from: "dan", to: "ann" }
+}"""
+
+QUESTIONS = {
+    "match { $p: Person } return { $p.name as x } order { $p.name }",
+    "match { $p: Person  $p.age >= 30 } return { $p.name as x } order { $p.name }",
+    'match { $p: Person  search($p.name, "ann bob dan") } return { $p.name as x } order { $p.name }',
+    'match { $p: Person } return { $p.name as x } order { bm25($p.name, "cid") }',
+    "match { $p: Person  $p knows{1,3} $q } return { $p.name as x, $q.name as y } order { $p.name, $q.name }",
+    "match { $c: City  not { $_ livesIn $c } } return { $c.name as x } order { $c.name }",
+}
+
+
+class IndexBuilders(Children):
+    """Children that can build indexes too."""
+
+    def __init__(self) -> None:
+        super().__init__(CHILD)
+
+
+@pytest.fixture(scope="module")
+def builders() -> Iterator[IndexBuilders]:
+    started = IndexBuilders()
+    yield started
+    started.close()
+
+
+def build(root: Path, branch: str = "main") -> dict[str, Any]:
+    return {"action": "ensure_indices", "root": str(root), "branch": branch, "actor": ACTOR}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the next one finds: how many tables have their indexes, the record, the authors of new commits."""
+
+    tables: int
+    audit: str | None
+    added: tuple[str, ...]
+
+
+def places() -> list[tuple[str, Outcome]]:
+    """Every place that a run passes, in order. Tables that did not move stay out of a roll-forward."""
+    every = len(TABLES)
+    cells = [
+        (F.BEFORE_SIDECAR, Outcome(0, None, ())),
+        (F.SIDECAR_WRITE, Outcome(0, None, ())),
+        (F.AFTER_SIDECAR, Outcome(0, "RolledBack", ())),
+    ]
+    for number in range(1, every + 1):
+        done = number - 1
+        before = Outcome(done, "RolledForward", (RECOVERY_ACTOR,))
+        cells += [
+            (
+                f"{F.BEFORE_TABLE_COMMIT}@{number}",
+                before if done else Outcome(0, "RolledBack", ()),
+            ),
+            (
+                f"{F.AFTER_TABLE_COMMIT}@{number}",
+                Outcome(number, "RolledForward", (RECOVERY_ACTOR,)),
+            ),
+        ]
+    cells += [
+        (F.BEFORE_PUBLISH, Outcome(every, "RolledForward", (RECOVERY_ACTOR,))),
+        (F.BEFORE_CATALOG_COMMIT, Outcome(every, "RolledForward", (RECOVERY_ACTOR,))),
+        (F.AFTER_PUBLISH, Outcome(every, "RolledForward", (ACTOR,))),
+        (F.SIDECAR_DELETE, Outcome(every, "RolledForward", (ACTOR,))),
+        (F.AFTER_SIDECAR_DELETE, Outcome(every, None, (ACTOR,))),
+    ]
+    return [(str(place), outcome) for place, outcome in cells]
+
+
+CELLS = [pytest.param(place, outcome, id=place) for place, outcome in places()]
+
+
+@pytest.fixture(scope="session")
+def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("unindexed") / "graph"
+    with Graph.init(root, SCHEMA) as graph:
+        graph.mutate(SEED, actor="act-seed")
+        graph.create_branch("dev")
+    return root
+
+
+@pytest.fixture(scope="session")
+def half_indexed(unindexed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = copy(unindexed, tmp_path_factory.mktemp("half") / "graph")
+    with Graph.open(root) as graph:
+        graph.ensure_indices()
+        graph.mutate(MORE)
+    return root
+
+
+def answers(graph: Graph, branch: str = "main") -> dict[str, list[dict[str, Any]]]:
+    return {
+        text: graph.query(f"query q() {{ {text} }}", branch=branch).to_pylist()
+        for text in sorted(QUESTIONS)
+    }
+
+
+@cache
+def original(source: Path, branch: str) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """The commits of an untouched graph, the answers of a branch and all rows."""
+    with Graph.open(source, read_only=True) as graph:
+        commits = [commit.commit_id for commit in every_commit(graph)]
+        return commits, answers(graph, branch), contents(source)
+
+
+def covered_tables(graph: Graph, branch: str) -> set[str]:
+    """The tables with all indexes over all rows."""
+    lacking = {item.type_key for item in graph.pending_indexes(branch)}
+    pins = graph.snapshot(branch).pins
+    return {str(key) for key, pin in pins.items() if list_indexes(graph._open(pin))} - lacking
+
+
+def check_outcome(root: Path, source: Path, outcome: Outcome, branch: str = "main") -> None:
+    known, expected, rows = original(source, branch)
+    with Graph.open(root, read_only=True) as reader:
+        assert answers(reader, branch) == expected, "a reader settles nothing and reads right"
+    with Graph.open(root) as graph:
+        added = every_commit(graph)[len(known) :]
+        records = graph.recoveries()
+        assert covered_tables(graph, branch) == set(TABLES[: outcome.tables])
+        assert answers(graph, branch) == expected
+    check_sound(root)
+    assert contents(root) == rows
+    assert tuple(commit.actor for commit in added) == outcome.added
+    for commit in added:
+        assert (commit.kind, commit.branch) == ("ensure_indices", branch)
+        assert set(commit.tables) == set(TABLES[: outcome.tables])
+    if outcome.audit is None:
+        assert records == []
+    else:
+        (record,) = records
+        assert (record.recovery_kind, record.writer_kind) == (outcome.audit, "ensure_indices")
+        assert record.recovery_for_actor == ACTOR
+        assert record.graph_commit_id == (added[0].commit_id if added else None)
+    check_completes(root, source, outcome.tables, branch)
+
+
+def check_completes(root: Path, source: Path, done: int, branch: str) -> None:
+    """The next run builds exactly what is missing, and writers go on."""
+    _, expected, rows = original(source, branch)
+    with Graph.open(root) as graph:
+        report = graph.ensure_indices(branch)
+        assert {item.type_key for item in report.built} == set(TABLES[done:])
+        assert (report.commit is None) == (done == len(TABLES))
+        assert covered_tables(graph, branch) == set(TABLES)
+        assert graph.ensure_indices(branch).commit is None
+        assert contents(root) == rows
+        assert answers(graph, branch) == expected
+        graph.mutate(NEXT, branch=branch)
+        names = [row["name"] for row in content(root, branch)["node:Person"]]
+        assert names.count("zoe") == 1
+        found = 'query q() { match { $p: Person  search($p.name, "zoe") } return { $p.name as x } }'
+        assert graph.query(found, branch=branch).to_pylist() == [{"x": "zoe"}]
+    check_sound(root)
+
+
+# ---- killed
+
+
+@pytest.mark.parametrize(("place", "outcome"), CELLS)
+def test_a_first_run_killed_anywhere_changes_no_row_and_the_next_completes(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, outcome: Outcome
+):
+    root = copy(unindexed, tmp_path / "graph")
+    builders.kill_at(place, build(root))
+    check_outcome(root, unindexed, outcome)
+
+
+@pytest.mark.parametrize(
+    ("place", "outcome"),
+    [
+        pytest.param(place, outcome, id=place, marks=() if is_quick else pytest.mark.slow)
+        for place, outcome in places()
+        for is_quick in [place in ("after_sidecar", "after_table_commit@2", "before_publish")]
+    ],
+)
+def test_a_later_run_killed_anywhere_changes_no_row_and_the_next_completes(
+    half_indexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, outcome: Outcome
+):
+    root = copy(half_indexed, tmp_path / "graph")
+    builders.kill_at(place, build(root))
+    with Graph.open(root) as graph:
+        assert covered_tables(graph, "main") == set(TABLES[: outcome.tables])
+        kinds = [record.recovery_kind for record in graph.recoveries()]
+        assert kinds == ([] if outcome.audit is None else [outcome.audit])
+        assert answers(graph) == original(half_indexed, "main")[1]
+    check_sound(root)
+    check_completes(root, half_indexed, outcome.tables, "main")
+
+
+@pytest.mark.parametrize(
+    ("place", "outcome"),
+    [
+        pytest.param(place, outcome, id=place, marks=() if is_quick else pytest.mark.slow)
+        for place, outcome in places()
+        for is_quick in [place in ("before_sidecar", "after_table_commit@1", "before_publish")]
+    ],
+)
+def test_a_run_on_a_branch_killed_anywhere_leaves_main_alone(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, outcome: Outcome
+):
+    root = copy(unindexed, tmp_path / "graph")
+    builders.kill_at(place, build(root, "dev"))
+    with Graph.open(unindexed, read_only=True) as graph:
+        main = graph.snapshot()
+    check_outcome(root, unindexed, outcome, "dev")
+    with Graph.open(root, read_only=True) as graph:
+        assert graph.snapshot() == main
+
+
+@pytest.mark.parametrize(
+    ("place", "recovery"),
+    [
+        ("after_table_commit@2", F.BEFORE_RECOVERY_PUBLISH),
+        ("after_table_commit@2", F.AFTER_RECOVERY_PUBLISH),
+        ("before_publish", F.AUDIT_WRITE),
+    ],
+)
+def test_recovery_of_a_run_killed_anywhere_is_finished_and_recorded_once(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, recovery: F
+):
+    root = copy(unindexed, tmp_path / "graph")
+    builders.kill_at(place, build(root))
+    builders.kill_at(recovery, opening(root))
+    check_outcome(root, unindexed, dict(places())[place])
+
+
+def test_a_durable_run_killed_before_its_publish_is_completed(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "full")
+    root = copy(unindexed, tmp_path / "graph")
+    builders.kill_at("before_publish", build(root), OMNIGRAPH_DURABILITY="full")
+    check_outcome(root, unindexed, dict(places())["before_publish"])
+
+
+def test_a_writer_settles_what_a_dead_index_builder_left(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+):
+    root = copy(unindexed, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        builders.kill_at("after_table_commit@3", build(root))
+        graph.mutate(NEXT)
+        assert [record.recovery_kind for record in graph.recoveries()] == ["RolledForward"]
+        assert [commit.kind for commit in graph.commits()][:2] == ["mutation", "ensure_indices"]
+    check_sound(root)
+
+
+def test_the_next_index_builder_settles_what_a_dead_one_left(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+):
+    root = copy(unindexed, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        builders.kill_at("after_table_commit@3", build(root))
+        report = graph.ensure_indices()
+        assert [item.type_key for item in report.built] == [TABLES[3]]
+        assert graph.pending_indexes() == []
+    check_sound(root)
+    assert contents(root) == original(unindexed, "main")[2]
+
+
+def test_a_precondition_survives_a_run_that_recovery_completed(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+):
+    root = copy(unindexed, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        seen = graph.snapshot().commit_id
+        builders.kill_at("before_publish", build(root))
+        receipt = graph.mutate(NEXT, if_commit=seen)
+        assert receipt.commit is not None
+    check_sound(root)
+
+
+def test_an_undisturbed_child_acknowledges_the_commit_that_it_made(
+    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+):
+    root = copy(unindexed, tmp_path / "graph")
+    done = builders.run({**build(root), "environment": {}})
+    assert done.code == 0, done.err
+    with Graph.open(root) as graph:
+        assert graph.commits()[0].commit_id == done.out.strip()
+        assert graph.recoveries() == []
+    check_completes(root, unindexed, len(TABLES), "main")
+
+
+# ---- failing in a process that lives on
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch):
+    def fail_at(place: str) -> None:
+        failpoints.reset()
+        monkeypatch.setenv(VARIABLE, f"{place}=raise")
+
+    yield fail_at
+    failpoints.reset()
+
+
+@pytest.mark.parametrize("place", ["before_sidecar", "after_sidecar", "before_table_commit@1"])
+def test_a_run_that_fails_before_any_effect_gives_its_error_and_changes_nothing(
+    unindexed: Path, tmp_path: Path, failing: Any, place: str
+):
+    root = copy(unindexed, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        before = graph.snapshot()
+        failing(place)
+        with pytest.raises(FailpointError):
+            graph.ensure_indices(actor=ACTOR)
+        assert graph.snapshot() == before
+        assert covered_tables(graph, "main") == set()
+    assert sidecars(root) == []
+    check_completes(root, unindexed, 0, "main")
+
+
+@pytest.mark.parametrize(
+    ("place", "tables"),
+    [
+        ("after_table_commit@1", 1),
+        ("before_table_commit@3", 2),
+        ("after_table_commit@4", 4),
+        ("before_publish", 4),
+        ("before_catalog_commit", 4),
+    ],
+)
+def test_a_run_that_fails_half_way_keeps_what_it_finished(
+    unindexed: Path, tmp_path: Path, failing: Any, place: str, tables: int
+):
+    root = copy(unindexed, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        failing(place)
+        report = graph.ensure_indices(actor=ACTOR)
+        assert report.commit is not None
+        assert set(report.commit.tables) == set(TABLES[:tables])
+        assert covered_tables(graph, "main") == set(TABLES[:tables])
+    check_sound(root)
+    check_completes(root, unindexed, tables, "main")
+
+
+def test_a_run_that_fails_half_way_reports_what_it_built_and_no_more(
+    unindexed: Path, tmp_path: Path, failing: Any
+):
+    root = copy(unindexed, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        failing("after_table_commit@2")
+        report = graph.ensure_indices(actor=ACTOR)
+        assert {item.type_key for item in report.built} == set(TABLES[:2])
+
+
+def test_the_matrix_names_every_place_of_a_write():
+    covered = {place.partition("@")[0] for place, _ in places()}
+    elsewhere = {place for place in F if place.startswith(("init_", "load_"))} | {F.IN_TASK}
+    elsewhere |= {F.IN_FOLD, F.RECOVERY_LIST, F.BEFORE_RESTORE, F.AFTER_RESTORE}
+    elsewhere |= OF_MERGES_AND_BRANCHES | OF_OPTIMIZE | OF_SCHEMA_CHANGES
+    elsewhere |= {F.BEFORE_RECOVERY_PUBLISH, F.AFTER_RECOVERY_PUBLISH, F.AUDIT_WRITE, F.AFTER_AUDIT}
+    assert covered | elsewhere == set(F)

@@ -1,0 +1,297 @@
+"""A small graph to break, children that break it, and the checks that hold after every recovery."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+
+from omnigraph.commit.publisher import FOLD_THRESHOLD
+from omnigraph.core.failpoints import VARIABLE
+from omnigraph.core.failpoints import Failpoint as F
+from omnigraph.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omnigraph.commit.rows import GraphCommit, TablePin
+
+#: The programs whose processes are killed.
+CHILDREN = Path(__file__).parent / "children"
+CHILD = CHILDREN / "child.py"
+
+SCHEMA = """
+node Person { name: String @key  age: I32? }
+node City { name: String @key  size: I64? }
+edge LivesIn: Person -> City
+edge Knows: Person -> Person { since: I32? }
+"""
+
+SEED = """query seed() {
+    insert Person { name: "ann", age: 30 }
+    insert Person { name: "bob", age: 40 }
+    insert Person { name: "cid" }
+    insert City { name: "oslo", size: 700 }
+    insert City { name: "rome" }
+    insert LivesIn { from: "ann", to: "oslo" }
+    insert LivesIn { from: "bob", to: "rome" }
+    insert Knows { from: "ann", to: "bob", since: 1 }
+    insert Knows { from: "bob", to: "cid", since: 2 }
+}"""
+
+ACTOR = "act-writer"
+
+#: Places that only cleanups pass (`retention/test_killed_cleanups`).
+OF_CLEANUPS = frozenset(
+    {
+        *(F.CLEANUP_PLANNED, F.BEFORE_VERSION_REMOVAL, F.AFTER_VERSION_REMOVAL),
+        *(F.BEFORE_COMMITS_FORGOTTEN, F.BEFORE_CATALOG_CLEANUP),
+    }
+)
+
+#: Places that only the first open of a moved graph passes (`folders/test_copies`).
+OF_MOVES = frozenset({F.BEFORE_REBASE, F.BEFORE_ROOT_RECORD})
+
+#: Places that only merges, the making and deletion of branches (`test_killed_merges`), embeddings
+#: (`test_killed_embeddings`), cleanups and moves pass.
+OF_MERGES_AND_BRANCHES = frozenset(
+    {
+        *(F.MERGE_PLANNED, F.MERGE_STAGED, F.MERGE_CHECKED, F.BEFORE_CONFIRM, F.AFTER_CONFIRM),
+        *(F.BEFORE_BRANCH_PUBLISH, F.AFTER_BRANCH_PUBLISH, F.BEFORE_FORK_REMOVAL),
+        *(F.EMBED_VECTORS_KEPT, F.EMBED_STAGED),
+        *OF_CLEANUPS,
+        *OF_MOVES,
+    }
+)
+
+#: Places that only an optimize or a fold passes: `test_killed_optimize`.
+OF_OPTIMIZE = frozenset({F.OPTIMIZE_STAGED, F.FOLD_STAGED, F.BETWEEN_VERSIONS})
+
+#: Places that only changes of the schema pass (`test_killed_schema_changes`).
+OF_SCHEMA_CHANGES = frozenset(
+    {
+        *(F.BEFORE_SCHEMA_FILE, F.BEFORE_NEW_TABLE, F.AFTER_NEW_TABLES),
+        *(F.BEFORE_PROMOTION, F.BEFORE_STAGED_REMOVAL, F.BEFORE_PURGE),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One kind of write, and how many tables it moves."""
+
+    name: str
+    query: str
+    tables: int
+    branch: str = "main"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+INSERT = Writer(
+    "insert",
+    'query w() { insert Person { name: "dan", age: 1 } insert City { name: "bonn" } }',
+    tables=2,
+)
+UPSERT = Writer(
+    "upsert",
+    'query w() { insert Person { name: "ann", age: 31 } insert City { name: "oslo", size: 8 } }',
+    tables=2,
+)
+UPDATE = Writer(
+    "update",
+    'query w() { update Person set { age: 9 } where name = "bob"'
+    ' update City set { size: 5 } where name = "rome" }',
+    tables=2,
+)
+DELETE = Writer("delete_with_cascade", 'query w() { delete Person where name = "bob" }', tables=3)
+FORK = Writer(
+    "first_write_on_a_branch",
+    'query w() { insert Person { name: "eve", age: 2 } insert City { name: "lund" } }',
+    tables=2,
+    branch="dev",
+)
+WRITERS = (INSERT, UPSERT, UPDATE, DELETE, FORK)
+
+NEXT = 'query next() { insert Person { name: "zoe" } insert LivesIn { from: "zoe", to: "oslo" } }'
+
+
+# ---- graphs
+
+
+def make_base(root: Path) -> Path:
+    """The seeded graph with an unwritten branch."""
+    with Graph.init(root, SCHEMA) as graph:
+        graph.mutate(SEED, actor="act-seed")
+        graph.create_branch("dev")
+    return root
+
+
+def make_ready_to_fold(base: Path, root: Path) -> Path:
+    """The base graph with so many publishes that the next one folds the catalog."""
+    copy(base, root)
+    with Graph.open(root) as graph:
+        number = 0
+        while catalog_fragments(root) <= FOLD_THRESHOLD:
+            number += 1
+            graph.mutate(f'query w() {{ insert City {{ name: "oslo", size: {number} }} }}')
+    return root
+
+
+def copy(source: Path, target: Path) -> Path:
+    shutil.copytree(source, target)
+    return target
+
+
+def catalog_fragments(root: Path) -> int:
+    return len(lance.dataset(str(root / "__manifest")).get_fragments())
+
+
+# ---- children
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a child ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Children:
+    """Runs every job in a fresh process; see `child.py`."""
+
+    def __init__(self, child: Path = CHILD) -> None:
+        environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
+        self._server = subprocess.Popen(
+            [sys.executable, str(child)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def run(self, job: Mapping[str, Any]) -> Done:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.flush()
+        return Done(**json.loads(self._server.stdout.readline()))
+
+    def kill_at(self, failpoint: str, job: Mapping[str, Any], **environment: str) -> None:
+        """Run a job that must die by the failpoint."""
+        settings = {"OMNIGRAPH_DURABILITY": "process"} | environment
+        settings[VARIABLE] = f"{failpoint}=kill"
+        done = self.run({**job, "environment": settings})
+        assert done.code == -signal.SIGKILL, (failpoint, done.code, done.err)
+        assert done.out == "", "a killed writer acknowledged nothing"
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+def mutation(root: Path, writer: Writer) -> dict[str, Any]:
+    return {
+        "action": "mutate",
+        "root": str(root),
+        "query": writer.query,
+        "branch": writer.branch,
+        "actor": ACTOR,
+    }
+
+
+def opening(root: Path) -> dict[str, Any]:
+    return {"action": "open", "root": str(root)}
+
+
+# ---- looking at a graph from outside
+
+
+def dataset_of(root: Path, pin: TablePin, *, at_pin: bool) -> lance.LanceDataset:
+    uri = root / pin.location
+    if pin.branch is not None:
+        uri = uri / "tree" / pin.branch
+    return lance.dataset(str(uri), version=pin.version if at_pin else None)
+
+
+def content(root: Path, branch: str) -> dict[str, list[Any]]:
+    """Every visible row of a branch; the random ids of edges are left out."""
+    with Graph.open(root, read_only=True) as graph:
+        return _rows(root, graph, branch)
+
+
+def contents(root: Path) -> dict[str, dict[str, list[Any]]]:
+    """Every visible row of every branch."""
+    with Graph.open(root, read_only=True) as graph:
+        return {branch: _rows(root, graph, branch) for branch in graph.branches()}
+
+
+def _rows(root: Path, graph: Graph, branch: str) -> dict[str, list[Any]]:
+    found = {}
+    for key, pin in graph.snapshot(branch).pins.items():
+        rows = dataset_of(root, pin, at_pin=True).to_table().to_pylist()
+        if key.startswith("edge:"):
+            rows = [{k: v for k, v in row.items() if k != "id"} for row in rows]
+        found[str(key)] = sorted(rows, key=str)
+        assert pin.row_count == len(rows), key
+    return found
+
+
+def sidecars(root: Path) -> list[str]:
+    folder = root / "__recovery"
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def every_commit(graph: Graph) -> list[GraphCommit]:
+    """All commits of the graph in the order of their publishes."""
+    return sorted(
+        graph._environment.manifest.commits().values(), key=lambda item: item.graph_version
+    )
+
+
+def check_sound(root: Path) -> None:
+    """What holds for every graph at rest: manifest = HEAD, no sidecar, a linear history."""
+    assert sidecars(root) == []
+    with Graph.open(root, read_only=True) as graph:
+        for branch in graph.branches():
+            own = None if branch == "main" else branch
+            for key, pin in graph.snapshot(branch).pins.items():
+                if pin.branch == own:
+                    head = dataset_of(root, pin, at_pin=False)
+                    assert (key, head.version) == (key, pin.version)
+                    assert head.count_rows() == pin.row_count
+            history = graph.commits(branch)
+            assert [c.parent_id for c in history] == [*(c.commit_id for c in history[1:]), None]
+            versions = [c.graph_version for c in history]
+            assert versions == sorted(set(versions), reverse=True)
+            assert history[0].commit_id == graph.snapshot(branch).commit_id
+        rows = lance.dataset(str(root / "__manifest")).to_table(["object_id"])
+        ids = rows["object_id"].to_pylist()
+        assert len(ids) == len(set(ids)), "every catalog row is there once"
+
+
+def check_next_writes(root: Path, writer: Writer, after: Mapping[str, Any]) -> None:
+    """A repetition of the write, and another write, succeed and are in the history once."""
+    with Graph.open(root) as graph:
+        repeated = graph.mutate(writer.query, branch=writer.branch)
+        assert contents(root) == after
+        acknowledged = [] if repeated.commit is None else [repeated.commit.commit_id]
+        further = graph.mutate(NEXT, branch=writer.branch)
+        assert further.commit is not None
+        acknowledged.append(further.commit.commit_id)
+        history = [commit.commit_id for commit in graph.commits(writer.branch)]
+        assert history[: len(acknowledged)] == acknowledged[::-1]
+        assert all(history.count(commit_id) == 1 for commit_id in acknowledged)
+        names = [row["name"] for row in content(root, writer.branch)["node:Person"]]
+        assert names.count("zoe") == 1
+    check_sound(root)

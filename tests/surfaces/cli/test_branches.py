@@ -1,0 +1,504 @@
+"""`omnigraph branch`: create, list, delete and merge as a person or a script uses them."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+
+from omnigraph.cli.capabilities import RULES
+from omnigraph.cli.history_text import MAX_SHOWN, conflict_lines
+from omnigraph.cli.scope import Address, ScopeFlags
+from omnigraph.cli.tables import VALUE_WIDTH, compared
+from omnigraph.errors import ConflictKind, MergeConflict
+from omnigraph.graph.graph import Graph
+from surfaces.cli.test_lazy_imports import HEAVY, probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.cli_graphs import Outcome
+
+    Run = Callable[..., Outcome]
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  city: String?  email: String? @unique }
+edge Knows: Person -> Person { since: I32?  @unique(src, dst) }
+"""
+BASE = """
+query base() {
+  insert Person { name: "Alice", age: 30 }
+  insert Person { name: "Bob", age: 25, city: "Bern" }
+  insert Knows { from: "Alice", to: "Bob" }
+}
+"""
+OLDER = 'query q($age: I32) { update Person set { age: $age } where name = "Alice" }'
+EVE = 'query q($age: I32) { insert Person { name: "Eve", age: $age } }'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """Two people on main, and the branch `review` at the same commit."""
+    with Graph.init(tmp_path / "people.omni", SCHEMA) as graph:
+        graph.mutate(BASE)
+        graph.create_branch("review")
+        return graph.uri
+
+
+def change(store: str, branch: str, text: str, **params: object) -> str:
+    with Graph.open(store) as graph:
+        commit = graph.mutate(text, params, branch=branch).commit
+    assert commit is not None
+    return commit.commit_id
+
+
+def disagree(store: str) -> None:
+    """Both sides give Alice another age."""
+    change(store, "review", OLDER, age=31)
+    change(store, "main", OLDER, age=32)
+
+
+def merge(og: Run, store: str, *words: str) -> Outcome:
+    return og("branch", "merge", "review", "--store", store, *words)
+
+
+# ---- create, list, delete
+
+
+def test_a_branch_is_created_and_the_target_is_echoed(og: Run, store: str) -> None:
+    outcome = og("branch", "create", "fix/one", "--uri", store)
+    assert (outcome.code, outcome.out) == (0, "created branch fix/one from main\n")
+    assert outcome.err == f"branch create in {store} (direct, local)\n"
+    assert og("branch", "list", "--store", store).out == "fix/one\nmain\nreview\n"
+
+
+def test_the_receipts_of_create_and_delete_as_json(og: Run, store: str) -> None:
+    common = ("--store", store, "--as", "ann", "--quiet", "--json")
+    made = og("branch", "create", "b", "--from", "review", *common)
+    gone = og("branch", "delete", "b", *common)
+    assert made.json() == {"uri": store, "name": "b", "from": "review", "actor_id": "ann"}
+    assert gone.json() == {"uri": store, "name": "b", "actor_id": "ann"}
+    assert (made.err, gone.err) == ("", "")
+    assert og("branch", "list", "--store", store, "--json").json() == {
+        "branches": ["main", "review"]
+    }
+
+
+def test_a_branch_may_begin_at_a_commit(og: Run, store: str) -> None:
+    commit = og("commit", "list", store, "--json").json()["commits"][0]["graph_commit_id"]
+    change(store, "main", EVE, age=1)
+    assert og("branch", "create", "then", "--from", commit, "--store", store).code == 0
+    found = og("snapshot", store, "--branch", "then", "--json").json()
+    assert found["graph_commit_id"] == commit
+
+
+def test_a_deleted_branch_is_gone(og: Run, store: str) -> None:
+    outcome = og("branch", "delete", "review", "--store", store)
+    assert (outcome.code, outcome.out) == (0, "deleted branch review\n")
+    assert outcome.err == f"branch delete in {store} (direct, local)\n"
+    assert og("branch", "list", "--store", store).out == "main\n"
+
+
+def test_global_flags_may_stand_before_the_command(og: Run, store: str) -> None:
+    outcome = og("--quiet", "--yes", "--store", store, "branch", "delete", "review")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["create", "review"], "branch 'review' exists already"),
+        (["create", "review/a"], "cannot stand beside"),
+        (["create", "a..b"], "a..b"),
+        (["create", "a", "--from", "nope"], "there is no branch `nope`"),
+        (["create", "a", "--from", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "there is no commit"),
+        (["delete", "main"], "main cannot be deleted"),
+        (["delete", "nope"], "there is no branch `nope`"),
+        (["merge", "nope"], "there is no branch `nope`"),
+        (["merge", "review", "--into", "nope"], "there is no branch `nope`"),
+        (["merge", "main"], "cannot be merged into itself"),
+    ],
+    ids=lambda item: " ".join(item) if isinstance(item, list) else "",
+)
+def test_what_cannot_be_done_exits_with_1(
+    og: Run, store: str, words: list[str], message: str
+) -> None:
+    plain = og("branch", *words, "--store", store, "--quiet")
+    as_json = og("branch", *words, "--store", store, "--quiet", "--json")
+    assert (plain.code, plain.out) == (1, "")
+    assert message in plain.err
+    assert as_json.code == 1
+    assert message in as_json.json()["error"]
+    assert og("branch", "list", "--store", store).out == "main\nreview\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["create", "a"],
+        ["list"],
+        ["list", "some.omni"],
+        ["merge"],
+        ["merge", "a", "--store", "g", "--strategy", "mine"],
+        ["merge", "a", "--store", "g", "--engine", "cloud"],
+        ["delete", "a", "--store", "http://127.0.0.1:1"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_command_lines_are_usage_errors(og: Run, words: list[str]) -> None:
+    outcome = og("branch", *words)
+    assert (outcome.code, outcome.out) == (2, "")
+
+
+def test_a_branch_that_others_began_at_is_kept(og: Run, store: str) -> None:
+    og("branch", "create", "child", "--from", "review", "--store", store)
+    outcome = og("branch", "delete", "review", "--store", store)
+    assert outcome.code == 1
+    assert "child" in outcome.err
+
+
+# ---- consent
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]], ids=["no terminal", "JSON"])
+def test_deleting_a_branch_of_a_remote_graph_needs_consent(og: Run, words: list[str]) -> None:
+    outcome = og("branch", "delete", "a", "--store", "s3://bucket/graph", *words)
+    told = outcome.json()["error"] if words else outcome.err
+    assert outcome.code == 2
+    assert "this deletes branch a of s3://bucket/graph: give --yes" in told
+
+
+class _Typing(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _address(store: str) -> Address:
+    return Address(ScopeFlags(store=store), RULES["branch delete"])
+
+
+@pytest.mark.parametrize(("answer", "is_consent"), [("yes", True), (" Y ", True), ("no", False)])
+def test_a_person_at_a_terminal_is_asked_on_stderr(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+    is_consent: bool,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", _Typing(f"{answer}\n"))
+    expected = nullcontext() if is_consent else pytest.raises(typer.Exit)
+    with expected:
+        _address("s3://bucket/graph").require_consent("deletes branch a of", yes=False, json=False)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "this deletes branch a of s3://bucket/graph. Go on?" in printed.err
+
+
+@pytest.mark.parametrize("address", ["graph.omni", "file:///graph.omni"])
+def test_a_local_graph_needs_no_consent(address: str) -> None:
+    _address(address).require_consent("deletes branch a of", yes=False, json=True)
+
+
+# ---- merge
+
+
+def test_a_merge_names_its_outcome_its_commit_and_the_rows_of_every_type(
+    og: Run, store: str
+) -> None:
+    change(store, "review", EVE, age=3)
+    change(store, "review", OLDER, age=31)
+    change(store, "review", 'query q() { delete Knows where from = "Alice" }')
+    outcome = merge(og, store, "--as", "ann")
+    head, *types = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert re.fullmatch(r"merged review into main: fast_forward, commit [0-9A-Z]{26}", head)
+    assert types == ["  edge:Knows   +0 ~0 -1", "  node:Person  +1 ~1 -0"]
+
+
+def test_the_stages_of_a_merge_are_told_on_stderr(og: Run, store: str) -> None:
+    change(store, "review", EVE, age=3)
+    told = merge(og, store).err.splitlines()
+    stages = [line.partition(":")[0] for line in told[1:]]
+    assert told[0] == f"branch merge in {store} (direct, local)"
+    assert (stages[0], stages[-2:]) == ("compare branches", ["check the result", "commit"])
+
+
+def test_the_receipt_of_a_merge_as_json(og: Run, store: str) -> None:
+    change(store, "review", EVE, age=3)
+    change(store, "main", OLDER, age=31)
+    outcome = merge(og, store, "--as", "ann", "--delete-branch", "--json", "--quiet")
+    body = outcome.json()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert (body["source"], body["target"]) == ("review", "main")
+    assert (body["outcome"], body["actor_id"]) == ("merged", "ann")
+    assert body["branch_deleted"] is True
+    assert body["changes"] == [
+        {
+            "entity_kind": "node",
+            "type_name": "Person",
+            "inserted": 1,
+            "updated": 0,
+            "deleted": 0,
+        }
+    ]
+    shown = og("commit", "show", body["commit"]["graph_commit_id"], "--store", store, "--json")
+    assert shown.json() == body["commit"]
+    assert body["commit"]["merged_parent_commit_id"] is not None
+
+
+def test_nothing_to_merge_is_no_failure(og: Run, store: str) -> None:
+    outcome = merge(og, store, "--quiet")
+    body = merge(og, store, "--quiet", "--json").json()
+    assert outcome.code == 0
+    assert outcome.out == "nothing to merge from review into main: already_up_to_date\n"
+    assert (body["outcome"], body["commit"]) == ("already_up_to_date", None)
+
+
+def test_a_merge_may_go_into_another_branch(og: Run, store: str) -> None:
+    commit = change(store, "main", EVE, age=3)
+    outcome = og("branch", "merge", "main", "--into", "review", "--store", store)
+    assert "merged main into review: fast_forward" in outcome.out
+    newest = og("commit", "list", store, "--branch", "review", "--json").json()["commits"][0]
+    assert newest["merged_parent_commit_id"] == commit
+
+
+def test_the_source_is_deleted_on_request(og: Run, store: str) -> None:
+    change(store, "review", EVE, age=3)
+    outcome = merge(og, store, "--delete-branch")
+    assert outcome.out.splitlines()[-1] == "deleted branch review"
+    assert og("branch", "list", "--store", store).out == "main\n"
+
+
+def test_a_source_that_cannot_be_deleted_is_a_warning(og: Run, store: str) -> None:
+    og("branch", "create", "child", "--from", "review", "--store", store)
+    change(store, "review", EVE, age=3)
+    outcome = merge(og, store, "--delete-branch", "--quiet")
+    assert outcome.code == 0
+    assert outcome.out.startswith("merged review into main")
+    assert "deleted" not in outcome.out
+    assert outcome.err.startswith("branch review was not deleted: ")
+    assert "child" in outcome.err
+
+
+def test_a_source_that_cannot_be_deleted_is_told_in_json(og: Run, store: str) -> None:
+    og("branch", "create", "child", "--from", "review", "--store", store)
+    change(store, "review", EVE, age=3)
+    outcome = merge(og, store, "--delete-branch", "--quiet", "--json")
+    assert outcome.code == 0
+    assert outcome.json()["branch_deleted"] is False
+    assert "child" in outcome.json()["branch_delete_error"]
+
+
+def test_a_dry_run_writes_nothing(og: Run, store: str) -> None:
+    change(store, "review", EVE, age=3)
+    before = og("snapshot", store, "--json").json()
+    outcome = merge(og, store, "--dry-run", "--delete-branch")
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        "review would be merged into main: fast_forward; nothing was written",
+        "  node:Person  +1 ~0 -0",
+    ]
+    assert og("snapshot", store, "--json").json() == before
+    assert "review" in og("branch", "list", "--store", store).out
+
+
+# ---- conflicts
+
+
+TABLE = """\
+review cannot be merged into main, nothing was changed: 1 conflict
+kind              type         id     property  base  ours (main)  theirs (review)
+----------------  -----------  -----  --------  ----  -----------  ---------------
+divergent_update  node:Person  Alice  age       30    32           31
+change one of the branches, or decide all of them with --strategy ours or theirs
+"""
+
+
+def test_conflicts_are_a_table_on_stderr_and_exit_with_1(og: Run, store: str) -> None:
+    disagree(store)
+    before = og("snapshot", store, "--json").json()
+    outcome = merge(og, store)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.endswith(TABLE)
+    assert og("snapshot", store, "--json").json() == before
+
+
+def test_conflicts_of_a_dry_run_are_a_table_on_stdout_and_exit_with_0(og: Run, store: str) -> None:
+    disagree(store)
+    outcome = merge(og, store, "--dry-run", "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (0, TABLE, "")
+
+
+def test_conflicts_as_json_are_the_error_body(og: Run, store: str) -> None:
+    disagree(store)
+    outcome = merge(og, store, "--json", "--quiet")
+    body = outcome.json()
+    assert (outcome.code, outcome.err) == (1, "")
+    assert (body["kind"], body["code"]) == ("merge_conflicts", "conflict")
+    assert body["merge_conflict_total"] == 1
+    [conflict] = body["merge_conflicts"]
+    assert (conflict["kind"], conflict["entity_id"]) == ("divergent_update", "Alice")
+    assert conflict["ours"]["properties"]["age"] == 32
+    assert conflict["theirs"]["properties"]["age"] == 31
+
+
+def test_conflicts_of_a_dry_run_as_json_are_in_the_receipt(og: Run, store: str) -> None:
+    disagree(store)
+    outcome = merge(og, store, "--dry-run", "--json", "--quiet")
+    body = outcome.json()
+    assert outcome.code == 0
+    assert (body["outcome"], body["commit"]) == ("conflicts", None)
+    assert [conflict["kind"] for conflict in body["merge_conflicts"]] == ["divergent_update"]
+
+
+@pytest.mark.parametrize(("strategy", "age"), [("ours", 32), ("theirs", 31)])
+def test_a_strategy_decides_and_is_recorded(og: Run, store: str, strategy: str, age: int) -> None:
+    disagree(store)
+    outcome = merge(og, store, "--strategy", strategy)
+    assert outcome.code == 0
+    found = re.match(
+        rf"merged review into main: merged with strategy {strategy}, commit (\S+)", outcome.out
+    )
+    assert found is not None
+    with Graph.open(store, read_only=True) as graph:
+        alice = graph.entity_at("node:Person", "Alice")
+    assert alice is not None
+    assert alice["properties"]["age"] == age  # type: ignore[index]  # an image holds properties
+    shown = og("commit", "show", found[1], "--store", store)
+    assert re.search(rf"^merge strategy +{strategy}$", shown.out, re.MULTILINE)
+    as_json = og("commit", "show", found[1], "--store", store, "--json").json()
+    assert as_json["merge_strategy"] == strategy
+
+
+def test_every_kind_of_row_conflict_shows_what_differs(og: Run, store: str) -> None:
+    change(store, "review", 'query q() { delete Person where name = "Bob" }')
+    moved = 'query q($city: String?) { update Person set { city: $city } where name = "Bob" }'
+    change(store, "main", moved, city=None)
+    change(store, "review", EVE, age=3)
+    change(store, "main", EVE, age=4)
+    rows = [re.split(r"  +", line) for line in merge(og, store, "--dry-run").out.splitlines()[3:-1]]
+    assert rows == [
+        ["delete_vs_update", "node:Person", "Bob", "city", '"Bern"', "null", "(deleted)"],
+        ["divergent_insert", "node:Person", "Eve", "age", "(none)", "4", "3"],
+    ]
+
+
+def test_a_conflict_about_an_edge_shows_its_ends(og: Run, tmp_path: Path) -> None:
+    with Graph.init(tmp_path / "g.omni", "node N { k: String @key }\nedge E: N -> N") as graph:
+        graph.mutate('query q() { insert N { k: "a" } insert N { k: "b" } }')
+        graph.create_branch("review")
+        for branch, end in (("main", "a"), ("review", "b")):
+            data = tmp_path / f"{branch}.jsonl"
+            data.write_text(f'{{"edge": "E", "from": "a", "to": "{end}", "data": {{"id": "e"}}}}')
+            graph.load(data, mode="append", branch=branch, engine="local")
+        uri = graph.uri
+    lines = merge(og, uri, "--dry-run").out.splitlines()
+    assert re.split(r"  +", lines[3]) == [
+        "divergent_insert",
+        "edge:E",
+        "e",
+        "to",
+        "(none)",
+        '"a"',
+        '"b"',
+    ]
+
+
+def test_a_violated_rule_is_shown_with_its_message_and_without_a_strategy(
+    og: Run, store: str
+) -> None:
+    text = 'query q($name: String) { insert Person { name: $name, email: "one@x" } }'
+    change(store, "review", text, name="Eve")
+    change(store, "main", text, name="Dan")
+    outcome = merge(og, store, "--strategy", "theirs")
+    assert outcome.code == 1
+    assert "unique_violation  node:Person" in outcome.err
+    assert "--strategy" not in outcome.err
+    assert outcome.err.endswith("change one of the branches and merge again\n")
+
+
+def conflicts(count: int, **images: str) -> list[MergeConflict]:
+    sides = {side: {"properties": {"text": text}} for side, text in images.items()}
+    return [
+        MergeConflict(
+            kind=ConflictKind.DIVERGENT_UPDATE,
+            type_key="node:Note",
+            message="both sides changed it",
+            entity_id=f"n{number}",
+            **sides,
+        )
+        for number in range(count)
+    ]
+
+
+def test_many_conflicts_are_counted_instead_of_shown() -> None:
+    found = conflicts(MAX_SHOWN + 10, base="a", ours="b", theirs="c")
+    lines = list(conflict_lines("review", "main", found, 2_000))
+    assert lines[0].endswith("2,000 conflicts")
+    assert len([line for line in lines if line.startswith("divergent")]) == MAX_SHOWN
+    assert "… and 1,950 more" in lines
+
+
+def test_values_that_change_the_terminal_are_escaped() -> None:
+    found = conflicts(1, base="a", ours="b\x1b[31m", theirs="c\nd")
+    text = "\n".join(conflict_lines("review", "main", found, 1))
+    assert "\x1b" not in text
+    assert len(text.splitlines()) == 5
+
+
+def test_images_without_a_visible_difference_are_one_line() -> None:
+    [*_, row, _] = conflict_lines("s", "main", conflicts(1, base="a", ours="a", theirs="a"), 1)
+    assert row.split() == ["divergent_update", "node:Note", "n0", "-"]
+
+
+def test_long_values_are_shown_where_they_differ() -> None:
+    shared = "the same words again and again " * 3
+    shown = compared(["null", f"{shared}ours", f"{shared}theirs"])
+    assert shown[0] == "null"
+    assert shown[1].startswith("…")
+    assert shown[1].endswith("again ours")
+    assert shown[2].endswith("again theirs")
+
+
+def test_long_values_that_differ_at_once_are_cut_at_the_end() -> None:
+    shown = compared(["x" * 100, "y" * 100])
+    assert [len(text) for text in shown] == [VALUE_WIDTH, VALUE_WIDTH]
+    assert all(text.endswith("…") for text in shown)
+
+
+# ---- what is loaded
+
+
+def test_a_small_merge_starts_no_jvm(store: str) -> None:
+    change(store, "review", EVE, age=3)
+    change(store, "main", OLDER, age=31)
+    report = probe("branch", "merge", "review", "--store", store)
+    assert report["code"] == 0
+    assert "omnigraph.graph.branches" in report["modules"], "the probe sees what is loaded"
+    assert report["asked"] == []
+    assert not {"pyspark", "py4j"} & set(report["modules"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("branch", "--help"),
+        ("branch", "merge", "--help"),
+        ("branch", "delete", "a", "--store", "s3://bucket/graph"),
+        ("changes", "poll", "--help"),
+        ("changes", "poll", "--store", "g", "--cursor", "c", "--start", "now"),
+        ("commit", "changes", "--help"),
+        ("diff", "--help"),
+        ("log", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_help_and_wrong_command_lines_load_no_graph(words: tuple[str, ...]) -> None:
+    modules = set(probe(*words)["modules"])
+    assert modules & HEAVY == set()
+    assert "omnigraph.graph" not in modules

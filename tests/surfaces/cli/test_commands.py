@@ -1,0 +1,274 @@
+"""The executable as a black box: exit codes, stdout, stderr, JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from omnigraph import __version__
+from omnigraph.cli.main import main
+from support.spark import spark
+
+__all__ = ["spark"]
+
+ROOT = Path(__file__).parents[3]
+READING = "tests/unit/lang/golden/reading.pg"
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command in this process, which saves the start of another one."""
+    printed, told = io.StringIO(), io.StringIO()
+    with (
+        chdir(ROOT),
+        redirect_stdout(printed),
+        redirect_stderr(told),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main(list(words))
+    code = int(ended.value.code or 0)
+    return subprocess.CompletedProcess(words, code, printed.getvalue(), told.getvalue())
+
+
+def start(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "omnigraph", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def make(name: str, text: str) -> str:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return make
+
+
+GOOD = "query titles() { match { $p: Paper } return { $p.title } }\n"
+BAD = "query titles() { match { $p: Papr } return { $p.title } }\n"
+
+
+@pytest.mark.parametrize("words", [("version",), ("--version",), ("-v",)])
+def test_version_prints_release_and_storage_format(words: tuple[str, ...]) -> None:
+    result = start(*words)
+    assert result.returncode == 0
+    assert result.stdout == f"omnigraph {__version__}\ninternal-schema 4\n"
+
+
+def test_no_command_shows_the_help() -> None:
+    result = run()
+    assert "Usage: omnigraph" in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nonsense",),
+        ("lint",),
+        ("lint", "--schema", READING),
+        ("lint", "--schema", READING, "--query", "x.gq", "--frobnicate"),
+        ("explain", "--schema", READING),
+        ("explain", "--schema", READING, "--query", "a.gq", "-e", "query"),
+        ("explain", "--schema", READING, "-e", "   "),
+        ("schema", "plan", "--schema", READING),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_exits_with_2(words: tuple[str, ...]) -> None:
+    result = run(*words)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Error" in result.stderr
+
+
+def test_lint_of_good_queries_exits_with_0(write) -> None:
+    result = run("lint", "--schema", READING, "--query", write("q.gq", GOOD))
+    assert result.returncode == 0
+    assert result.stdout == "OK    read titles\n1 query, 0 errors, 0 warnings\n"
+
+
+def test_lint_of_a_bad_query_exits_with_1_and_shows_the_place(write) -> None:
+    path = write("q.gq", BAD)
+    result = run("lint", "--schema", READING, "--query", path)
+    assert result.returncode == 1
+    assert "ERROR read titles" in result.stdout
+    assert f"{path}:1:30: error T1" in result.stdout
+    assert "did you mean `Paper`?" in result.stdout
+
+
+def test_lint_json_is_one_document(write) -> None:
+    path = write("q.gq", BAD)
+    result = run("lint", "--schema", READING, "--query", path, "--json")
+    assert result.returncode == 1
+    report = json.loads(result.stdout)
+    assert (report["status"], report["errors"], report["queries_processed"]) == ("error", 1, 1)
+    assert report["query_path"] == path
+    assert report["schema_source"] == READING
+    assert result.stderr == ""
+
+
+def test_lint_warnings_do_not_fail_the_command(write) -> None:
+    text = 'query wipe() { delete Paper where doi = "10.1" }\n'
+    path = write("q.gq", text)
+    result = run("lint", "--schema", READING, "--query", path)
+    assert result.returncode == 0
+    assert "WARN  mutation `wipe` declares no parameters" in result.stdout
+    assert f"      at {path}:1:7\n" in result.stdout
+
+
+def test_lint_counts_the_errors_that_it_does_not_list(write) -> None:
+    path = write("q.gq", "query q() { match }\n" * 103)
+    result = run("lint", "--schema", READING, "--query", path)
+    assert result.stdout.count("error Q000") == 100
+    assert result.stdout.endswith("… and 3 more errors\n0 queries, 103 errors, 0 warnings\n")
+
+
+@pytest.mark.parametrize("words", [("check",), ("query", "lint"), ("query", "check")], ids=" ".join)
+def test_an_old_spelling_of_lint_still_works_with_a_warning(words: tuple[str, ...], write) -> None:
+    result = run(*words, "--schema", READING, "--query", write("q.gq", GOOD))
+    assert result.returncode == 0
+    assert "deprecated" in result.stderr
+    assert "OK    read titles" in result.stdout
+
+
+def test_a_broken_schema_is_explained_on_stderr(write) -> None:
+    schema = write("s.pg", "node Paper { doi: Strng @key }")
+    result = run("lint", "--schema", schema, "--query", write("q.gq", GOOD))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "error S-01" in result.stderr
+    assert "did you mean `String`?" in result.stderr
+
+
+def test_a_failure_with_json_is_a_json_document_on_stdout(write) -> None:
+    schema = write("s.pg", "node Paper { doi: Strng @key }")
+    result = run("explain", "--schema", schema, "-e", GOOD, "--json")
+    assert result.returncode == 1
+    body = json.loads(result.stdout)
+    assert (body["kind"], body["code"]) == ("compiler", "bad_request")
+    assert body["diagnostics"][0]["line"] == 1
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("missing", ["schema", "query"])
+def test_a_missing_file_is_named(missing: str, write) -> None:
+    files = {"schema": READING, "query": write("q.gq", GOOD)} | {missing: "no/such/file"}
+    result = run("lint", "--schema", files["schema"], "--query", files["query"])
+    assert result.returncode == 1
+    assert "cannot read no/such/file" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_explain_prints_the_plan() -> None:
+    result = run("explain", "--schema", READING, "-e", GOOD)
+    assert result.returncode == 0
+    assert result.stdout.startswith("read titles()\n  NodeScan $p: Paper\n")
+
+
+def test_explain_json_carries_plan_and_operation() -> None:
+    result = run("explain", "--schema", READING, "-e", GOOD, "--json")
+    body = json.loads(result.stdout)
+    assert body["query_name"] == "titles"
+    assert body["kind"] == "read"
+    assert body["plan"][0] == "read titles()"
+    assert body["operation"]["reads"] == [{"kind": "node", "type_name": "Paper"}]
+
+
+def test_explain_selects_a_query_by_name(write) -> None:
+    path = write("q.gq", GOOD + GOOD.replace("titles", "others"))
+    named = run("explain", "--schema", READING, "--query", path, "others")
+    unnamed = run("explain", "--schema", READING, "--query", path)
+    assert named.stdout.startswith("read others()")
+    assert unnamed.returncode == 1
+    assert "holds 2 queries" in unnamed.stderr
+
+
+def test_explain_refuses_a_mixed_mutation_with_advice() -> None:
+    text = 'query m($d: String) { delete Paper where doi = $d insert Author { full_name: "A" } }'
+    result = run("explain", "--schema", READING, "-e", text)
+    assert result.returncode == 1
+    assert "split it into two queries" in result.stderr
+
+
+def test_schema_plan_shows_steps_and_verdict(write) -> None:
+    old = write("old.pg", "node Paper { doi: String @key }")
+    new = write("new.pg", "node Paper { doi: String @key year: I32? }")
+    result = run("schema", "plan", "--from", old, "--schema", new)
+    assert result.returncode == 0
+    assert result.stdout == "+ node Paper.year: I32?\n1 step, supported\n"
+
+
+def test_schema_plan_json_has_the_contract_keys(write) -> None:
+    old = write("old.pg", "node Paper { doi: String @key gone: I32? }")
+    new = write("new.pg", "node Paper { doi: String @key }")
+    soft = json.loads(run("schema", "plan", "--from", old, "--schema", new, "--json").stdout)
+    hard = json.loads(
+        run("schema", "plan", "--from", old, "--schema", new, "--allow-data-loss", "--json").stdout
+    )
+    assert {"uri", "supported", "step_count", "steps"} <= set(soft)
+    assert soft["steps"][0]["kind"] == "drop_property"
+    assert (soft["steps"][0]["mode"], hard["steps"][0]["mode"]) == ("soft", "hard")
+
+
+def test_schema_plan_of_equal_schemas_has_no_changes() -> None:
+    result = run("schema", "plan", "--from", READING, "--schema", READING)
+    assert (result.returncode, result.stdout) == (0, "no changes\n")
+
+
+def test_an_unsupported_plan_says_so_and_exits_with_0(write) -> None:
+    old = write("old.pg", "node Paper { doi: String @key }")
+    new = write("new.pg", "node Paper { doi: String @key year: I32 }")
+    result = run("schema", "plan", "--from", old, "--schema", new)
+    assert result.returncode == 0
+    assert "[OG-MF-103]" in result.stdout
+    assert "not supported" in result.stdout
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_demo_tells_the_whole_story(tmp_path) -> None:
+    result = run("demo", str(tmp_path / "kept"))
+    assert result.returncode == 0, result.stdout + result.stderr
+    for words in (
+        "385 records in commit",
+        "dst 'nowhere' not found in Topic",
+        "built 28 indexes",
+        "8 rows from branch main via background_reading",
+        "2 rows from branch main via hybrid",
+        "1 node, 0 edges in commit",
+        "load on main by demo",
+    ):
+        assert words in result.stdout
+    assert "write fragments: 385 rows" in result.stderr
+    assert (tmp_path / "kept" / "demo.omni" / "__manifest").is_dir()
+
+
+def test_an_internal_error_shows_no_stack_trace_unless_asked(monkeypatch, capsys) -> None:
+    from omnigraph.cli import main as cli
+
+    def explode(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(cli, "app", explode)
+    with pytest.raises(SystemExit) as quiet:
+        cli.main(["version"])
+    monkeypatch.setenv("OMNIGRAPH_DEBUG", "1")
+    first = capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["version"])
+    second = capsys.readouterr().err
+    assert quiet.value.code == 1
+    assert "boom" in first
+    assert "Traceback" not in first
+    assert "Traceback" in second

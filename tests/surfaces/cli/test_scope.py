@@ -1,0 +1,394 @@
+"""Which graph a command line means: flags against the capability of a command, profiles and defaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+
+from omnigraph.cli.capabilities import RULES, Capability, ScopeFlag, legend
+from omnigraph.cli.config import Defaults, OperatorConfig, Profile
+from omnigraph.cli.main import app, arranged, wants_json
+from omnigraph.cli.scope import ScopeFlags, ServerScope, StoreScope, resolve_scope, token_of
+from omnigraph.client.addresses import graph_in_url, owner_of, parse_address, server_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.cli_graphs import Outcome
+
+LAB = "http://127.0.0.1:9000"
+FAR = "https://far.example/og"
+CONFIG = OperatorConfig(
+    servers={"lab": LAB, "far": FAR, "papers": f"{LAB}/graphs/papers"},
+    profiles={
+        "work": Profile(server="lab", default_graph="papers"),
+        "plain": Profile(server="lab"),
+        "disk": Profile(store="disk.omni"),
+        "group": Profile(cluster="c"),
+        "empty": Profile(),
+        "both": Profile(server="lab", store="x"),
+        "odd": Profile(store="x", default_graph="g"),
+        "lost": Profile(server="nowhere"),
+    },
+)
+SERVER_DEFAULT = OperatorConfig(
+    servers=CONFIG.servers,
+    profiles=CONFIG.profiles,
+    defaults=Defaults(server="lab", default_graph="papers"),
+)
+STORE_DEFAULT = OperatorConfig(defaults=Defaults(store="s3://bucket/g"))
+
+
+def resolve(command="query", config=CONFIG, active=None, **flags):
+    return resolve_scope(ScopeFlags(**flags), RULES[command], config, active)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param({"store": "g.omni"}, StoreScope("g.omni"), id="store"),
+        pytest.param({"uri": "s3://b/g"}, StoreScope("s3://b/g"), id="uri"),
+        pytest.param({"positional": "g.omni"}, StoreScope("g.omni"), id="argument"),
+        pytest.param({"server": "lab"}, ServerScope(LAB, None, "lab"), id="name"),
+        pytest.param({"server": f"{LAB}/"}, ServerScope(LAB), id="url"),
+        pytest.param({"server": "lab", "graph": "g"}, ServerScope(LAB, "g", "lab"), id="graph"),
+        pytest.param({"server": "papers"}, ServerScope(LAB, "papers", "papers"), id="in the url"),
+        pytest.param({"server": f"{FAR}/graphs/a"}, ServerScope(FAR, "a"), id="below a prefix"),
+        pytest.param({"uri": LAB}, ServerScope(LAB), id="uri of a server"),
+        pytest.param({"positional": f"{LAB}/graphs/a"}, ServerScope(LAB, "a"), id="argument url"),
+        pytest.param({"uri": LAB, "graph": "a"}, ServerScope(LAB, "a"), id="uri and graph"),
+        pytest.param({"uri": "HTTP://127.0.0.1"}, ServerScope("HTTP://127.0.0.1"), id="capitals"),
+        pytest.param({"profile": "work"}, ServerScope(LAB, "papers", "lab"), id="profile"),
+        pytest.param(
+            {"profile": "work", "graph": "b"}, ServerScope(LAB, "b", "lab"), id="profile, graph"
+        ),
+        pytest.param({"profile": "disk"}, StoreScope("disk.omni"), id="profile of a store"),
+    ],
+)
+def test_a_scope_is_what_the_flags_say(flags, expected) -> None:
+    assert resolve(**flags) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "active", "flags", "expected"),
+    [
+        pytest.param(SERVER_DEFAULT, None, {}, ServerScope(LAB, "papers", "lab"), id="default"),
+        pytest.param(STORE_DEFAULT, None, {}, StoreScope("s3://bucket/g"), id="default store"),
+        pytest.param(
+            SERVER_DEFAULT, None, {"graph": "b"}, ServerScope(LAB, "b", "lab"), id="other graph"
+        ),
+        pytest.param(SERVER_DEFAULT, "disk", {}, StoreScope("disk.omni"), id="active profile"),
+        pytest.param(
+            SERVER_DEFAULT, "disk", {"profile": "plain"}, ServerScope(LAB, None, "lab"), id="flag"
+        ),
+        pytest.param(SERVER_DEFAULT, "disk", {"store": "x"}, StoreScope("x"), id="explicit"),
+        pytest.param(
+            SERVER_DEFAULT, None, {"server": "far"}, ServerScope(FAR, None, "far"), id="no"
+        ),
+    ],
+)
+def test_an_explicit_address_goes_before_a_profile_and_a_profile_before_the_defaults(
+    config, active, flags, expected
+) -> None:
+    assert resolve(config=config, active=active, **flags) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "text"),
+    [
+        pytest.param("query", {}, "no graph is addressed: give its URI, --store URI or", id="none"),
+        pytest.param("doctor", {}, "no graph is addressed: give its URI, or --store", id="storage"),
+        pytest.param("graphs list", {}, "no server is addressed", id="no server"),
+        pytest.param("load", {"positional": "a", "store": "b"}, "the argument and --store", id="2"),
+        pytest.param("query", {"uri": "a", "server": "lab"}, "--uri and --server", id="uri+server"),
+        pytest.param("query", {"store": "a", "server": "lab"}, "give the graph once", id="s+s"),
+        pytest.param("query", {"store": "a", "profile": "work"}, "not both", id="with a profile"),
+        pytest.param("query", {"store": LAB}, f"is a server: give --server {LAB}", id="store url"),
+        pytest.param("query", {"store": " "}, "--store is empty", id="blank"),
+        pytest.param("query", {"store": "a", "graph": "g"}, "a is one graph already", id="graph"),
+        pytest.param("query", {"server": "lob"}, "there is no server `lob`", id="unknown server"),
+        pytest.param("query", {"server": "ftp://x"}, "there is no server `ftp://x`", id="scheme"),
+        pytest.param("query", {"server": "http://"}, "names no host", id="no host"),
+        pytest.param("query", {"server": "http://a b"}, "is no address", id="space"),
+        pytest.param("query", {"server": "http://a:x"}, "is no address", id="port"),
+        pytest.param("query", {"server": "http://a:90000"}, "is no address", id="large port"),
+        pytest.param("query", {"server": "http://u:p@a"}, "use `omnigraph login`", id="user"),
+        pytest.param("query", {"server": "http://a/?t=1"}, "ends with a query", id="parameters"),
+        pytest.param("query", {"server": "papers", "graph": "b"}, "one graph already", id="other"),
+        pytest.param("query", {"profile": "nope"}, "there is no profile `nope`", id="no profile"),
+        pytest.param("query", {"profile": "empty"}, "and has none", id="empty profile"),
+        pytest.param("query", {"profile": "both"}, "and has server and store", id="both"),
+        pytest.param("query", {"profile": "odd"}, "`default_graph` beside `store`", id="odd"),
+        pytest.param("query", {"profile": "lost"}, "there is no server `nowhere`", id="lost"),
+        pytest.param("query", {"profile": "group"}, "clusters cannot be used yet", id="cluster"),
+        pytest.param("doctor", {"cluster": "c"}, "clusters cannot be used yet", id="--cluster"),
+        pytest.param("doctor", {"positional": LAB}, "works on the storage", id="direct url"),
+        pytest.param("doctor", {"profile": "work"}, "profile `work` (http", id="direct profile"),
+        pytest.param(
+            "doctor", {"store": "a", "graph": "g"}, "one graph already", id="direct graph"
+        ),
+        pytest.param("graphs list", {"profile": "disk"}, "asks a server", id="served store"),
+    ],
+)
+def test_a_scope_that_cannot_be_meant_is_refused_with_what_to_do(command, flags, text) -> None:
+    with pytest.raises(typer.BadParameter) as caught:
+        resolve(command, **flags)
+    assert text in str(caught.value)
+
+
+def test_a_default_of_the_wrong_kind_is_named() -> None:
+    with pytest.raises(typer.BadParameter, match=r"the default in your configuration .*papers"):
+        resolve("optimize", SERVER_DEFAULT)
+    with pytest.raises(typer.BadParameter, match="--graph chooses a graph of a server"):
+        resolve("query", STORE_DEFAULT, graph="g")
+
+
+ALL = {
+    "server": "lab",
+    "cluster": "c",
+    "graph": "g",
+    "store": "s",
+    "actor": "ann",
+    "profile": "work",
+}
+_FIELD = {flag: name for flag, name in zip(ScopeFlag, ALL, strict=True)}
+
+
+@pytest.mark.parametrize("command", list(RULES))
+def test_a_flag_that_a_command_cannot_use_is_refused_and_the_first_one_is_named(command) -> None:
+    rule = RULES[command]
+    refused = [flag for flag in ScopeFlag if flag not in rule.flags]
+    for index, flag in enumerate(refused):
+        given = {_FIELD[other]: ALL[_FIELD[other]] for other in refused[index:]}
+        with pytest.raises(typer.BadParameter) as caught:
+            resolve(command, **given)
+        assert str(caught.value).startswith(f"`{command}` does not take {flag}: ")
+
+
+def test_the_table_is_the_one_of_the_specification() -> None:
+    takes = {name: {str(flag) for flag in rule.flags} for name, rule in RULES.items()}
+    reads = {"--server", "--graph", "--store", "--profile"}
+    assert takes["query"] == takes["log"] == takes["blob get"] == reads
+    assert takes["load"] == takes["branch merge"] == takes["schema apply"] == reads | {"--as"}
+    assert takes["graphs list"] == {"--server", "--profile"}
+    assert takes["cleanup"] == {"--cluster", "--graph", "--store", "--profile"}
+    assert takes["schema plan"] == {"--store", "--profile"}
+    assert takes["init"] == takes["login"] == takes["alias"] == set()
+    assert {rule.capability for rule in RULES.values()} >= {Capability.ANY, Capability.DIRECT}
+
+
+def _commands(command, path: str = ""):
+    for name, child in getattr(command, "commands", {}).items():
+        full = f"{path} {name}".strip()
+        if hasattr(child, "commands"):
+            yield from _commands(child, full)
+        else:
+            yield full, child
+
+
+def test_every_command_has_a_rule_and_every_rule_a_command() -> None:
+    found = {name for name, _ in _commands(typer.main.get_command(app))}
+    assert found - {"schema get"} == set(RULES)
+
+
+def test_every_command_parses_all_scope_flags_and_shows_those_it_can_use() -> None:
+    for name, command in _commands(typer.main.get_command(app)):
+        shown = {word for item in command.params if not item.hidden for word in item.opts}
+        known = {word for item in command.params for word in item.opts}
+        assert {"--server", "--cluster", "--store", "--as", "--profile", "--graph"} <= known, name
+        assert {"--yes", "--quiet", "--graph-id"} <= known, name
+        rule = RULES[name.replace("schema get", "schema show")]
+        assert ("--server" in shown) == (ScopeFlag.SERVER in rule.flags), name
+        assert ("--as" in shown) == (ScopeFlag.AS in rule.flags), name
+
+
+def test_the_help_ends_with_the_commands_per_capability(og) -> None:
+    text = og("--help").out
+    assert text.rstrip().endswith(" ".join(legend().split()[-1:]))
+    assert "branch list|create|delete|merge" in text
+    assert "    direct   the storage of a graph, never through a server:" in text
+
+
+# ---- addresses
+
+
+@pytest.mark.parametrize(
+    ("url", "owner"),
+    [
+        (LAB, "lab"),
+        (f"{LAB}/graphs/other", "lab"),
+        (f"{LAB}/graphs/papers", "papers"),
+        (f"{LAB}/graphs/papers/x", "papers"),
+        (f"{LAB}/graphs/papersx", "lab"),
+        ("http://127.0.0.1:90", None),
+        ("http://127.0.0.1:9000@evil.example", None),
+        ("https://127.0.0.1:9000", None),
+        ("https://far.example", None),
+        ("https://far.example:443/og", "far"),
+        ("https://far.example.evil/og", None),
+        ("https://far.example/ogre", None),
+    ],
+)
+def test_an_address_belongs_to_the_longest_server_that_it_begins_with(url, owner) -> None:
+    assert owner_of(url, CONFIG.servers) == owner
+
+
+def test_a_graph_within_an_address_is_its_last_part() -> None:
+    assert graph_in_url(f"{FAR}/graphs/a") == "a"
+    assert graph_in_url(FAR) is graph_in_url(f"{FAR}/graphs/") is None
+    assert graph_in_url(f"{FAR}/graphs/a/b") is None
+    assert server_url(f"{FAR}//") == FAR
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        LAB,
+        f"{LAB}/graphs/a",
+        f"{FAR}/graphs/a",
+        f"{LAB}/graphs/a/graphs/b",
+        f"{LAB}/graphs/graphs/a",
+    ],
+)
+def test_commands_and_the_client_read_the_same_graph_out_of_an_address(url: str) -> None:
+    scope, address = resolve(server=url), parse_address(url)
+    assert isinstance(scope, ServerScope)
+    assert (scope.url, scope.graph) == (address.base, address.graph)
+
+
+@pytest.mark.parametrize(
+    ("flags", "token"),
+    [
+        ({"server": "papers"}, "of papers"),
+        ({"server": f"{LAB}/graphs/papers"}, "of papers"),
+        ({"server": LAB, "graph": "papers"}, "of papers"),
+        ({"server": f"{LAB}/graphs/notes"}, "of lab"),
+        ({"server": "http://127.0.0.1:90/graphs/papers"}, None),
+    ],
+    ids=str,
+)
+def test_a_server_configured_by_the_address_of_a_graph_has_its_token_there(
+    flags, token, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_TOKEN_PAPERS", "of papers")
+    monkeypatch.setenv("OMNIGRAPH_TOKEN_LAB", "of lab")
+    monkeypatch.delenv("OMNIGRAPH_BEARER_TOKEN", raising=False)
+    assert token_of(resolve(**flags), CONFIG) == token
+
+
+# ---- words
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--store g query -e q", "query --store g -e q"),
+        ("--store=g --json query", "query --store=g --json"),
+        ("--server lab branch --graph g list", "branch list --server lab --graph-id g"),
+        ("--graph g log --graph", "log --graph-id g --graph"),
+        ("--graph=g log", "log --graph-id=g"),
+        ("log --graph", "log --graph"),
+        ("--quiet alias x -- -5", "alias --quiet x -- -5"),
+        ("--store g check --query q", "lint --store g --query q"),
+        ("query lint --query q", "lint --query q"),
+        ("read -e q", "query -e q"),
+        ("branch --help", "branch --help"),
+        ("--version", "--version"),
+        ("--json", "--json"),
+        ("", ""),
+    ],
+)
+def test_global_flags_may_stand_before_the_command(words, expected) -> None:
+    assert arranged(words.split(), {"branch"}) == expected.split()
+
+
+def test_json_behind_the_end_of_flags_is_an_argument() -> None:
+    assert wants_json(["query", "--json"])
+    assert not wants_json(["alias", "x", "--", "--json"])
+
+
+# ---- an address where a name is expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "query {} --params {{}}",
+        "query {} recent",
+        "mutate {}",
+        "explain {}",
+        "branch create {}",
+        "branch delete {}",
+        "branch merge {}",
+        "commit show {}",
+        "commit changes {}",
+        "diff {} main",
+        "diff main {}",
+    ],
+)
+@pytest.mark.parametrize(
+    ("address", "flag"),
+    [
+        ("s3://bucket/x", "--store"),
+        ("/data/x.omni", "--store"),
+        ("./x.omni", "--store"),
+        ("http://127.0.0.1:9000", "--server"),
+    ],
+)
+def test_an_address_in_the_place_of_a_name_is_told_its_flag(
+    og: Callable[..., Outcome], words: str, address: str, flag: str
+) -> None:
+    done = og(*words.format(address).split())
+    assert done.code == 2
+    assert f"{address} looks like the address of a graph: pass it with {flag} {address}" in done.err
+
+
+@pytest.mark.parametrize("command", ["query", "mutate", "explain"])
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("papers.omni", "pass it with --store papers.omni"),
+        ("papers.gq", "pass it with --query papers.gq"),
+        ("query q() { match { $p: Paper } return { $p } }", "pass it with -e"),
+    ],
+)
+def test_a_graph_a_file_or_a_text_in_the_place_of_a_query_is_told_its_flag(
+    og: Callable[..., Outcome], command: str, text: str, advice: str
+) -> None:
+    done = og(command, text)
+    assert done.code == 2
+    assert advice in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["diff", "main", "review", "g.omni"],
+            "extra argument g.omni: if it is the graph, give it",
+        ),
+        (["branch", "list", "g.omni"], "give it with --store"),
+        (["branch", "list", "http://127.0.0.1:1"], "give it with --server"),
+        (["blob", "stat", "node", "Paper", "a", "scan", "g.omni"], "unexpected extra argument"),
+    ],
+)
+def test_a_graph_where_no_argument_is_left_is_told_its_flag(
+    og, words: list[str], said: str
+) -> None:
+    refused = og(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert said in " ".join(refused.err.split())
+    as_json = og(*words, "--json")
+    assert said in as_json.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "words", [["snapshot", "one.omni", "two.omni"], ["branch", "list", "x", "--store", "g.omni"]]
+)
+def test_an_extra_argument_beside_an_address_gets_no_advice(og, words: list[str]) -> None:
+    refused = og(*words)
+    assert refused.code == 2
+    assert "unexpected extra argument" in refused.err
+    assert "if it is the graph" not in refused.err

@@ -1,0 +1,318 @@
+"""Bodies that are too large, too slow or never complete, and clients that want too much at once."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from omnigraph.server.settings import ServerSettings
+from support.raw_requests import GONE, SILENCE, post
+from support.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, open_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from omnigraph.server.service import Service
+
+GRAPH = "/graphs/default"
+JSON = {"content-type": "application/json"}
+NDJSON = {"content-type": "application/x-ndjson"}
+TINY = ServerSettings(
+    body_max_bytes=100, load_body_max_bytes=200, body_idle_s=0.02, body_total_s=0.05
+)
+ADD = "query a($n: String) { insert Person { name: $n } }"
+
+
+@pytest.fixture
+def tiny(uri: str) -> Iterator[Service]:
+    with open_server(uri, settings=TINY) as service:
+        yield service
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where bodies of loads are kept while they are read."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def head_of(service: Service) -> str:
+    return service.graphs["default"].graph.snapshot().commit_id
+
+
+# ---- bodies
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "limit", "setting"),
+    [
+        ("query", JSON, 100, "OMNIGRAPH_BODY_MAX_BYTES"),
+        ("load/ndjson", NDJSON, 200, "OMNIGRAPH_LOAD_BODY_MAX_BYTES"),
+    ],
+)
+def test_a_body_that_says_it_is_too_large_is_refused_unread(tiny, path, kind, limit, setting):
+    headers = {**kind, "content-length": "5000000000"}
+    answer = post(tiny, f"{GRAPH}/{path}", [b"x", SILENCE], headers=headers)
+    assert answer.status == 413
+    assert answer.document["resource_limit"]["limit"] == limit
+    assert answer.document["error"] == (
+        f"body of the request: 4.7 GiB, above the limit of {limit} B; "
+        f"send less at once, or raise {setting} on the server"
+    )
+    assert answer.headers["connection"] == "close"
+    assert answer.taken == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "pieces"), [("query", JSON, 3), ("load/ndjson", NDJSON, 5)]
+)
+def test_a_body_that_does_not_say_how_large_it_is_is_read_to_the_limit(tiny, path, kind, pieces):
+    endless = (b"x" * 50 for _ in iter(int, 1))
+    answer = post(tiny, f"{GRAPH}/{path}", endless, headers=kind)
+    assert answer.status == 413
+    assert answer.document["code"] == "bad_request"
+    assert answer.taken == pieces
+
+
+def test_a_body_that_is_longer_than_it_said_is_refused_at_the_limit(tiny):
+    headers = {**JSON, "content-length": "10"}
+    answer = post(tiny, f"{GRAPH}/query", [b"x" * 60] * 9, headers=headers)
+    assert answer.status == 413
+    assert answer.taken == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("query", JSON), ("load", JSON), ("load/ndjson", NDJSON), ("mcp", JSON)]
+)
+def test_a_body_that_stops_coming_is_given_up(tiny, spool, path, kind):
+    answer = post(tiny, f"{GRAPH}/{path}", [b"{", SILENCE], headers=kind)
+    assert answer.status == 408
+    assert answer.document["kind"] == "request_timeout"
+    assert answer.headers["connection"] == "close"
+    assert not list(spool.iterdir())
+
+
+def test_a_body_that_drips_is_given_up(uri):
+    # Every byte comes at once, so that only the time altogether can end it; there is none.
+    settings = ServerSettings(body_idle_s=60, body_total_s=0)
+    with open_server(uri, settings=settings) as service:
+        answer = post(service, f"{GRAPH}/query", [SILENCE], headers=JSON)
+    assert answer.status == 408
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "load",
+        "load/ndjson",
+        "mutate",
+        "export",
+        "branches",
+        "branches/merge",
+        "schema/apply",
+        "query",
+        "changes/baseline",
+    ],
+)
+def test_who_may_do_it_nowhere_is_refused_before_the_body_is_read(uri, tmp_path, path):
+    headers = {
+        **(NDJSON if path == "load/ndjson" else JSON),
+        "authorization": f"Bearer {TOKENS['act-stranger']}",
+    }
+    with guarded_server(uri, tmp_path, policy=POLICY_WITH_GUEST) as service:
+        answer = post(service, f"{GRAPH}/{path}", [SILENCE], headers=headers)
+    assert answer.status == 403
+    assert answer.taken == 0
+
+
+def test_a_client_that_leaves_during_its_upload_leaves_nothing(tiny, spool):
+    before = head_of(tiny)
+    record = json.dumps({"type": "Person", "data": {"name": "half"}}).encode()
+    answer = post(tiny, f"{GRAPH}/load/ndjson", [record, b"\n", GONE], headers=NDJSON)
+    assert answer.status == 400
+    assert head_of(tiny) == before
+    assert not list(spool.iterdir())
+    with tiny.admission.admitted(None, TINY.actor_bytes_max):
+        pass  # nobody holds a byte
+
+
+# ---- streams
+
+
+@contextmanager
+def large_export(uri: str) -> Iterator[Service]:
+    with open_server(uri) as service:
+        graph = service.graphs["default"].graph
+        graph.mutate(
+            'query q($b: String) { insert Person { name: "long", bio: $b } }',
+            {"b": "x" * 1_000_000},
+        )
+        yield service
+
+
+def test_a_client_that_leaves_during_an_export_frees_its_place(uri):
+    with large_export(uri) as service:
+        left = post(service, f"{GRAPH}/export", [b"{}"], headers=JSON, leaves_after=1)
+        assert (left.status, left.is_complete) == (200, False)
+        again = post(service, f"{GRAPH}/export", [b"{}"], headers=JSON)
+        assert (again.status, again.is_complete) == (200, True)
+        assert len(again.body) > 1_000_000
+
+
+def test_a_caller_has_two_exports_of_a_graph_and_all_have_four(uri, tmp_path):
+    with (
+        guarded_server(uri, tmp_path) as service,
+        client_of(service, "act-nadia") as nadia,
+        client_of(service, "act-bot") as bot,
+    ):
+        slots = service.graphs["default"].slots
+        assert [slots.take("act-nadia") for _ in range(3)] == [True, True, False]
+        for path in ("export", "changes/baseline"):
+            refused = nadia.post(f"{GRAPH}/{path}", json={})
+            assert refused.status_code == 413
+            assert refused.json()["resource_limit"]["resource"] == "stream_export_slots"
+            assert refused.json()["resource_limit"]["limit"] == 2
+            assert "OMNIGRAPH_EXPORTS_PER_CALLER" in refused.json()["error"]
+            assert bot.post(f"{GRAPH}/{path}", json={}).status_code == 200, "another caller"
+        assert [slots.take("one"), slots.take("two")] == [True, True]
+        refused = bot.post(f"{GRAPH}/export", json={})
+        assert (refused.status_code, refused.json()["resource_limit"]["limit"]) == (413, 4)
+        assert "OMNIGRAPH_EXPORTS_PER_GRAPH" in refused.json()["error"]
+        slots.give_back("one")
+        assert bot.post(f"{GRAPH}/export", json={}).status_code == 200
+
+
+def test_eight_exports_of_all_graphs_run_at_a_time(client):
+    service = client.app.state.service
+    callers = [f"caller {number}" for number in range(9)]
+    assert [service.streams.take(name) for name in callers] == [True] * 8 + [False]
+    refused = client.post(f"{GRAPH}/export", json={})
+    assert refused.status_code == 413
+    assert refused.json()["resource_limit"] == {
+        "resource": "stream_export_transport_bytes",
+        "limit": 2 * 1024 * 1024,
+        "actual": 2 * 1024 * 1024 + 256 * 1024,
+        "advice": refused.json()["resource_limit"]["advice"],
+    }
+    service.streams.give_back(callers[0])
+    assert client.post(f"{GRAPH}/export", json={}).status_code == 200, (
+        "the refused one kept no place"
+    )
+
+
+@pytest.mark.parametrize(
+    "body", [{"branch": "nope"}, {"type_names": ["Nope"]}, {"snapshot": "x"}, {"as_of": "x"}]
+)
+def test_an_export_that_is_refused_keeps_no_place(client, body):
+    for _ in range(2):
+        assert client.post(f"{GRAPH}/export", json=body).status_code in (400, 404)
+    assert client.post(f"{GRAPH}/export", json={}).status_code == 200
+
+
+# ---- admission
+
+
+WRITES = {
+    "mutate": {"json": {"query": ADD, "params": {"n": "x"}, "branch": "draft"}},
+    "change": {"json": {"query": ADD, "params": {"n": "x"}, "branch": "draft"}},
+    "load": {"json": {"data": "", "branch": "draft"}},
+    "ingest": {"json": {"data": "", "branch": "draft"}},
+    "load/ndjson?branch=draft": {"content": b"", "headers": NDJSON},
+    "branches": {"json": {"name": "other"}},
+    "branches/merge": {"json": {"source": "draft"}},
+}
+
+
+def test_the_seventeenth_write_of_an_actor_is_refused(guarded):
+    with guarded("act-nadia") as nadia, ExitStack() as held:
+        assert nadia.post(f"{GRAPH}/branches", json={"name": "draft"}).status_code == 200
+        service = nadia.app.state.service
+        for _ in range(16):
+            held.enter_context(service.admission.admitted("act-nadia", 1))
+        for path, call in WRITES.items():
+            refused = nadia.post(f"{GRAPH}/{path}", **call)
+            assert (path, refused.status_code) == (path, 429)
+            assert refused.headers["retry-after"] == "60"
+            assert refused.json()["code"] == "too_many_requests"
+        assert nadia.delete(f"{GRAPH}/branches/draft").status_code == 429
+        assert nadia.get(f"{GRAPH}/branches").json()["branches"] == ["draft", "main"]
+        refusals = 'omnigraph_admission_refused_total{graph="default"} 8.0'
+        assert refusals in nadia.get("/metrics").text
+    with guarded("act-nadia") as nadia:
+        assert nadia.post(f"{GRAPH}/mutate", **WRITES["mutate"]).status_code == 200
+
+
+def test_the_writes_of_one_actor_do_not_count_for_another(uri, tmp_path):
+    settings = ServerSettings(actor_inflight_max=1)
+    with (
+        guarded_server(uri, tmp_path, settings=settings) as service,
+        client_of(service, "act-nadia") as nadia,
+        service.admission.admitted("act-bot", 1),
+    ):
+        assert nadia.post(f"{GRAPH}/branches", json={"name": "draft"}).status_code == 200
+
+
+def test_the_bytes_of_an_actor_are_limited_too(uri):
+    settings = ServerSettings(actor_bytes_max=10_000)
+    with open_server(uri, settings=settings) as service, client_of(service) as client:
+        large = {"query": ADD, "params": {"n": "x" * 3000}}
+        assert client.post(f"{GRAPH}/mutate", json=large).status_code == 429
+        small = {"query": ADD, "params": {"n": "small"}}
+        assert client.post(f"{GRAPH}/mutate", json=small).status_code == 200
+
+
+def test_policy_is_asked_before_admission(uri, tmp_path):
+    settings = ServerSettings(actor_inflight_max=1)
+    with (
+        guarded_server(uri, tmp_path, settings=settings) as service,
+        client_of(service, "act-bot") as bot,
+        service.admission.admitted("act-bot", 1),
+    ):
+        body = {"query": ADD, "params": {"n": "x"}}
+        assert bot.post(f"{GRAPH}/mutate", json=body).status_code == 403
+
+
+def test_a_load_that_does_not_say_its_size_holds_what_has_come(uri):
+    settings = ServerSettings(actor_bytes_max=600)
+    with open_server(uri, settings=settings) as service, client_of(service) as client:
+        path = f"{GRAPH}/load/ndjson?mode=append"
+        small = [b'{"type":"Person","data":', b'{"name":"zoe"}}']
+        assert client.post(path, content=iter(small), headers=NDJSON).status_code == 200
+        large = [b'{"type":"Person","data":', b'{"name":"' + b"x" * 90 + b'"}}']
+        refused = client.post(path, content=iter(large), headers=NDJSON)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+        assert not service.admission._bytes, "everything was given back"
+
+
+@pytest.mark.parametrize("path", ["load", "ingest"])
+def test_a_load_is_admitted_before_its_body_is_read(uri, path):
+    settings = ServerSettings(actor_bytes_max=50)
+    with open_server(uri, settings=settings) as service:
+        answer = post(
+            service, f"{GRAPH}/{path}", headers=JSON | {"content-length": "60"}, pieces=[SILENCE]
+        )
+        assert answer.status == 429
+
+
+def test_a_small_load_needs_no_spark_however_large_one_may_be(uri, monkeypatch):
+    engines = []
+    settings = ServerSettings(load_body_max_bytes=1 << 30)
+    with open_server(uri, settings=settings) as service, client_of(service) as client:
+        graph = service.graphs["default"].graph
+        load = graph.load
+
+        def watched(*arguments, engine, **options):
+            engines.append(engine)
+            return load(*arguments, engine=engine, **options)
+
+        monkeypatch.setattr(graph, "load", watched)
+        line = '{"type":"Person","data":{"name":"zoe"}}'
+        client.post(f"{GRAPH}/load/ndjson?mode=append", content=line, headers=NDJSON)
+    assert engines == ["local"]

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.embedding_provider import StandIn, StillTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY_VARIABLES = ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the machine reaches a test: neither settings and keys, nor a proxy in front of the loopback."""
+    for name in list(os.environ):
+        is_setting = name.startswith("OMNIGRAPH_EMBED") or name in KEY_VARIABLES
+        if is_setting or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    server = StandIn()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def time() -> StillTime:
+    return StillTime()

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import pytest
+
+from support.schemas import catalog_of, codes_of, findings_of
+
+NODE = "node A {}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        pytest.param("S-04", "node A { v: Vector(2147483648) }", id="S-04 dimension too large"),
+        pytest.param(
+            "S-04", f"node A {{ v: Vector({'9' * 5000}) }}", id="S-04 dimension of many digits"
+        ),
+        pytest.param("S-05", "interface I { a: [Blob] }", id="S-05 in an interface"),
+        pytest.param("S-06", "node A { a: enum(x, x) }", id="S-06"),
+        pytest.param("S-07", NODE + "edge E: A -> A @card(4294967296..4294967297)", id="S-07"),
+        pytest.param("S-08", "node A implements I {}", id="S-08"),
+        pytest.param(
+            "S-09", "interface I { a: [I32] } node A implements I { a: [I64] }", id="S-09 list"
+        ),
+        pytest.param(
+            "S-09",
+            "interface I { a: Vector(2) } node A implements I { a: Vector(3) }",
+            id="S-09 vector",
+        ),
+        pytest.param(
+            "S-10",
+            'interface I { a: String @x("1") } interface J { a: String } node A implements I, J {}',
+            id="S-10 opaque annotation",
+        ),
+        pytest.param(
+            "S-10",
+            "interface I { a: String @x(1) } interface J { a: String @x(true) } node A implements I, J {}",
+            id="S-10 number and boolean",
+        ),
+        pytest.param(
+            "S-10",
+            'interface I { a: String @description("p") } interface J { a: String @description("q") } '
+            "node A implements I, J {}",
+            id="S-10 description",
+        ),
+        pytest.param("S-11", "node A @unique { a: String }", id="S-11 unique"),
+        pytest.param("S-11", "node A @key(a) { a: String }", id="S-11 key with a list"),
+        pytest.param("S-11", NODE + 'edge E: A -> A @embed("x")', id="S-11 embed on an edge"),
+        pytest.param("S-12", "interface I { a: String @index @index }", id="S-12 in an interface"),
+        pytest.param(
+            "S-12", NODE + "edge E: A -> A { a: String @unique @unique }", id="S-12 on an edge"
+        ),
+        pytest.param("S-12", "node A { a: String @index(1.5) }", id="S-12 float"),
+        pytest.param("S-13", NODE + "edge E: A -> A { a: [String] @index }", id="S-13 on an edge"),
+        pytest.param("S-13", "interface I { a: [String]? @index }", id="S-13 in an interface"),
+        pytest.param(
+            "S-14", NODE + "edge E: A -> A { a: Vector(2) @unique }", id="S-14 on an edge"
+        ),
+        pytest.param("S-15", "interface I { a: Blob? @index }", id="S-15 in an interface"),
+        pytest.param(
+            "S-18", "interface I { a: String @instruction(x) }", id="S-18 in an interface"
+        ),
+        pytest.param("S-19", "interface I { a: String @rename_from }", id="S-19 in an interface"),
+        pytest.param("S-20", NODE + "edge E: A -> A { @unique(src, x) }", id="S-20 on an edge"),
+        pytest.param("S-20", "node A { @index(id) }", id="S-20 id is no property"),
+        pytest.param(
+            "S-21",
+            "interface I { a: String @key } interface J { b: String @key } node A implements I, J {}",
+            id="S-21 two interfaces",
+        ),
+        pytest.param(
+            "S-22", "interface I { a: String? @key } node A implements I {}", id="S-22 injected"
+        ),
+        pytest.param("S-23", NODE + "edge E: A -> A { @key(src) }", id="S-23"),
+        pytest.param(
+            "S-24", "node A { v: Vector(2) @range(v, 0..1) }", id="S-24 range of a vector"
+        ),
+        pytest.param("S-24", "node A { e: enum(a) @range(e, 0..1) }", id="S-24 range of an enum"),
+        pytest.param("S-24", 'node A { b: Blob @check(b, "x") }', id="S-24 check of a blob"),
+        pytest.param("S-25", "interface I {} interface I {}", id="S-25"),
+        pytest.param("S-26", "edge E: A -> B node A {}", id="S-26"),
+        pytest.param("S-27", NODE + "edge Ab: A -> A edge AB: A -> A", id="S-27"),
+        pytest.param(
+            "S-28", NODE + "edge E: A -> A { l: [I32] @unique(l) }", id="S-28 list on an edge"
+        ),
+        pytest.param("S-28", NODE + "edge E: A -> A { @unique(src, src) }", id="S-28 repeated src"),
+        pytest.param("S-28", 'node A { a: String @check(a, "[") }', id="S-28 pattern"),
+        pytest.param("S-28", "node A { a: I32 @range(a, 0..-1) }", id="S-28 range"),
+    ],
+)
+def test_a_broken_rule_is_reported_once_under_its_code(code: str, text: str) -> None:
+    assert codes_of(text) == [code]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("node A { v: Vector(1) w: Vector(2147483647) }", id="S-04 limits"),
+        pytest.param("node A { a: [String] b: [DateTime]? c: [F32] }", id="S-05 other lists"),
+        pytest.param("node A { a: enum(x, X) }", id="S-06 values differ in case"),
+        pytest.param("node A implements I {} interface I {}", id="S-08 interface after the node"),
+        pytest.param(
+            "interface I { a: enum(x, y) } node A implements I { a: enum(y, x) }",
+            id="S-09 enum order",
+        ),
+        pytest.param(
+            "interface I { a: String @index } node A implements I { a: String }",
+            id="S-09 annotations are the node's own",
+        ),
+        pytest.param(
+            'interface I { a: String @index @x(1) @rename_from("p") } interface J { a: String @x(1) @index } '
+            "node A implements I, J {}",
+            id="S-10 order of annotations and hints",
+        ),
+        pytest.param(
+            "interface I { a: enum(x, y) } interface J { a: enum(y, x) } node A implements I, J {}",
+            id="S-10 enum order",
+        ),
+        pytest.param(
+            "interface I { a: I32 } node A implements I, I {}", id="S-10 the same interface twice"
+        ),
+        pytest.param(
+            'interface I { a: I32 @x(1) @x("y") } node A implements I {}', id="S-10 mixed values"
+        ),
+        pytest.param(
+            "node A { a: String @key @unique @index }", id="S-12 three rules on one property"
+        ),
+        pytest.param(
+            "node A { t: String v: Vector(2) @index @embed(t) }", id="S-14 index and embed"
+        ),
+        pytest.param("node A { l: [String] @index(l) }", id="S-13 body index over a list"),
+        pytest.param(
+            "node A { v: Vector(2) w: I32 @index(v, w) }", id="S-14 body index over a vector"
+        ),
+        pytest.param(
+            "node A {} edge E: A -> A { a: String @unique @index }", id="S-16 unique on an edge"
+        ),
+        pytest.param('node A { t: String? v: Vector(2) @embed("t") }', id="S-17 nullable source"),
+        pytest.param(
+            'node A { t: String v: Vector(2)? @embed(t, model="m") }', id="S-17 bare source"
+        ),
+        pytest.param(
+            "interface I { v: Vector(2) @embed(t) } node A implements I { t: String }",
+            id="S-17 source of the node for a vector of the interface",
+        ),
+        pytest.param(
+            "interface I { t: String } node A implements I { v: Vector(2) @embed(t) }",
+            id="S-17 source of the interface for a vector of the node",
+        ),
+        pytest.param('node A @description("a") @instruction("b") {}', id="S-18 one of each"),
+        pytest.param("node A @rename_from(Old) { a: I32 @rename_from(b) }", id="S-19 bare name"),
+        pytest.param(
+            "interface I { a: I32 } node A implements I { @index(a) }", id="S-20 injected member"
+        ),
+        pytest.param(
+            "node A { k: Bool l: Date m: F64 n: enum(a) @key(k, l, m, n) }", id="S-22 any scalar"
+        ),
+        pytest.param("node A { a: U64? @range(a, 0..) }", id="S-24 nullable number"),
+        pytest.param('node A { a: String? @check(a, "x") }', id="S-24 nullable string"),
+        pytest.param(
+            "node Cites {} interface Cites {} edge Cites: Cites -> Cites", id="S-25 namespaces"
+        ),
+        pytest.param("node Ab {} node AB {} interface Ii {} interface II {}", id="S-27 edges only"),
+        pytest.param("node A {} edge E: A -> A", id="S-26 self-loop"),
+        pytest.param("node A { a: I32 @range(a, 3..3) }", id="S-28 one value"),
+        pytest.param("node A { a: I32 @unique(a) @unique(a) }", id="S-28 the same set twice"),
+        pytest.param('node A { a: String @check(a, "") }', id="S-28 empty pattern"),
+        pytest.param("node A {}", id="a node without properties"),
+    ],
+)
+def test_a_schema_at_the_edge_of_a_rule_is_legal(text: str) -> None:
+    assert catalog_of(text).schema_hash.startswith("sha256:")
+
+
+def test_s_22_a_key_member_may_not_be_null() -> None:
+    (finding,) = findings_of("node A {\n    a: String\n    b: I32?\n    @key(a, b)\n}")
+
+    assert (finding.code, finding.line, finding.column) == ("S-22", 4, 13)
+    assert finding.hint == "make it required: `b: I32`"
+
+
+def test_s_17_a_source_that_is_no_name_is_one_finding() -> None:
+    assert codes_of("node A { v: Vector(2) @embed(5) }") == ["S-17"]
+
+
+def test_s_17_a_source_missing_in_an_implementor_names_that_node() -> None:
+    text = (
+        "interface I { v: Vector(2) @embed(t) }\n"
+        "node Good implements I { t: String }\n"
+        "node Poor implements I { s: String }"
+    )
+
+    (finding,) = findings_of(text)
+
+    assert finding.code == "S-17"
+    assert "Poor" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("code", "interface"),
+    [
+        ("S-17", "interface I { v: Vector(2) @embed(v) }"),
+        ("S-22", "interface I { a: String? @key }"),
+    ],
+)
+def test_a_mistake_inside_an_interface_is_reported_once_for_all_implementors(
+    code: str, interface: str
+) -> None:
+    text = interface + "\nnode A implements I {}\nnode B implements I {}"
+
+    assert codes_of(text) == [code]
+
+
+def test_s_08_a_node_named_as_an_interface_is_called_a_node() -> None:
+    (finding,) = findings_of("node I {} node A implements I {}")
+
+    assert "node" in finding.message
+
+
+def test_s_22_the_reason_against_a_list_in_a_key_is_about_keys() -> None:
+    (finding,) = findings_of("node A { l: [String] @key(l) }")
+
+    assert "order" not in finding.message
+
+
+def test_a_wrong_type_is_reported_once_and_causes_no_other_finding() -> None:
+    text = 'node A { a: Varchar @key v: Vector(2) @embed(a) @check(a, "x") @range(a, 0..1) @unique(a) }'
+
+    assert codes_of(text) == ["S-01"]
+
+
+class TestTheAcceptedContract:
+    """Re-reading an accepted contract tolerates one old shape: a body `@unique` that holds a Blob."""
+
+    def test_a_body_unique_over_a_blob_is_tolerated(self) -> None:
+        node = catalog_of("node A { b: Blob c: I32 @unique(b, c) }", accepted=True).nodes["A"]
+
+        assert node.uniques[0].members == ("b", "c")
+
+    def test_it_is_tolerated_on_an_edge_too(self) -> None:
+        text = "node A {} edge E: A -> A { b: Blob @unique(src, b) }"
+
+        assert catalog_of(text, accepted=True).edges["E"].uniques[0].members == ("src", "b")
+
+    @pytest.mark.parametrize(
+        ("code", "text"),
+        [
+            pytest.param("S-15", "node A { b: Blob @unique }", id="S-15 property form"),
+            pytest.param("S-15", "node A { b: Blob @index(b) }", id="S-15 index"),
+            pytest.param("S-15", "node A { b: Blob @key(b) }", id="S-15 key"),
+            pytest.param("S-20", "node A { a: I32 @unique(x) }", id="S-20 unknown member"),
+            pytest.param("S-28", "node A { l: [I32] @unique(l) }", id="S-28 list"),
+            pytest.param("S-28", "node A { v: Vector(2) @unique(v) }", id="S-28 vector"),
+            pytest.param("S-28", "node A { a: I32 @unique(a, a) }", id="S-28 repeated member"),
+            pytest.param("S-12", "node A { a: I32 @unique(3) }", id="S-12 value"),
+        ],
+    )
+    def test_every_other_rule_still_holds(self, code: str, text: str) -> None:
+        assert codes_of(text, accepted=True) == [code]
+
+    def test_s_15_new_input_never_gets_it(self) -> None:
+        assert codes_of("node A { b: Blob @unique(b) }") == ["S-15"]
