@@ -55,7 +55,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """The value is another one in JSON: `form` is its type there, with a way to it and, where it is read, back."""
+    """The value has the JSON form of another type, `form`: there is a way to it and back."""
 
     form: Any
     encode: Callable[[Any], object]
@@ -199,7 +199,8 @@ def decode_members(members: Sequence[Member], body: Mapping[str, Any]) -> dict[s
         if member.is_computed:
             continue
         if member.spread is not None:
-            values[member.name] = member.spread.decode(*(body[key] for key in member.spread.keys))
+            parts = (body[key] for key in member.spread.keys)
+            values[member.name] = member.form.decode(member.spread.decode(*parts))
         elif member.key in body:
             values[member.name] = member.form.decode(body[member.key])
         elif member.absent is not None:
@@ -230,12 +231,11 @@ _MEMBERS: dict[type, tuple[Member, ...]] = {}
 
 def _find_members(cls: type) -> tuple[Member, ...]:
     defaults = _defaults(cls)
-    found = [
+    members = [
         _member(name, hint, defaults.get(name, MISSING))
         for name, hint in get_type_hints(cls, include_extras=True).items()
-        if get_origin(hint) is not ClassVar and hint is not ClassVar and not name.startswith("_")
+        if ClassVar not in (hint, get_origin(hint)) and HIDDEN not in _annotations(hint)
     ]
-    members = [member for member in found if HIDDEN not in member.marks]
     for name, before in getattr(cls, "computed", {}).items():
         getter = inspect.getattr_static(cls, name).fget
         hint = get_type_hints(getter, include_extras=True)["return"]
@@ -302,7 +302,7 @@ def form_of(hint: Any) -> Form:
             return form_of(hint.__origin__)
         inner = form_of(through.form)
         return Form(
-            lambda value, _: through.encode(value),
+            lambda value, complete: _encoded(inner, through.encode(value), complete),
             lambda value: through.decode(inner.decode(value)),
             inner.schema,
         )
@@ -334,6 +334,10 @@ def form_of(hint: Any) -> Form:
     if isinstance(hint, type) and (issubclass(hint, Document) or is_dataclass(hint)):
         return _object(hint)
     raise TypeError(f"{hint!r} has no JSON form")
+
+
+def _encoded(form: Form, value: object, complete: bool) -> object:
+    return value if form.encode is None else form.encode(value, complete)
 
 
 _SCALARS: Mapping[type, tuple[tuple[type, ...], str]] = {

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from omnigraph import Graph
 from omnigraph.api.rows import Result
-from omnigraph.commit.documents import snapshot_document
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.errors import OmniError
@@ -119,7 +118,7 @@ def told(value: object) -> object:
             "types": [str(type_) for type_ in value.types],
         }
     if isinstance(value, Snapshot):
-        return snapshot_document(value)
+        return value.document()
     if isinstance(value, GraphCommit):
         # The schema of a commit is what its graph decodes old rows with; it stays where they are.
         return repr(replace(value, schema_source=None, schema_contract=None))

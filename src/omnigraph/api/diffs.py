@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
@@ -16,11 +16,9 @@ from omnigraph.branches.changes import (
     decode_token,
     encode_token,
 )
-from omnigraph.branches.diffs import NET_CHANGES, Diff, DiffStats, NetChange, diff_header
+from omnigraph.branches.diffs import NET_CHANGES, Diff, DiffPage, DiffStats, NetChange
 from omnigraph.core.arrow import pa
 from omnigraph.errors import ChangeCursorRejectedError
-
-#: The published stubs of pyarrow describe arrays of one type only.
 
 _DIFF_PAGE = "diff-page"
 
@@ -29,26 +27,60 @@ _DIFF_PAGE = "diff-page"
 class ReportedDiff:
     """The differences of two snapshots as a server told them; reads like a `Diff`."""
 
-    from_commit_id: str
-    to_commit_id: str
-    from_graph_manifest_version: int
-    to_graph_manifest_version: int
-    #: The branch of both states; None when they are on different ones.
-    graph_branch: str | None
-    stats: DiffStats
-    changes: list[NetChange]
+    #: All changes on one page.
+    whole: DiffPage
+
+    @property
+    def from_commit_id(self) -> str:
+        """The commit of the first state."""
+        return self.whole.from_graph_commit_id
+
+    @property
+    def to_commit_id(self) -> str:
+        """The commit of the second state."""
+        return self.whole.to_graph_commit_id
+
+    @property
+    def from_graph_manifest_version(self) -> int:
+        """The graph version of the first state."""
+        return self.whole.from_graph_manifest_version
+
+    @property
+    def to_graph_manifest_version(self) -> int:
+        """The graph version of the second state."""
+        return self.whole.to_graph_manifest_version
+
+    @property
+    def graph_branch(self) -> str | None:
+        """The branch of both states; None when they are on different ones."""
+        return self.whole.graph_branch
+
+    @property
+    def stats(self) -> DiffStats:
+        """How much differs."""
+        return self.whole.stats
+
+    @property
+    def summary(self) -> DiffPage:
+        """The document of the diff without its changes."""
+        return replace(self.whole, changes=())
+
+    @property
+    def changes(self) -> list[NetChange]:
+        """Every change."""
+        return list(self.whole.changes)
 
     def __len__(self) -> int:
-        return len(self.changes)
+        return len(self.whole.changes)
 
     def __iter__(self) -> Iterator[NetChange]:
-        return iter(self.changes)
+        return iter(self.whole.changes)
 
     def to_arrow(self) -> Any:
         """All changes as one Arrow table."""
         rows = [
             change.to_json() | {"from": None, "to": None} | (change.endpoints or {})
-            for change in self.changes
+            for change in self
         ]
         return pa.Table.from_pylist(rows, schema=NET_CHANGES)
 
@@ -68,26 +100,13 @@ class ReportedDiff:
 
     def to_json(self) -> dict[str, object]:
         """The diff as a JSON object."""
-        changes = [change.to_json() for change in self.changes]
-        return self.header() | {"changes": changes, "stats": self.stats.to_json()}
-
-    def header(self) -> dict[str, object]:
-        """What the JSON object says about the two states."""
-        return diff_header(self)
+        return self.whole.to_json()
 
     @staticmethod
-    def from_pages(pages: Sequence[Mapping[str, Any]]) -> ReportedDiff:
+    def from_pages(pages: Sequence[DiffPage]) -> ReportedDiff:
         """The diff that consecutive pages make up."""
-        first = pages[0]
-        return ReportedDiff(
-            from_commit_id=first["from_graph_commit_id"],
-            to_commit_id=first["to_graph_commit_id"],
-            from_graph_manifest_version=first["from_graph_manifest_version"],
-            to_graph_manifest_version=first["to_graph_manifest_version"],
-            graph_branch=first.get("graph_branch"),
-            stats=DiffStats.from_json(first["stats"]),
-            changes=[NetChange.from_json(item) for page in pages for item in page["changes"]],
-        )
+        changes = tuple(change for page in pages for change in page.changes)
+        return ReportedDiff(whole=replace(pages[0], changes=changes, next_page_token=None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +126,7 @@ class DiffFilter:
 
 def diff_page(
     diff: Diff, filter_: DiffFilter, *, limit: int, page_token: str | None = None
-) -> dict[str, object]:
+) -> DiffPage:
     """One page of a diff, with what differs in all and the token of the next page.
 
     A token belongs to the two commits: whoever asks for the next page by names of branches that moved is refused, and
@@ -127,11 +146,8 @@ def diff_page(
     }
     begin = 0 if page_token is None else _begin(page_token, binding, len(diff))
     end = min(begin + limit, len(diff))
-    changes = [change.to_json() for change in diff.between(begin, end)]
-    body = diff.header() | {"changes": changes, "stats": diff.stats.to_json()}
-    if end < len(diff):
-        body["next_page_token"] = encode_token({**binding, "n": end})
-    return body
+    token = encode_token({**binding, "n": end}) if end < len(diff) else None
+    return diff.page(begin, end, token)
 
 
 def _begin(page_token: str, binding: Mapping[str, str], length: int) -> int:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
-from omnigraph.commit.documents import commit_document, commit_json, optional_commit
-from omnigraph.core.ids import TableKey
+from omnigraph.codec import (
+    COMPLETE,
+    HIDDEN,
+    OMIT_EMPTY,
+    OMIT_NONE,
+    Document,
+    Key,
+    Text,
+    When,
+)
+from omnigraph.commit.documents import TypeChanges
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import (
     BadRequestError,
     BlobRangeError,
@@ -23,149 +34,114 @@ from omnigraph.lang.schema.steps import Step, UnsupportedChange, step_from_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from omnigraph.branches.merge import TypeChanges
-    from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.targets import Target
 
 
 # ---- Receipts of writes: what an embedded graph and a server both answer
 
 
+Actor = Annotated[str | None, Key("actor_id")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MutationResult:
+class MutationResult(Document):
     """The receipt of a mutation; `commit` is None when nothing matched."""
 
     branch: str
     query_name: str
     affected_nodes: int
     affected_edges: int
-    actor: str | None
+    actor: Actor
     commit: GraphCommit | None
 
-    def to_json(self) -> dict[str, object]:
-        """The write envelope."""
-        return {
-            "branch": self.branch,
-            "query_name": self.query_name,
-            "affected_nodes": self.affected_nodes,
-            "affected_edges": self.affected_edges,
-            "actor_id": self.actor,
-            "commit": None if self.commit is None else commit_json(self.commit),
-        }
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> MutationResult:
-        """The inverse of `to_json`, of a body of any server."""
-        return MutationResult(
-            branch=body["branch"],
-            query_name=body["query_name"],
-            affected_nodes=body["affected_nodes"],
-            affected_edges=body["affected_edges"],
-            actor=body.get("actor_id"),
-            commit=optional_commit(body.get("commit")),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BranchReceipt:
+class BranchReceipt(Document):
     """A branch that was created or deleted, and by whom; `base` is where a new one begins, as it was asked for."""
 
+    uri: str
     name: str
-    base: str | None
-    actor: str | None
-
-    def to_json(self) -> dict[str, object]:
-        """The receipt, without the address of the graph."""
-        base = {} if self.base is None else {"from": self.base}
-        return {"name": self.name, **base, "actor_id": self.actor}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> BranchReceipt:
-        """The inverse of `to_json`, of a body of any server."""
-        return BranchReceipt(name=body["name"], base=body.get("from"), actor=body.get("actor_id"))
+    base: Annotated[str | None, Key("from"), OMIT_NONE]
+    actor: Actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
+class LoadedType(Document):
+    """Records of one type."""
+
+    name: str
+    entities_loaded: Annotated[int, Text("records of the input")]
+    superseded: Annotated[
+        int, OMIT_EMPTY, Text("of these, replaced by later ones of the same id")
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult(Document):
     """The receipt of a load; `commit` is None after a dry run."""
+
+    computed: ClassVar = {"total_entities": "edges", "superseded": "total_entities"}
 
     uri: str
     branch: str
-    #: The branch that a missing one begins at, as the caller gave it.
-    base: str | None
-    branch_created: bool
     mode: str
-    #: Records of the input per table key of every type that is present, those that were superseded too.
-    rows: Mapping[TableKey, int]
-    #: Records that a merge replaced by a later one of the same id: read, not written.
-    superseded: int
-    actor: str | None
-    commit: GraphCommit | None
+    #: The branch that a missing one begins at, as the caller gave it.
+    base: Annotated[str | None, Key("base_branch")]
+    branch_created: bool
+    #: Every type that is present, name-sorted.
+    nodes: tuple[LoadedType, ...]
+    edges: tuple[LoadedType, ...]
     dry_run: bool = False
-    #: The same per table key, of types that have any.
-    superseded_rows: Mapping[TableKey, int] = field(default_factory=dict)
+    actor: Actor
+    commit: GraphCommit | None
+
+    @property
+    def total_entities(self) -> int:
+        """Records of the input, those that were superseded too."""
+        return sum(item.entities_loaded for item in (*self.nodes, *self.edges))
+
+    @property
+    def superseded(self) -> int:
+        """Records that a merge replaced by a later one of the same id: read, not written."""
+        return sum(item.superseded for item in (*self.nodes, *self.edges))
 
     @property
     def nodes_loaded(self) -> dict[str, int]:
         """Records of the input per node type, name-sorted."""
-        return self._of_kind("node")
+        return {item.name: item.entities_loaded for item in self.nodes}
 
     @property
     def edges_loaded(self) -> dict[str, int]:
         """Records of the input per edge type, name-sorted."""
-        return self._of_kind("edge")
+        return {item.name: item.entities_loaded for item in self.edges}
 
-    def _of_kind(self, kind: str) -> dict[str, int]:
-        found = (key.partition(":") for key in sorted(self.rows))
-        return {name: self.rows[TableKey(f"{k}:{name}")] for k, _, name in found if k == kind}
+    @property
+    def rows(self) -> dict[TableKey, int]:
+        """Records of the input per table key of every type that is present."""
+        return {key: item.entities_loaded for key, item in self._types()}
 
-    def to_json(self) -> dict[str, object]:
-        """The write envelope."""
-        return {
-            "uri": self.uri,
-            "branch": self.branch,
-            "mode": self.mode,
-            "base_branch": self.base,
-            "branch_created": self.branch_created,
-            "nodes": self._types_json("node", self.nodes_loaded),
-            "edges": self._types_json("edge", self.edges_loaded),
-            "total_entities": sum(self.rows.values()),
-            "superseded": self.superseded,
-            "dry_run": self.dry_run,
-            "actor_id": self.actor,
-            "commit": None if self.commit is None else commit_json(self.commit),
-        }
+    @property
+    def superseded_rows(self) -> dict[TableKey, int]:
+        """Superseded records per table key, of types that have any."""
+        return {key: item.superseded for key, item in self._types() if item.superseded}
 
-    def _types_json(self, kind: str, counts: Mapping[str, int]) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = []
-        for name, count in counts.items():
-            gone = self.superseded_rows.get(TableKey(f"{kind}:{name}"))
-            found.append(
-                {"name": name, "entities_loaded": count} | ({"superseded": gone} if gone else {})
-            )
-        return found
+    def _types(self) -> Iterator[tuple[TableKey, LoadedType]]:
+        yield from ((node_table_key(item.name), item) for item in self.nodes)
+        yield from ((edge_table_key(item.name), item) for item in self.edges)
 
     @staticmethod
-    def from_json(body: Mapping[str, Any], *, uri: str) -> LoadResult:
-        """The inverse of `to_json`; the address is the one that the caller used."""
-        types = {
-            TableKey(f"{kind}:{item['name']}"): item
-            for kind in ("node", "edge")
-            for item in body[f"{kind}s"]
-        }
-        gone = {key: item["superseded"] for key, item in types.items() if item.get("superseded")}
-        return LoadResult(
-            uri=uri,
-            branch=body["branch"],
-            base=body.get("base_branch"),
-            branch_created=body["branch_created"],
-            mode=body["mode"],
-            rows={key: item["entities_loaded"] for key, item in types.items()},
-            superseded=body.get("superseded", 0),
-            superseded_rows=gone,
-            actor=body.get("actor_id"),
-            commit=optional_commit(body.get("commit")),
-            dry_run=body.get("dry_run", False),
+    def types_of(
+        kind: str, rows: Mapping[TableKey, int], superseded: Mapping[TableKey, int]
+    ) -> tuple[LoadedType, ...]:
+        """The types of one kind, from counts per table key."""
+        return tuple(
+            LoadedType(
+                name=key.removeprefix(f"{kind}:"),
+                entities_loaded=rows[key],
+                superseded=superseded.get(key, 0),
+            )
+            for key in sorted(rows)
+            if key.startswith(f"{kind}:")
         )
 
 
@@ -179,85 +155,27 @@ class MergeOutcome(StrEnum):
     CONFLICTS = "conflicts"
 
 
+_IsDryRun = When(lambda result: result.dry_run)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
+class MergeResult(Document):
     """The receipt of a merge; `commit` is None when there was nothing to merge, and after a dry run."""
 
     source: str
     target: str
     outcome: MergeOutcome
     commit: GraphCommit | None = None
-    conflicts: tuple[MergeConflict, ...] = ()
-    conflict_total: int = 0
     changes: tuple[TypeChanges, ...] = ()
     strategy: str | None = None
-    #: Whether the source was deleted; None when that was not requested.
-    branch_deleted: bool | None = None
-    #: Why it could not be; the merge happened all the same.
-    branch_delete_error: str | None = None
-    actor: str | None = None
     dry_run: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        """The merge envelope."""
-        body: dict[str, object] = {
-            "source": self.source,
-            "target": self.target,
-            "outcome": str(self.outcome),
-            "commit": None if self.commit is None else commit_json(self.commit),
-            "changes": [change.to_json() for change in self.changes],
-            "strategy": self.strategy,
-            "dry_run": self.dry_run,
-            "actor_id": self.actor,
-        }
-        if self.dry_run:
-            body["merge_conflicts"] = [conflict.to_json() for conflict in self.conflicts]
-            body["merge_conflict_total"] = self.conflict_total
-        if self.branch_deleted is not None:
-            body["branch_deleted"] = self.branch_deleted
-        if self.branch_delete_error is not None:
-            body["branch_delete_error"] = self.branch_delete_error
-        return body
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> MergeResult:
-        """The inverse of `to_json`."""
-        # Late: only results of merges need the room of branches.
-        from omnigraph.branches.merge import TypeChanges
-
-        return MergeResult(
-            source=body["source"],
-            target=body["target"],
-            outcome=MergeOutcome(body["outcome"]),
-            commit=optional_commit(body.get("commit")),
-            conflicts=tuple(map(MergeConflict.from_json, body.get("merge_conflicts", ()))),
-            conflict_total=body.get("merge_conflict_total", 0),
-            changes=tuple(map(TypeChanges.from_json, body.get("changes", ()))),
-            strategy=body.get("strategy"),
-            branch_deleted=body.get("branch_deleted"),
-            branch_delete_error=body.get("branch_delete_error"),
-            actor=body.get("actor_id"),
-            dry_run=body.get("dry_run", False),
-        )
-
-
-class Receipt(Protocol):
-    """What a write returns."""
-
-    @property
-    def commit(self) -> GraphCommit | None:
-        """What it published; None when nothing changed."""
-        ...
-
-    def to_json(self) -> dict[str, object]:
-        """The write envelope."""
-        ...
-
-
-def receipt_document(receipt: Receipt) -> dict[str, object]:
-    """A receipt as a server sends it: its commit is complete, so that a client has the same one."""
-    commit = receipt.commit
-    return receipt.to_json() | {"commit": None if commit is None else commit_document(commit)}
+    actor: Actor = None
+    conflicts: Annotated[tuple[MergeConflict, ...], Key("merge_conflicts"), _IsDryRun] = ()
+    conflict_total: Annotated[int, Key("merge_conflict_total"), _IsDryRun] = 0
+    #: Whether the source was deleted; None when that was not requested.
+    branch_deleted: Annotated[bool | None, OMIT_NONE] = None
+    #: Why it could not be; the merge happened all the same.
+    branch_delete_error: Annotated[str | None, OMIT_NONE] = None
 
 
 # ---- The receipt of a schema change, and its steps when they come from a server
@@ -308,48 +226,66 @@ class ReportedSteps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaApplyResult:
+class SchemaApplyResult(Document):
     """The receipt of a schema change; `commit` is None when the schemas meant the same already."""
 
-    plan: SchemaSteps
-    graph_version: int
-    commit: GraphCommit | None
+    computed: ClassVar = {
+        "supported": "uri",
+        "applied": "supported",
+        "step_count": "applied",
+        "graph_commit_id": "graph_version",
+        "steps": "graph_commit_id",
+        "warnings": "commit",
+    }
+
+    uri: str
+    plan: Annotated[SchemaSteps, HIDDEN]
+    graph_version: Annotated[int, Key("graph_manifest_version")]
+    commit: Annotated[GraphCommit | None, COMPLETE]
+
+    @property
+    def supported(self) -> bool:
+        """Whether every difference has a step."""
+        return self.plan.supported
 
     @property
     def applied(self) -> bool:
         """Whether anything changed."""
         return self.commit is not None
 
-    def to_json(self) -> dict[str, object]:
-        """The receipt as a JSON object."""
-        body = self.plan.to_json()
-        return {
-            "supported": body["supported"],
-            "applied": self.applied,
-            "step_count": body["step_count"],
-            "graph_manifest_version": self.graph_version,
-            "graph_commit_id": None if self.commit is None else self.commit.commit_id,
-            "steps": body["steps"],
-        }
+    @property
+    def step_count(self) -> int:
+        """How many steps there are."""
+        return len(self.plan.steps)
 
-    def document(self) -> dict[str, object]:
-        """The receipt as a server sends it: complete."""
-        return self.to_json() | {
-            "commit": None if self.commit is None else commit_document(self.commit),
-            "warnings": [warning.document() for warning in self.plan.warnings],
-        }
+    @property
+    def graph_commit_id(self) -> str | None:
+        """The commit that made the schema the accepted one."""
+        return None if self.commit is None else self.commit.commit_id
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> SchemaApplyResult:
+    @property
+    def steps(self) -> list[dict[str, object]]:
+        """The steps as JSON objects."""
+        return [step.to_json() for step in self.plan.steps]
+
+    @property
+    def warnings(self) -> Annotated[tuple[Diagnostic, ...], COMPLETE]:
+        """What the schema says without effect."""
+        return self.plan.warnings
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
         """The inverse of `document`."""
         plan = ReportedSteps(
             steps=tuple(map(step_from_json, body["steps"])),
             warnings=tuple(map(Diagnostic.from_json, body.get("warnings", ()))),
         )
-        return SchemaApplyResult(
+        commit = body.get("commit")
+        return cls(
+            uri=body["uri"],
             plan=plan,
             graph_version=body["graph_manifest_version"],
-            commit=optional_commit(body.get("commit")),
+            commit=None if commit is None else GraphCommit.from_json(commit),
         )
 
 
@@ -372,8 +308,10 @@ ExportTarget = str | os.PathLike[str] | TextSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportResult:
+class ExportResult(Document):
     """What an export wrote. `files` is empty when it went to a stream."""
+
+    computed: ClassVar = {"total_entities": "edges"}
 
     target: str
     format: str
@@ -381,38 +319,22 @@ class ExportResult:
     #: Rows per type, also of types without rows.
     nodes: Mapping[str, int]
     edges: Mapping[str, int]
-    commit_id: str
+    commit_id: Annotated[str, Key("graph_commit_id")]
 
-    def to_json(self) -> dict[str, object]:
-        """The result as a JSON object."""
-        return {
-            "target": self.target,
-            "format": self.format,
-            "files": list(self.files),
-            "nodes": dict(self.nodes),
-            "edges": dict(self.edges),
-            "total_entities": sum(self.nodes.values()) + sum(self.edges.values()),
-            "graph_commit_id": self.commit_id,
-        }
+    @property
+    def total_entities(self) -> int:
+        """All rows."""
+        return sum(self.nodes.values()) + sum(self.edges.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineResult:
+class BaselineResult(Document):
     """Where a baseline went, and how to go on from it."""
 
     target: str
     entities: int
     snapshot_commit_id: str
     resume_cursor: str
-
-    def to_json(self) -> dict[str, object]:
-        """The handshake as a JSON object."""
-        return {
-            "target": self.target,
-            "entities": self.entities,
-            "snapshot_commit_id": self.snapshot_commit_id,
-            "resume_cursor": self.resume_cursor,
-        }
 
 
 def line_writer(target: object) -> Callable[[pa.Buffer | bytes], object]:

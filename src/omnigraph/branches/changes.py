@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from omnigraph.branches.deltas import (
     ChangeFilter,
@@ -19,6 +19,7 @@ from omnigraph.branches.deltas import (
     matched_tables,
     operation,
 )
+from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.commit.snapshot import History, snapshot_at
 from omnigraph.errors import (
     BadRequestError,
@@ -54,108 +55,54 @@ _BLOB_IMAGE_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Document):
     """The commit that made some changes. `authored_at` is in microseconds since the epoch."""
 
     graph_commit_id: str
     parent_commit_id: str
-    merged_parent_commit_id: str | None
+    merged_parent_commit_id: Annotated[str | None, OMIT_NONE]
     authored_branch: str
-    actor_id: str | None
+    actor_id: Annotated[str | None, OMIT_NONE]
     authored_at: int
-
-    def to_json(self) -> dict[str, object]:
-        """The cause as a JSON object."""
-        body: dict[str, object] = {
-            "graph_commit_id": self.graph_commit_id,
-            "parent_commit_id": self.parent_commit_id,
-        }
-        if self.merged_parent_commit_id is not None:
-            body["merged_parent_commit_id"] = self.merged_parent_commit_id
-        body["authored_branch"] = self.authored_branch
-        if self.actor_id is not None:
-            body["actor_id"] = self.actor_id
-        return body | {"authored_at": self.authored_at}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Cause:
-        """The inverse of `to_json`."""
-        return Cause(
-            graph_commit_id=body["graph_commit_id"],
-            parent_commit_id=body["parent_commit_id"],
-            merged_parent_commit_id=body.get("merged_parent_commit_id"),
-            authored_branch=body["authored_branch"],
-            actor_id=body.get("actor_id"),
-            authored_at=body["authored_at"],
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ChangedType(Document):
+    """The type of an entity that changed; its id stays when it gets another name."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Document):
     """What happened to one entity: an insert has only `after`, a delete only `before`, an update both."""
 
     kind: str
-    type_id: str
-    type_name: str
+    type: ChangedType
     id: str
     op: Operation
-    before: RowImage | None = None
-    after: RowImage | None = None
+    before: Annotated[RowImage | None, OMIT_NONE] = None
+    after: Annotated[RowImage | None, OMIT_NONE] = None
 
-    def to_json(self) -> dict[str, object]:
-        """The change as a JSON object."""
-        body: dict[str, object] = {
-            "kind": self.kind,
-            "type": {"id": self.type_id, "name": self.type_name},
-            "id": self.id,
-            "op": str(self.op),
-        }
-        if self.before is not None:
-            body["before"] = self.before
-        if self.after is not None:
-            body["after"] = self.after
-        return body
+    @property
+    def type_id(self) -> str:
+        """The id of the type."""
+        return self.type.id
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Change:
-        """The inverse of `to_json`."""
-        return Change(
-            kind=body["kind"],
-            type_id=body["type"]["id"],
-            type_name=body["type"]["name"],
-            id=body["id"],
-            op=Operation(body["op"]),
-            before=body.get("before"),
-            after=body.get("after"),
-        )
+    @property
+    def type_name(self) -> str:
+        """The name of the type."""
+        return self.type.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesPage:
+class ChangesPage(Document):
     """Some changes of a commit; `next_page_token` is None on the last page."""
 
     cause: Cause
     changes: tuple[Change, ...]
-    next_page_token: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The page as a JSON object."""
-        body: dict[str, object] = {
-            "cause": self.cause.to_json(),
-            "changes": [change.to_json() for change in self.changes],
-        }
-        if self.next_page_token is not None:
-            body["next_page_token"] = self.next_page_token
-        return body
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> ChangesPage:
-        """The inverse of `to_json`."""
-        return ChangesPage(
-            cause=Cause.from_json(body["cause"]),
-            changes=tuple(map(Change.from_json, body["changes"])),
-            next_page_token=body.get("next_page_token"),
-        )
+    next_page_token: Annotated[str | None, OMIT_NONE] = None
 
 
 @dataclass(slots=True)
@@ -243,6 +190,7 @@ class CommitChanges:
 
     def _changes(self, delta: TypeDelta, begin: int) -> Iterator[Change]:
         kind, _, name = delta.table_key.partition(":")
+        type_ = ChangedType(id=delta.type_id, name=name)
         step = _BLOB_IMAGE_ROWS if blob_columns(delta.definition) else _IMAGE_ROWS
         pieces = (
             batch.slice(first, step)
@@ -257,8 +205,7 @@ class CommitChanges:
             for code, entity_id, old_row, new_row in zip(codes, *columns, strict=True):
                 yield Change(
                     kind=kind,
-                    type_id=delta.type_id,
-                    type_name=name,
+                    type=type_,
                     id=entity_id,
                     op=operation(code),
                     before=before.get(old_row),

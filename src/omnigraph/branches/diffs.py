@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from omnigraph.branches.deltas import Operation, TypeDelta, operation
+from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.core.arrow import pa
 from omnigraph.pipeline.compare import OPERATIONS, operation_codes
 
@@ -31,7 +32,7 @@ NET_CHANGES = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetChange:
+class NetChange(Document):
     """One entity that differs. Of an edge, `endpoints` are those of the newer row, or of the one that is gone."""
 
     kind: str
@@ -39,36 +40,11 @@ class NetChange:
     id: str
     op: Operation
     published_dataset_version: int
-    endpoints: dict[str, str] | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The change as a JSON object."""
-        body: dict[str, object] = {
-            "kind": self.kind,
-            "type_name": self.type_name,
-            "id": self.id,
-            "op": str(self.op),
-            "published_dataset_version": self.published_dataset_version,
-        }
-        if self.endpoints is not None:
-            body["endpoints"] = self.endpoints
-        return body
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> NetChange:
-        """The inverse of `to_json`."""
-        return NetChange(
-            kind=body["kind"],
-            type_name=body["type_name"],
-            id=body["id"],
-            op=Operation(body["op"]),
-            published_dataset_version=body["published_dataset_version"],
-            endpoints=body.get("endpoints"),
-        )
+    endpoints: Annotated[dict[str, str] | None, OMIT_NONE] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffStats:
+class DiffStats(Document):
     """How much differs."""
 
     inserts: int
@@ -76,24 +52,20 @@ class DiffStats:
     deletes: int
     types_affected: tuple[str, ...]
 
-    def to_json(self) -> dict[str, object]:
-        """The counts as JSON."""
-        return {
-            "inserts": self.inserts,
-            "updates": self.updates,
-            "deletes": self.deletes,
-            "types_affected": list(self.types_affected),
-        }
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> DiffStats:
-        """The inverse of `to_json`."""
-        return DiffStats(
-            inserts=body["inserts"],
-            updates=body["updates"],
-            deletes=body["deletes"],
-            types_affected=tuple(body["types_affected"]),
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffPage(Document):
+    """Some differences of two states, what differs in all, and the token of the next page."""
+
+    from_graph_manifest_version: int
+    to_graph_manifest_version: int
+    from_graph_commit_id: str
+    to_graph_commit_id: str
+    #: The branch of both states; None when they are on different ones.
+    graph_branch: Annotated[str | None, OMIT_NONE] = None
+    changes: tuple[NetChange, ...]
+    stats: DiffStats
+    next_page_token: Annotated[str | None, OMIT_NONE] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,14 +158,27 @@ class Diff:
                 tables.append(pa.table(columns, schema=NET_CHANGES))
         return pa.concat_tables(tables)
 
+    def page(self, begin: int, end: int, next_page_token: str | None = None) -> DiffPage:
+        """The changes from one place in the order to another, as a document."""
+        return DiffPage(
+            from_graph_manifest_version=self.from_graph_manifest_version,
+            to_graph_manifest_version=self.to_graph_manifest_version,
+            from_graph_commit_id=self.from_commit_id,
+            to_graph_commit_id=self.to_commit_id,
+            graph_branch=self.graph_branch,
+            changes=tuple(self.between(begin, end)),
+            stats=self.stats,
+            next_page_token=next_page_token,
+        )
+
+    @property
+    def summary(self) -> DiffPage:
+        """The document of the diff without its changes."""
+        return self.page(0, 0)
+
     def to_json(self) -> dict[str, object]:
         """The diff as a JSON object, in memory."""
-        changes = [change.to_json() for change in self]
-        return self.header() | {"changes": changes, "stats": self.stats.to_json()}
-
-    def header(self) -> dict[str, object]:
-        """What the JSON object says about the two states."""
-        return diff_header(self)
+        return self.page(0, len(self)).to_json()
 
     @property
     def is_in_files(self) -> bool:
@@ -215,34 +200,6 @@ class Diff:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-class _Compared(Protocol):
-    """Two states that were compared."""
-
-    @property
-    def from_commit_id(self) -> str: ...
-    @property
-    def to_commit_id(self) -> str: ...
-    @property
-    def from_graph_manifest_version(self) -> int: ...
-    @property
-    def to_graph_manifest_version(self) -> int: ...
-    @property
-    def graph_branch(self) -> str | None: ...
-
-
-def diff_header(diff: _Compared) -> dict[str, object]:
-    """What the JSON of a diff says about the states that it compares."""
-    body: dict[str, object] = {
-        "from_graph_manifest_version": diff.from_graph_manifest_version,
-        "to_graph_manifest_version": diff.to_graph_manifest_version,
-        "from_graph_commit_id": diff.from_commit_id,
-        "to_graph_commit_id": diff.to_commit_id,
-    }
-    if diff.graph_branch is not None:
-        body["graph_branch"] = diff.graph_branch
-    return body
 
 
 def _net_changes(delta: TypeDelta, rows: Any) -> Iterator[NetChange]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from omnigraph.branches.changes import (
     Cause,
@@ -22,6 +22,7 @@ from omnigraph.branches.changes import (
     decode_token,
     encode_token,
 )
+from omnigraph.codec import OMIT_NONE, Document, Key, When
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -45,59 +46,28 @@ _CURSOR, _PAGE = "cursor", "page"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeBlock:
+class ChangeBlock(Document):
     """Changes of one commit; not complete when the rest of them is on the next page."""
 
     cause: Cause
     changes: tuple[Change, ...]
-    is_complete: bool = True
+    is_complete: Annotated[bool, Key("complete")] = True
 
-    def to_json(self) -> dict[str, object]:
-        """The block as a JSON object."""
-        return {
-            "cause": self.cause.to_json(),
-            "changes": [change.to_json() for change in self.changes],
-            "complete": self.is_complete,
-        }
 
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> ChangeBlock:
-        """The inverse of `to_json`."""
-        return ChangeBlock(
-            cause=Cause.from_json(body["cause"]),
-            changes=tuple(map(Change.from_json, body["changes"])),
-            is_complete=body.get("complete", True),
-        )
+_IsLast = When(lambda page: page.next_page_token is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedPage:
+class FeedPage(Document):
     """One page of a poll: with a page token there are more, with a cursor the poll is over.
 
     `caught_up` says that the cursor stands at the head that the poll found.
     """
 
     blocks: tuple[ChangeBlock, ...]
-    next_page_token: str | None = None
-    cursor: str | None = None
-    caught_up: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        """The page as a JSON object."""
-        body: dict[str, object] = {"blocks": [block.to_json() for block in self.blocks]}
-        if self.next_page_token is not None:
-            return body | {"next_page_token": self.next_page_token}
-        return body | {"cursor": self.cursor, "caught_up": self.caught_up}
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> FeedPage:
-        """The inverse of `to_json`."""
-        return FeedPage(
-            blocks=tuple(map(ChangeBlock.from_json, body["blocks"])),
-            next_page_token=body.get("next_page_token"),
-            cursor=body.get("cursor"),
-            caught_up=body.get("caught_up", False),
-        )
+    next_page_token: Annotated[str | None, OMIT_NONE] = None
+    cursor: Annotated[str | None, _IsLast] = None
+    caught_up: Annotated[bool, _IsLast] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

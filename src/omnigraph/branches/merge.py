@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnigraph.branches.deltas import row_images
 from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
 from omnigraph.branches.truth_table import CONFLICTS, Base, Choice
+from omnigraph.commit.documents import TypeChanges
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.arrow import pa
 from omnigraph.core.failpoints import Failpoint, reach
@@ -217,37 +218,6 @@ def _conflict(
 # ---- One merge from two heads to staged writes: plan every type, stage, check the result
 #
 # Nothing here moves a table: what comes out is committed by the protocol of every write, or thrown away.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeChanges:
-    """What a merge does to the rows of one type on the target."""
-
-    type_key: TableKey
-    inserted: int
-    updated: int
-    deleted: int
-
-    def to_json(self) -> dict[str, object]:
-        """The counts as JSON."""
-        kind, _, name = self.type_key.partition(":")
-        return {
-            "entity_kind": kind,
-            "type_name": name,
-            "inserted": self.inserted,
-            "updated": self.updated,
-            "deleted": self.deleted,
-        }
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> TypeChanges:
-        """The inverse of `to_json`."""
-        return TypeChanges(
-            type_key=TableKey(f"{body['entity_kind']}:{body['type_name']}"),
-            inserted=body["inserted"],
-            updated=body["updated"],
-            deleted=body["deleted"],
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

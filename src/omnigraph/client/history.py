@@ -11,7 +11,6 @@ from omnigraph.api.protocol import NDJSON
 from omnigraph.api.results import BaselineResult, ExportTarget
 from omnigraph.client.connection import OpenRemoteGraph, refuse_session, understood
 from omnigraph.client.reads import LineCount, held_back, opened_target, timed
-from omnigraph.commit.documents import commit_from_json
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.core.budget import Budget, CancelSignal
 from omnigraph.core.ids import is_ulid
@@ -45,7 +44,7 @@ class RemoteHistory(OpenRemoteGraph):
         """
         body = self._connection.ask("GET", self._commit_path(commit_id))
         with understood("a commit"):
-            return commit_from_json(body)
+            return GraphCommit.from_json(body)
 
     def log(self, branch: str | None = None) -> list[GraphCommit]:
         """Everything that one branch, or all that may be read, build on over both parents; newest first."""
@@ -84,10 +83,11 @@ class RemoteHistory(OpenRemoteGraph):
         # Late here and below: whoever looks at no changes needs nothing of branches.
         from omnigraph.api.diffs import ReportedDiff
         from omnigraph.branches.changes import MAX_PAGE_CHANGES
+        from omnigraph.branches.diffs import DiffPage
 
         refuse_session(spark)
         filters = _filters(kinds, types, ops)
-        pages: list[dict[str, Any]] = []
+        pages: list[DiffPage] = []
         states = {"from": one, "to": other}
         token = None
         while not pages or token is not None:
@@ -99,14 +99,14 @@ class RemoteHistory(OpenRemoteGraph):
                 "timeout_s": None if timeout_s is None else str(timeout_s),
             }
             ask = partial(self._connection.ask, "GET", f"{self._path}/diff", params=params)
-            page = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
-            pages.append(page)
+            body = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
             with understood("a diff"):
-                token = page.get("next_page_token")
-                # The other pages belong to the same two commits, also when a branch moves meanwhile.
-                states = {"from": page["from_graph_commit_id"], "to": page["to_graph_commit_id"]}
-        with understood("a diff"):
-            return ReportedDiff.from_pages(pages)
+                page = DiffPage.from_json(body)
+            pages.append(page)
+            token = page.next_page_token
+            # The other pages belong to the same two commits, also when a branch moves meanwhile.
+            states = {"from": page.from_graph_commit_id, "to": page.to_graph_commit_id}
+        return ReportedDiff.from_pages(pages)
 
     def changes(
         self,
@@ -225,7 +225,7 @@ class RemoteHistory(OpenRemoteGraph):
 
 def _commits(body: dict[str, Any]) -> list[GraphCommit]:
     with understood("commits"):
-        return [commit_from_json(commit) for commit in body["commits"]]
+        return [GraphCommit.from_json(commit) for commit in body["commits"]]
 
 
 def _filters(

@@ -20,8 +20,8 @@ from omnigraph.client.connection import (
     text_of,
     understood,
 )
-from omnigraph.commit.documents import snapshot_from_json
 from omnigraph.commit.rows import MAIN
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.budget import Budget
 from omnigraph.errors import BadRequestError, CompilerError, DirectOnlyError, UnexpectedAnswerError
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import httpx
 
     from omnigraph.api.rows import Result
-    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.commit.targets import Target
     from omnigraph.core.budget import CancelSignal
     from omnigraph.core.source import SourceText
@@ -238,7 +237,7 @@ class RemoteReading(OpenRemoteGraph):
         params = target_members(target)
         body = self._connection.ask("GET", f"{self._path}/snapshot", params=params)
         with understood("a snapshot"):
-            return snapshot_from_json(body)
+            return Snapshot.from_json(body)
 
     def entity_at(
         self,

@@ -159,7 +159,7 @@ class RemoteWriting(OpenRemoteGraph):
         except OmniError as error:
             raise files.renamed(error) from None
         with understood("a receipt"):
-            return LoadResult.from_json(answer, uri=self.uri)
+            return LoadResult.from_json(answer | {"uri": self.uri})
 
     # ---- the schema
 
@@ -201,7 +201,7 @@ class RemoteWriting(OpenRemoteGraph):
         warnings = answer.get("warnings", [])
         with understood("a receipt"):
             named = [warning | {"file": source.name} for warning in warnings]
-            return SchemaApplyResult.from_json(answer | {"warnings": named})
+            return SchemaApplyResult.from_json(answer | {"warnings": named, "uri": self.uri})
 
     # ---- branches
 
@@ -224,7 +224,7 @@ class RemoteWriting(OpenRemoteGraph):
         body = {"name": name, "from": base}
         answer = self._connection.write("POST", f"{self._path}/branches", body=body)
         with understood("a receipt"):
-            return BranchReceipt.from_json(answer)
+            return BranchReceipt.from_json(answer | {"uri": self.uri})
 
     def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
         """Delete a branch; what it did and nobody merged is gone.
@@ -238,7 +238,7 @@ class RemoteWriting(OpenRemoteGraph):
         segment = quote(check_branch_name(name), safe="")
         answer = self._connection.write("DELETE", f"{self._path}/branches/{segment}")
         with understood("a receipt"):
-            return BranchReceipt.from_json(answer)
+            return BranchReceipt.from_json(answer | {"uri": self.uri})
 
     def merge(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from omnigraph.codec import Document
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.types import Scalar, ScalarType
 from omnigraph.storage._failures import translated
@@ -44,7 +45,7 @@ _SCHEMA = pa.schema([pa.field(name, type_, null) for name, (type_, null) in _COL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryRecord:
+class RecoveryRecord(Document):
     """One settled sidecar. `created_at` is in microseconds since the epoch."""
 
     recovery_id: str
@@ -56,19 +57,6 @@ class RecoveryRecord:
     created_at: int
     #: Per table key: its class, `from_version` and the logical `to_version`.
     tables: Mapping[str, Mapping[str, object]]
-
-    def to_json(self) -> dict[str, object]:
-        """The record as `recovery list --json` prints it."""
-        return {
-            "recovery_id": self.recovery_id,
-            "graph_commit_id": self.graph_commit_id,
-            "recovery_kind": self.recovery_kind,
-            "recovery_for_actor": self.recovery_for_actor,
-            "operation_id": self.operation_id,
-            "writer_kind": self.writer_kind,
-            "created_at": self.created_at,
-            "tables": {key: dict(outcome) for key, outcome in self.tables.items()},
-        }
 
 
 class RecoveryAudit:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.codec import COMPLETE, ENTITY_TYPE, HIDDEN, OMIT_NONE, Absent, Document, Key
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
 from omnigraph.storage.location import check_dataset_path, check_fork_name
@@ -46,45 +47,49 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablePin:
+class TablePin(Document):
     """The version of one dataset that a snapshot reads."""
 
-    table_key: TableKey
-    incarnation: int
-    location: str
+    table_key: Annotated[TableKey, ENTITY_TYPE]
+    location: Annotated[str, Key("dataset_path")]
+    version: Annotated[int, Key("published_dataset_version")]
     #: The Lance branch that holds the version; None is the main line.
-    branch: str | None
-    version: int
-    row_count: int
+    branch: Annotated[str | None, Key("native_dataset_branch")]
+    row_count: Annotated[int, Key("entity_count")]
+    incarnation: Annotated[int, COMPLETE]
+
+
+#: Of a shorter document, what a server always says.
+_Unsaid = Absent(lambda _: "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphCommit:
+class GraphCommit(Document):
     """One atomic publish. Times are in microseconds since the epoch.
 
     `created_at` is the moment of the publish, and always later than that of its parents, whatever the clocks of their
     writers say: so the state at a moment that a branch has passed never changes.
     """
 
-    commit_id: str
-    graph_version: int
-    branch: str
-    parent_id: str | None
+    commit_id: Annotated[str, Key("graph_commit_id")]
+    branch: Annotated[str, Key("graph_branch")]
+    graph_version: Annotated[int, Key("graph_manifest_version")]
+    parent_id: Annotated[str | None, Key("parent_commit_id")]
+    merged_parent_id: Annotated[str | None, Key("merged_parent_commit_id")] = None
+    actor: Annotated[str | None, Key("actor_id")] = None
     created_at: int
-    kind: str
-    operation_id: str
-    schema_hash: str
-    merged_parent_id: str | None = None
-    actor: str | None = None
-    tables: tuple[TableKey, ...] = ()
-    recovery_for_actor: str | None = None
     #: How a merge decided its row conflicts; None when it had to have none.
-    merge_strategy: str | None = None
-    #: Accepted source and contract, on commits that change the schema: old commits decode with their own.
-    schema_source: str | None = None
-    schema_contract: str | None = None
+    merge_strategy: Annotated[str | None, OMIT_NONE] = None
     #: What the clock of its writer said, where `created_at` is another moment.
-    written_at: int | None = None
+    written_at: Annotated[int | None, OMIT_NONE] = None
+    kind: Annotated[str, COMPLETE, _Unsaid]
+    operation_id: Annotated[str, COMPLETE, _Unsaid]
+    schema_hash: Annotated[str, COMPLETE, _Unsaid]
+    tables: Annotated[tuple[TableKey, ...], COMPLETE] = ()
+    recovery_for_actor: Annotated[str | None, COMPLETE] = None
+    #: Accepted source and contract, on commits that change the schema: old commits decode with their own.
+    schema_source: Annotated[str | None, HIDDEN] = None
+    schema_contract: Annotated[str | None, HIDDEN] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

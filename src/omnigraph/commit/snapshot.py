@@ -6,8 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated, ClassVar
 
+from omnigraph.codec import COMPLETE, Document, Key, Through
 from omnigraph.commit.rows import (
+    INTERNAL_SCHEMA_VERSION,
     MAIN,
     GraphCommit,
     Head,
@@ -29,18 +32,33 @@ from omnigraph.errors import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Document):
     """The dataset versions that are visible together at one point of one branch. Immutable."""
 
-    branch: str
+    computed: ClassVar = {"internal_schema_version": "commit_id"}
+
+    branch: Annotated[str, Key("graph_branch")]
+    graph_version: Annotated[int, Key("graph_manifest_version")]
+    commit_id: Annotated[str, Key("graph_commit_id")]
+    pins: Annotated[
+        Mapping[TableKey, TablePin],
+        Key("datasets"),
+        Through(
+            tuple[TablePin, ...],
+            lambda pins: [pins[key] for key in sorted(pins)],
+            lambda pins: {pin.table_key: pin for pin in pins},
+        ),
+    ]
     #: The graph version that created the branch.
-    incarnation: int
-    graph_version: int
-    commit_id: str
-    schema_hash: str
-    pins: Mapping[TableKey, TablePin]
+    incarnation: Annotated[int, Key("branch_incarnation"), COMPLETE]
+    schema_hash: Annotated[str, COMPLETE]
     #: The Lance branch that the branch writes to; None for main.
-    fork_name: str | None = None
+    fork_name: Annotated[str | None, COMPLETE] = None
+
+    @property
+    def internal_schema_version(self) -> int:
+        """The storage format of the graph."""
+        return INTERNAL_SCHEMA_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
-from omnigraph.commit.documents import commit_json
 from omnigraph.commit.environment import REPREPARATION_BUDGET, GraphEnvironment
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.leftovers import may_leave_files, tidy_up
@@ -134,7 +133,7 @@ class EmbedResult:
             "reused": self.reused,
             "dry_run": self.dry_run,
             "actor_id": self.actor,
-            "commit": None if self.commit is None else commit_json(self.commit),
+            "commit": None if self.commit is None else self.commit.to_json(),
         }
 
 

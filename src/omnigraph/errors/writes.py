@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, NotRequired, Self, TypedDict
+from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 from omnigraph.codec import ENTITY_TYPE, HIDDEN, OMIT_NONE, Document, Key, When
 from omnigraph.errors.base import OmniError
@@ -299,7 +299,7 @@ class RuleReport(Document):
 class LoadReport(Document):
     """Every rule that records of a load violate: exact totals, and up to 100 examples of each."""
 
-    computed = {"total": "", "rules": "total"}  # noqa: RUF012  # declared in `Document`
+    computed: ClassVar = {"total": "", "rules": "total"}
     totals: Annotated[dict[str, int], HIDDEN] = field(default_factory=dict)
     examples: Annotated[tuple[BadRecord, ...], HIDDEN] = ()
     #: False when the load ended before records were compared with each other and with the graph.

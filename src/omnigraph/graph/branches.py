@@ -81,7 +81,7 @@ class BranchMethods(OpenGraph):
         self._authorize_reading(base, actor)
         self._heal()
         create_branch(self._environment, name, base, actor)
-        return BranchReceipt(name=name, base=base, actor=actor)
+        return BranchReceipt(uri=self.uri, name=name, base=base, actor=actor)
 
     def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
         """Delete a branch; what it did and nobody merged is gone.
@@ -95,7 +95,7 @@ class BranchMethods(OpenGraph):
         self._authorize(Action.BRANCH_DELETE, actor, target=name)
         self._heal()
         delete_branch(self._environment, name, actor)
-        return BranchReceipt(name=name, base=None, actor=actor)
+        return BranchReceipt(uri=self.uri, name=name, base=None, actor=actor)
 
     def merge(
         self,

@@ -135,7 +135,12 @@ class SchemaEvolution:
             refusals = [f"{step.entity}: {step}" for step in plan.refusals]
             raise UnsupportedSchemaError(refusals, plan.to_json())
         if not plan.steps:
-            return SchemaApplyResult(plan=plan, graph_version=state.graph_version, commit=None)
+            return SchemaApplyResult(
+                uri=self._environment.location.uri,
+                plan=plan,
+                graph_version=state.graph_version,
+                commit=None,
+            )
         if others := sorted(set(state.heads) - {MAIN}):
             raise BranchesExistError(others)
         if call.validate is not None:
@@ -148,7 +153,12 @@ class SchemaEvolution:
             ),
         )
         commit = self._commit(environment, snapshot, migrations, wanted, call)
-        return SchemaApplyResult(plan=plan, graph_version=commit.graph_version, commit=commit)
+        return SchemaApplyResult(
+            uri=self._environment.location.uri,
+            plan=plan,
+            graph_version=commit.graph_version,
+            commit=commit,
+        )
 
     def _commit(
         self,

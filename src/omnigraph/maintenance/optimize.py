@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.attempt import Attempt, Intent, StagedTable, discard_staged, run_phases
-from omnigraph.commit.documents import commit_json
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.late_writers import undo_late_writers
 from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
@@ -212,7 +211,7 @@ class OptimizeReport:
         return {
             "branch": self.branch,
             "graph_commit_id": None if self.commit is None else self.commit.commit_id,
-            "commit": None if self.commit is None else commit_json(self.commit),
+            "commit": None if self.commit is None else self.commit.to_json(),
             "datasets": [table.to_json() for table in self.tables],
             "manifest": {
                 "fragments_removed": self.catalog.fragments_removed,

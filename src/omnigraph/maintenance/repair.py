@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write
-from omnigraph.commit.documents import commit_json
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.late_writers import is_late_movement, undo_late_writers
@@ -340,7 +339,7 @@ class RepairReport:
             "datasets": [table.to_json() for table in self.tables],
             "doubled_commits": list(self.doubled_commits),
             "dangling_edges": [item.to_json() for item in self.dangling_edges],
-            "commits": [commit_json(commit) for commit in self.commits],
+            "commits": [commit.to_json() for commit in self.commits],
         }
 
 

@@ -91,7 +91,7 @@ def test_a_raw_load_creates_its_branch_on_demand(client):
     assert missing.status_code == 404
     assert client.get(f"{GRAPH}/branches").json() == {"branches": ["main"]}
     made = client.post(f"{path}&from=main", content=line("zoe"), headers=NDJSON).json()
-    assert (made["branch_created"], made["base_branch"], "uri" in made) == (True, "main", False)
+    assert (made["branch_created"], made["base_branch"], made["uri"]) == (True, "main", GRAPH)
     assert client.get(f"{GRAPH}/branches").json() == {"branches": ["draft", "main"]}
 
 

@@ -15,17 +15,12 @@ from omnigraph.api.results import (
     MergeResult,
     MutationResult,
     SchemaApplyResult,
-    receipt_document,
 )
 from omnigraph.api.rows import PIECE_BYTES, Result, decode_result, encode_result
 from omnigraph.branches.deltas import Operation
-from omnigraph.branches.diffs import DiffStats, NetChange
-from omnigraph.commit.documents import (
-    commit_document,
-    commit_from_json,
-    snapshot_document,
-    snapshot_from_json,
-)
+from omnigraph.branches.diffs import DiffPage, DiffStats, NetChange
+from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import Target
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.errors import (
@@ -237,15 +232,15 @@ ADD = "query add($d: String, $y: I32?) { insert Paper { doi: $d, year: $y } }"
 
 def test_receipts_are_the_same_behind_the_wire(graph: Graph, tmp_path: Path) -> None:
     mutated = graph.mutate(ADD, {"d": "10.1"}, actor="act-ivo")
-    assert MutationResult.from_json(over_the_wire(receipt_document(mutated))) == mutated
+    assert MutationResult.from_json(over_the_wire(mutated.document())) == mutated
     lines = tmp_path / "papers.jsonl"
     lines.write_text('{"type": "Paper", "data": {"doi": "10.2"}}\n')
     loaded = graph.load(lines, mode="merge", branch="draft", base="main", engine="local")
-    assert LoadResult.from_json(over_the_wire(receipt_document(loaded)), uri=graph.uri) == loaded
+    assert LoadResult.from_json(over_the_wire(loaded.document())) == loaded
     preview = graph.merge("draft", dry_run=True)
-    assert MergeResult.from_json(over_the_wire(receipt_document(preview))) == preview
+    assert MergeResult.from_json(over_the_wire(preview.document())) == preview
     merged = graph.merge("draft", delete_branch=True)
-    assert MergeResult.from_json(over_the_wire(receipt_document(merged))) == merged
+    assert MergeResult.from_json(over_the_wire(merged.document())) == merged
     applied = graph.apply_schema(SCHEMA + '@rename_from("Old") node Author { name: String @key }')
     rebuilt = SchemaApplyResult.from_json(over_the_wire(applied.document()))
     assert rebuilt.to_json() == applied.to_json()
@@ -269,9 +264,9 @@ def test_history_is_the_same_behind_the_wire(graph: Graph) -> None:
     graph.create_branch("draft")
     commit = graph.mutate(ADD, {"d": "10.2"}, branch="draft").commit
     assert commit is not None
-    assert commit_from_json(over_the_wire(commit_document(commit))) == commit
+    assert GraphCommit.from_json(over_the_wire(commit.document())) == commit
     snapshot = graph.snapshot("draft")
-    assert snapshot_from_json(over_the_wire(snapshot_document(snapshot))) == snapshot
+    assert Snapshot.from_json(over_the_wire(snapshot.document())) == snapshot
     page = graph.changes(commit.commit_id)
     assert ChangesPage.from_json(over_the_wire(page.to_json())) == page
     for feed in (
@@ -288,17 +283,21 @@ def test_a_diff_is_the_same_in_pages_and_behind_the_wire(graph: Graph) -> None:
     graph.mutate('query c() { insert Cites { from: "10.0", to: "10.1" } }', branch="draft")
     diff = graph.diff("main", "draft")
     everything = DiffFilter()
-    pages = [over_the_wire(diff_page(diff, everything, limit=2))]
-    while "next_page_token" in pages[-1]:
-        token = pages[-1]["next_page_token"]
-        pages.append(over_the_wire(diff_page(diff, everything, limit=2, page_token=token)))
-    assert [len(page["changes"]) for page in pages] == [2, 2]
+
+    def page(token: str | None = None) -> DiffPage:
+        told = diff_page(diff, everything, limit=2, page_token=token)
+        return DiffPage.from_json(over_the_wire(told.document()))
+
+    pages = [page()]
+    while pages[-1].next_page_token is not None:
+        pages.append(page(pages[-1].next_page_token))
+    assert [len(page.changes) for page in pages] == [2, 2]
     arrived = ReportedDiff.from_pages(pages)
     assert arrived.to_json() == diff.to_json()
     assert list(arrived) == list(diff)
     assert len(arrived) == len(diff) == 4
     assert arrived.to_arrow().equals(diff.to_arrow())
-    token = pages[0]["next_page_token"]
+    token = pages[0].next_page_token
     with pytest.raises(ChangeCursorRejectedError, match="another filter"):
         diff_page(diff, DiffFilter(kinds=["node"]), limit=2, page_token=token)
     with pytest.raises(ChangeCursorRejectedError, match="the commits that are compared are others"):
@@ -306,8 +305,9 @@ def test_a_diff_is_the_same_in_pages_and_behind_the_wire(graph: Graph) -> None:
 
 
 def test_a_diff_of_nothing_has_one_page(graph: Graph) -> None:
-    body = over_the_wire(diff_page(graph.diff("main", "main"), DiffFilter(), limit=10))
-    arrived = ReportedDiff.from_pages([body])
+    arrived = ReportedDiff.from_pages(
+        [diff_page(graph.diff("main", "main"), DiffFilter(), limit=10)]
+    )
     assert arrived.graph_branch == "main"
     assert arrived.stats == DiffStats(inserts=0, updates=0, deletes=0, types_affected=())
     assert list(arrived) == []

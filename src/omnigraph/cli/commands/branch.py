@@ -69,9 +69,8 @@ def create_branch(
     address.echo("branch create in", quiet=quiet)
     with address.open(read_only=False) as graph:
         receipt = graph.create_branch(name, base, actor=actor)
-        uri = graph.uri
     if json:
-        print_json({"uri": uri, **receipt.to_json()})
+        print_json(receipt.to_json())
     else:
         print_text(f"created branch {receipt.name} from {receipt.base}")
 
@@ -103,9 +102,8 @@ def delete_branch(
     address.echo("branch delete in", quiet=quiet)
     with address.open(read_only=False) as graph:
         receipt = graph.delete_branch(name, actor=actor)
-        uri = graph.uri
     if json:
-        print_json({"uri": uri, **receipt.to_json()})
+        print_json(receipt.to_json())
     else:
         print_text(f"deleted branch {receipt.name}")
 
@@ -231,8 +229,7 @@ def diff(
     ):
         if json:
             changes = StreamedList(found, lambda change: change.to_json())
-            stats = found.stats.to_json()
-            print_json({**found.header(), "changes": changes, "stats": stats})
+            print_json({**found.summary.to_json(), "changes": changes})
             return
         print_lines(net_change_line(change) for change in found)
         print_text(diff_summary(found, one, other))

@@ -62,13 +62,11 @@ def list_commits(
     json: AsJson = False,
 ) -> None:
     """List the commits of a branch, newest first."""
-    from omnigraph.commit.documents import commit_json
-
     wanted = _actor(filter_, actor)
     with address.open(read_only=True) as graph:
         commits = graph.commits(branch, actor=wanted)
     if json:
-        print_json({"commits": [commit_json(commit) for commit in commits]})
+        print_json({"commits": [commit.to_json() for commit in commits]})
     elif commits:
         print_text("\n".join(commit_line(commit) for commit in commits))
     else:
@@ -83,12 +81,10 @@ def show_commit(
     json: AsJson = False,
 ) -> None:
     """Show one commit."""
-    from omnigraph.commit.documents import commit_json
-
     with address.open(read_only=True) as graph:
         commit = graph.commit(commit_id)
     if json:
-        print_json(commit_json(commit))
+        print_json(commit.to_json())
         return
     facts = {
         "commit": commit.commit_id,
@@ -191,7 +187,7 @@ def log(
     json: AsJson = False,
 ) -> None:
     """Show the commits of a graph, newest first."""
-    from omnigraph.commit.documents import commit_json, is_of_deleted_branch
+    from omnigraph.commit.documents import log_of
 
     with address.open(read_only=True) as opened:
         if graph:
@@ -201,17 +197,12 @@ def log(
             commits = opened.commits(branch or "main")
     if not graph:
         if json:
-            print_json({"commits": [commit_json(commit) for commit in commits]})
+            print_json({"commits": [commit.to_json() for commit in commits]})
         else:
             print_lines(commit_line(commit) for commit in commits)
         return
     if json:
-        bodies = [
-            commit_json(commit) | {"branch_deleted": is_of_deleted_branch(commit, heads)}
-            for commit in commits
-        ]
-        positions = {name: head.commit_id for name, head in heads.items()}
-        print_json({"commits": bodies, "heads": positions})
+        print_json(log_of(commits, heads).to_json())
     else:
         print_lines(drawn_history(commits, heads))
 
@@ -383,12 +374,10 @@ def _blocks(pages: list[FeedPage]) -> list[dict[str, object]]:
 @scoped("snapshot", positional=True)
 def snapshot(address: Address, branch: Branch = "main", json: AsJson = False) -> None:
     """Show which version of every dataset a branch reads, and how many entities it holds."""
-    from omnigraph.commit.documents import snapshot_json
-
     with address.open(read_only=True) as graph:
         found = graph.snapshot(branch)
     if json:
-        print_json(snapshot_json(found))
+        print_json(found.to_json())
         return
     pins = [found.pins[key] for key in sorted(found.pins)]
     width = max((len(pin.table_key) for pin in pins), default=0)

@@ -157,7 +157,7 @@ def apply(
     for warning in result.plan.warnings:
         print_warning(warning.render())
     if json:
-        print_json({"uri": address.text, **result.to_json()})
+        print_json(result.to_json() | {"uri": address.text})
         return
     lines = [step.describe() for step in result.plan.steps]
     if result.commit is None:

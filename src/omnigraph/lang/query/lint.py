@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from omnigraph.codec import HIDDEN, OMIT_EMPTY, OMIT_NONE, Document, When
 from omnigraph.core.source import Findings, SourceText, Span
 from omnigraph.errors import CompilerError, Diagnostic, Severity
 from omnigraph.lang.query import ast, ir
@@ -37,79 +38,67 @@ class LintStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
+class QueryResult(Document):
     """The verdict on one query. `diagnostics` holds its errors, `operation` its descriptor when it has none."""
+
+    computed: ClassVar = {"status": "kind", "error": "warnings"}
 
     name: str
     kind: str
     warnings: tuple[str, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    operation: Operation | None
+    diagnostics: Annotated[tuple[Diagnostic, ...], OMIT_EMPTY]
     #: All errors of the query; `diagnostics` holds the first of them.
-    diagnostic_total: int = 0
+    diagnostic_total: Annotated[
+        int, When(lambda result: result.diagnostic_total > len(result.diagnostics))
+    ] = 0
+    operation: Annotated[Operation | None, OMIT_NONE]
 
     @property
     def status(self) -> LintStatus:
         """Whether the query has errors."""
         return LintStatus.ERROR if self.diagnostics else LintStatus.OK
 
-    def to_json(self) -> dict[str, object]:
-        """`{name, kind, status, warnings, error?, diagnostics?, diagnostic_total?, operation?}`."""
-        body: dict[str, object] = {
-            "name": self.name,
-            "kind": self.kind,
-            "status": str(self.status),
-            "warnings": list(self.warnings),
-        }
-        if self.diagnostics:
-            body["error"] = "; ".join(f"{item.code}: {item.message}" for item in self.diagnostics)
-            body["diagnostics"] = [item.to_json() for item in self.diagnostics]
-            if self.diagnostic_total > len(self.diagnostics):
-                body["diagnostic_total"] = self.diagnostic_total
-        if self.operation is not None:
-            body["operation"] = self.operation.to_json()
-        return body
+    @property
+    def error(self) -> Annotated[str | None, OMIT_NONE]:
+        """All errors as one text."""
+        if not self.diagnostics:
+            return None
+        return "; ".join(f"{item.code}: {item.message}" for item in self.diagnostics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Document):
     """A finding about the file as a whole, with its place. One that has a code has a `diagnostic` with the excerpt."""
 
     severity: Severity
     code: str | None
     message: str
-    type_name: str | None = None
-    property: str | None = None
+    type_name: Annotated[str | None, OMIT_NONE] = None
+    property: Annotated[str | None, OMIT_NONE] = None
     query_names: tuple[str, ...] = ()
     line: int
     column: int
-    diagnostic: Diagnostic | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """`{severity, code, message, type_name?, property?, query_names, line, column}`."""
-        body: dict[str, object] = {
-            "severity": str(self.severity),
-            "code": self.code,
-            "message": self.message,
-        }
-        if self.type_name is not None:
-            body["type_name"] = self.type_name
-        if self.property is not None:
-            body["property"] = self.property
-        body["query_names"] = list(self.query_names)
-        return body | {"line": self.line, "column": self.column}
+    diagnostic: Annotated[Diagnostic | None, HIDDEN] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintReport:
+class LintReport(Document):
     """Everything found in one file."""
+
+    computed: ClassVar = {
+        "status": "",
+        "queries_processed": "query_path",
+        "errors": "queries_processed",
+        "warnings": "errors",
+        "infos": "warnings",
+    }
 
     schema_source: str
     query_path: str
     results: tuple[QueryResult, ...]
     findings: tuple[Finding, ...]
     #: Errors of the file as a whole beyond those in `findings`, which holds the first of very many.
-    unlisted: int = 0
+    unlisted: Annotated[int, HIDDEN] = 0
 
     @property
     def errors(self) -> int:
@@ -135,19 +124,10 @@ class LintReport:
     def _count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
 
-    def to_json(self) -> dict[str, object]:
-        """The report as JSON."""
-        return {
-            "status": str(self.status),
-            "schema_source": self.schema_source,
-            "query_path": self.query_path,
-            "queries_processed": len(self.results),
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "infos": self.infos,
-            "results": [result.to_json() for result in self.results],
-            "findings": [finding.to_json() for finding in self.findings],
-        }
+    @property
+    def queries_processed(self) -> int:
+        """How many queries the file has."""
+        return len(self.results)
 
 
 def lint_queries(source: SourceText, catalog: Catalog, schema_source: str) -> LintReport:

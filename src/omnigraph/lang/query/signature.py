@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Annotated, assert_never
 
+from omnigraph.codec import OMIT_NONE, Document
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import (
     INTEGERS,
@@ -60,56 +61,31 @@ _SCALAR_KINDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FieldDescriptor:
+class FieldDescriptor(Document):
     """A result column or a parameter."""
 
     name: str
     kind: ValueKind
     nullable: bool
-    item_kind: ValueKind | None = None
-    vector_dim: int | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The descriptor as JSON; `item_kind` and `vector_dim` only where they apply."""
-        body: dict[str, object] = {
-            "name": self.name,
-            "kind": str(self.kind),
-            "nullable": self.nullable,
-        }
-        if self.item_kind is not None:
-            body["item_kind"] = str(self.item_kind)
-        if self.vector_dim is not None:
-            body["vector_dim"] = self.vector_dim
-        return body
+    item_kind: Annotated[ValueKind | None, OMIT_NONE] = None
+    vector_dim: Annotated[int | None, OMIT_NONE] = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TypeRef:
+class TypeRef(Document):
     """A node or edge type that an operation touches."""
 
     kind: str
     type_name: str
 
-    def to_json(self) -> dict[str, object]:
-        """`{kind, type_name}`."""
-        return {"kind": self.kind, "type_name": self.type_name}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(Document):
     """The descriptor of one query. `reads` and `writes` are sorted and distinct; `result` is empty for a mutation."""
 
     result: tuple[FieldDescriptor, ...]
     reads: tuple[TypeRef, ...]
     writes: tuple[TypeRef, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """`{result, reads, writes}`."""
-        return {
-            "result": [item.to_json() for item in self.result],
-            "reads": [item.to_json() for item in self.reads],
-            "writes": [item.to_json() for item in self.writes],
-        }
 
 
 def describe_field(name: str, type_: PropertyType) -> FieldDescriptor:

@@ -24,8 +24,7 @@ from omnigraph.api.models import (
     MergeBody,
 )
 from omnigraph.api.protocol import JSON, NDJSON
-from omnigraph.api.results import receipt_document
-from omnigraph.commit.documents import commit_document, log_document
+from omnigraph.commit.documents import log_of
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.policy.rules import Action
@@ -190,7 +189,7 @@ async def merge(request: Request) -> Response:
         shown = call.service.hidden.in_text(result.branch_delete_error)
         result = replace(result, branch_delete_error=shown)
     call.count_commit(result.commit)
-    return json_response(receipt_document(result))
+    return json_response(result.document())
 
 
 # ---- History: commits, the log over all branches, and the differences of two states
@@ -214,7 +213,7 @@ async def list_commits(request: Request) -> Response:
 
     def work() -> bytes:
         commits = call.graph.commits(branch, actor=params.actor)
-        return json_bytes({"commits": [commit_document(commit) for commit in commits]})
+        return json_bytes({"commits": [commit.document() for commit in commits]})
 
     return Response(await call.read(work), media_type=JSON)
 
@@ -244,9 +243,9 @@ async def log(request: Request) -> Response:
         commits = _merged([call.graph.log(name) for name in names])
         if len(visible) < len(heads):
             commits = _without_hidden(call, commits, visible)
-        document = log_document(commits, heads)
-        document["heads"] = {name: heads[name].commit_id for name in visible}
-        return json_bytes(document)
+        found = log_of(commits, heads)
+        shown = replace(found, heads={name: found.heads[name] for name in visible})
+        return json_bytes(shown.document())
 
     return Response(await call.read(work), media_type=JSON)
 
@@ -286,7 +285,7 @@ async def get_commit(request: Request) -> Response:
     call = enter_graph(request)
     commit_id = request.path_params["commit_id"]
     commit = await call.read(lambda: call.visible_commit(commit_id))
-    return json_response(commit_document(commit))
+    return json_response(commit.document())
 
 
 @operation(
@@ -323,7 +322,7 @@ async def diff(request: Request) -> Response:
 
         found = call.served.diffs.get(one, other, chosen.digest, compare)
         page = diff_page(found, chosen, limit=params.limit, page_token=params.page_token)
-        return json_bytes(page)
+        return json_bytes(page.document())
 
     return Response(await call.stoppable(work, signal), media_type=JSON)
 
@@ -358,7 +357,7 @@ async def commit_changes(request: Request) -> Response:
             max_bytes=params.max_bytes,
             page_token=params.page_token,
         )
-        return json_bytes(page.to_json())
+        return json_bytes(page.document())
 
     return Response(await call.read(work), media_type=JSON)
 
@@ -393,7 +392,7 @@ async def poll(request: Request) -> Response:
             max_commits=params.max_commits,
             page_token=params.page_token,
         )
-        return json_bytes(page.to_json())
+        return json_bytes(page.document())
 
     return Response(await call.read(work), media_type=JSON)
 

@@ -32,7 +32,6 @@ from omnigraph.api.protocol import (
 )
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobInfo, BlobKind
 from omnigraph.api.rows import Result, encode_answer, encode_result
-from omnigraph.commit.documents import snapshot_document
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError, BlobChangedError, BlobRangeError
 from omnigraph.lang.query.compiler import compile_query
@@ -276,7 +275,7 @@ async def snapshot(request: Request) -> Response:
     target = target_of(parse_query(request, TargetParams))
     await call.authorize_target(target)
     found = await call.read(lambda: call.graph.snapshot(**arguments_of(target)))
-    return json_response(snapshot_document(found))
+    return json_response(found.document())
 
 
 # ---- Exports: every entity of one state as a stream

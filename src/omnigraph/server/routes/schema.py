@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
@@ -144,7 +145,7 @@ async def apply_schema(request: Request) -> Response:
             )
         )
     call.count_commit(result.commit)
-    return json_response({"uri": call.served.address, **result.document()})
+    return json_response(replace(result, uri=call.served.address).document())
 
 
 def _finding_text(finding: RegistryFinding) -> str:

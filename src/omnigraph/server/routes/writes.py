@@ -16,7 +16,7 @@ from starlette.responses import Response
 from omnigraph.api import models
 from omnigraph.api.models import Load, LoadBody, LoadParams, MutateBody, Mutation, StoredQueryBody
 from omnigraph.api.protocol import IF_GRAPH_COMMIT, NDJSON
-from omnigraph.api.results import LoadResult, receipt_document
+from omnigraph.api.results import LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.rows import MAIN
 from omnigraph.core.ids import is_ulid
@@ -135,7 +135,7 @@ async def answer_mutation(
             )
         )
     call.count_commit(result.commit)
-    return json_response(receipt_document(result))
+    return json_response(result.document())
 
 
 def condition_of(request: Request, *, is_conditional: bool) -> str | None:
@@ -381,9 +381,7 @@ async def load_ndjson(request: Request) -> Response:
                 lambda: _load(call, wanted, path, signal), signal, writes=True
             )
     call.count_commit(result.commit)
-    body = receipt_document(result)
-    del body["uri"]
-    return json_response(body)
+    return json_response(replace(result, uri=call.served.address).document())
 
 
 async def _load_text(request: Request, *, grammar: str) -> Response:
@@ -410,7 +408,7 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
 
         result = await call.stoppable(work, signal, writes=True)
     call.count_commit(result.commit)
-    return json_response(receipt_document(result) | {"uri": call.served.address})
+    return json_response(replace(result, uri=call.served.address).document())
 
 
 def _holder(call: GraphCall, grant: Grant) -> Callable[[int], None]:
