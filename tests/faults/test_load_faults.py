@@ -96,7 +96,7 @@ def leftovers(graph: Graph) -> list[str]:
     paths = [pin.location for pin in graph.snapshot().pins.values()]
     found = reclaim_staged_files(graph._environment, paths, 0.0, preview=True)
     assert found.is_complete
-    return [file.name for item in found.leftovers for file in item.files]
+    return [file.name for item in found.removals for file in item.files]
 
 
 def failed(graph: Graph, error: type[BaseException], source: Any, **options: Any) -> Any:

@@ -205,6 +205,11 @@ class ManifestState:
         except KeyError:
             raise BranchNotFoundError(branch) from None
 
+    def lines(self) -> set[tuple[str, str | None]]:
+        """What live branches read: the directories of datasets, with the Lance branch; None is the main line."""
+        heads = self.heads.values()
+        return {(pin.location, pin.branch) for head in heads for pin in head.pins.values()}
+
 
 def newest_per_incarnation(heads: tuple[Head, ...]) -> tuple[Head, ...]:
     """The newest head row of each branch incarnation."""

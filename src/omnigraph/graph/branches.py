@@ -12,13 +12,7 @@ from omnigraph.branches.truth_table import find_base
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
 from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
 from omnigraph.commit.expectations import Expectations
-from omnigraph.commit.leftovers import (
-    UNCLEAR,
-    may_leave_files,
-    reclaim_forks_quietly,
-    tidy_up,
-    unharmed,
-)
+from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.commit.rows import MAIN, Head, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import (
@@ -47,6 +41,7 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.requests import MERGE
 from omnigraph.graph.open_graph import OpenGraph
+from omnigraph.maintenance.cleanup import reclaim_forks_quietly
 from omnigraph.policy.rules import Action
 from omnigraph.spark.worker_choice import ElasticEngine
 

@@ -181,7 +181,8 @@ class RetentionMethods(OpenGraph):
             RecoveryRequiredError: an interrupted write cannot be settled; nothing was removed.
             RetryableCommitConflictError: writers kept the graph busy; try again.
         """
-        from omnigraph.maintenance.cleanup import clean_up, cleanup_call
+        from omnigraph.maintenance.cleanup import clean_up
+        from omnigraph.maintenance.retention import cleanup_call
 
         call = cleanup_call(keep, older_than, commits=commits, confirm=confirm)
         if confirm:

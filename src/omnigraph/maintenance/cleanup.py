@@ -2,69 +2,59 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
-from stat import S_ISREG
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.leftovers import (
-    Reclaimed,
-    find_orphan_forks,
-    reclaim_forks,
-    reclaim_staged_files,
-    staged_max_age_s,
-)
+from omnigraph.commit.leftovers import reclaim_staged_files, staged_max_age_s
 from omnigraph.commit.sweep import settle_all
-from omnigraph.core.env_settings import parse_duration_s
 from omnigraph.core.failpoints import Failpoint, reach
-from omnigraph.errors import BadRequestError, RetryableCommitConflictError, StorageError
-from omnigraph.maintenance.retention import (
+from omnigraph.errors import OmniError, RetryableCommitConflictError, StorageError
+from omnigraph.maintenance.cleanup_plan import (
+    MICROSECONDS,
     CleanupPlan,
     DatasetPlan,
-    Retained,
-    RetentionPolicy,
+    Fork,
     find_drift,
-    forgettable_rows,
+    find_unfinished,
+    find_unused_forks,
+    find_unused_groups,
+    forks_beside,
     is_busy,
-    known_commits,
     plan_cleanup,
-    published_heads,
     reader_grace_us,
     retained_now,
+    with_sizes,
 )
+from omnigraph.maintenance.retention import (
+    CleanupCall,
+    Retained,
+    RetentionPolicy,
+    forgettable_rows,
+    known_commits,
+    published_heads,
+    reachable,
+)
+from omnigraph.storage.datasets.forks import remove_fork
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.datasets.versions import (
     list_versions,
-    old_versions,
+    newest_since,
     plan_removal,
-    remove_version_files,
-    remove_versions,
+    remove_files,
+    remove_manifests,
 )
-from omnigraph.storage.derived import (
-    DERIVED_FOLDER,
-    group_name,
-    list_unused_groups,
-    remove_groups,
-    text_group_name,
-)
-from omnigraph.storage.listing import (
-    StoredFile,
-    delete_files,
-    is_unfinished,
-    list_files,
-    remove_empty_folders,
-)
+from omnigraph.storage.derived import DERIVED_FOLDER, remove_groups
+from omnigraph.storage.listing import StoredFile, delete_files, list_files
 from omnigraph.storage.location import (
     BRANCH_CLAIM,
     MANIFEST,
     RECLAIMED_MARK,
     RECOVERIES,
-    RECOVERY_FOLDER,
     STAGING_FOLDER,
-    inside,
 )
 from omnigraph.storage.locks import held_file
 
@@ -72,6 +62,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.snapshot import History
 
+_log = logging.getLogger(__name__)
 
 # ---- What a cleanup removed, or in a preview would remove, and what it kept
 
@@ -171,10 +162,63 @@ class CleanupReport:
         }
 
 
-# ---- Cleanup: old versions, forks of deleted branches, leftovers of dead writers, and what the catalog outgrew
+# ---- Forks: removed by themselves whenever a branch is deleted, and first of all by a cleanup
+
+
+def reclaim_forks(
+    environment: GraphEnvironment, policy: RetentionPolicy | None = None
+) -> dict[Fork, int]:
+    """Remove forks that no reachable state reads, also those whose publish never happened; what went, with its size.
+
+    While there are readers or staged files, and always on an object store, only forks that were not written to for a
+    long time go: one may be read still, or hold what is staged for a first publish.
+    """
+    manifest = environment.manifest
+    state = manifest.state()
+    if not forks_beside(environment, state, state.lines()):
+        return {}
+    # Before the lock is taken: it follows the length of the history.
+    needed = reachable(
+        manifest.history(), policy or RetentionPolicy(), environment.clock()
+    ).versions
+    removed: dict[Fork, int] = {}
+    with environment.window() as held, held.staging.try_exclusive() as is_alone:
+        settle_all(held)
+        is_quiet = is_alone and not held.reading.has_readers()
+        if held.manifest.state().catalog_version != state.catalog_version:
+            return {}
+        age_s = None if is_quiet else staged_max_age_s()
+        left = with_sizes(held, forks_beside(held, state, needed), age_s)
+        while left:
+            failed = {item: size for item, size in left.items() if not _remove_fork(held, *item)}
+            removed |= {item: size for item, size in left.items() if item not in failed}
+            # A fork of a fork goes first; what fails without any progress stays.
+            left = failed if len(failed) < len(left) else {}
+    return removed
+
+
+def reclaim_forks_quietly(environment: GraphEnvironment) -> None:
+    """As `reclaim_forks`; a failure only leaves work for the next run."""
+    try:
+        reclaim_forks(environment)
+    except OmniError as error:
+        _log.warning("forks stay until cleanup: %s", error)
+
+
+def _remove_fork(environment: GraphEnvironment, path: str, fork: str) -> bool:
+    reach(Failpoint.BEFORE_FORK_REMOVAL)
+    environment.tenure.check()
+    try:
+        remove_fork(environment.location, path, fork)
+    except StorageError as error:
+        _log.info("the fork %s of %s stays for now: %s", fork, path, error)
+        return False
+    return True
+
+
+# ---- Sweep: forks, then versions of datasets, then files that nothing refers to, then rows and versions of the catalog
 #
-# Order: forks, then versions of datasets, then files that nothing refers to, then rows and versions of the catalog. A
-# process that dies on the way leaves every promised snapshot readable, everything else readable or gone as a whole,
+# A process that dies on the way leaves every promised snapshot readable, everything else readable or gone as a whole,
 # and work that the next run finds again.
 
 
@@ -182,21 +226,6 @@ class CleanupReport:
 _PLAN_BUDGET = 8
 #: How often a dataset that could not be read is looked at once more.
 _LOOKS = 2
-#: A control file is written in a moment: a temporary name of this age has nobody who would finish it.
-_TEMPORARY_MAX_AGE_S = 600.0
-_MICROSECONDS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupCall:
-    """One cleanup as it was asked for."""
-
-    policy: RetentionPolicy
-    #: Whether commits that cannot be read any more are removed from the history too.
-    forget_commits: bool = False
-    preview: bool = False
-    #: What a person should know about the call itself.
-    notes: tuple[str, ...] = ()
 
 
 def clean_up(environment: GraphEnvironment, call: CleanupCall) -> CleanupReport:
@@ -210,14 +239,14 @@ def clean_up(environment: GraphEnvironment, call: CleanupCall) -> CleanupReport:
 
 
 @dataclass(slots=True)
-class _Tally:
-    """What happened to one dataset."""
+class DatasetStats:
+    """What happened to one dataset; see `DatasetCleanup`."""
 
-    versions: int = 0
-    kept: int = 0
-    forks: int = 0
-    staged: int = 0
-    bytes: int = 0
+    old_versions_removed: int = 0
+    versions_kept: int = 0
+    forks_removed: int = 0
+    staged_files_removed: int = 0
+    bytes_removed: int = 0
     is_dropped: bool = False
     error: str | None = None
 
@@ -228,41 +257,31 @@ class _Cleanup:
 
     environment: GraphEnvironment
     call: CleanupCall
-    tallies: defaultdict[str, _Tally] = field(default_factory=lambda: defaultdict(_Tally))
+    stats: defaultdict[str, DatasetStats] = field(default_factory=lambda: defaultdict(DatasetStats))
     others: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> CleanupReport:
-        forks = self._clean_forks()
-        plan = self._clean_versions(forks)
+        plan = self._clean_versions(self._clean_forks())
         self._clean_staged_files(plan)
-        self._clean_beside(plan.history)
+        if self.environment.location.is_local:
+            self._clean_beside(plan.history)
         forgotten = self._clean_catalog()
         if plan.has_readers:
-            grace_s = reader_grace_us() // _MICROSECONDS
+            grace_s = reader_grace_us() // MICROSECONDS
             self.notes.append(
                 f"somebody may be reading or writing: what was at a head in the last {grace_s} s stays, too"
             )
         names = {item.path: item.type_key for item in plan.datasets}
         datasets = [
-            DatasetCleanup(
-                type_key=names.get(path, path),
-                location=path,
-                old_versions_removed=tally.versions,
-                versions_kept=tally.kept,
-                forks_removed=tally.forks,
-                staged_files_removed=tally.staged,
-                bytes_removed=tally.bytes,
-                is_dropped=tally.is_dropped,
-                error=tally.error,
-            )
-            for path, tally in self.tallies.items()
+            DatasetCleanup(type_key=names.get(path, path), location=path, **asdict(stats))
+            for path, stats in self.stats.items()
         ]
         age_us = self.call.policy.age_us
         return CleanupReport(
             confirmed=not self.call.preview,
             keep=self.call.policy.keep,
-            older_than_s=None if age_us is None else age_us / _MICROSECONDS,
+            older_than_s=None if age_us is None else age_us / MICROSECONDS,
             datasets=tuple(sorted(datasets, key=lambda item: item.type_key)),
             commits_kept=len(plan.retained.commits),
             kept_because=plan.retained.counts(),
@@ -274,34 +293,28 @@ class _Cleanup:
             notes=(*self.call.notes, *self.notes),
         )
 
-    # ---- forks
+    def _count_others(self, files: Collection[StoredFile]) -> None:
+        self.others["files"] += len(files)
+        self.others["bytes"] += sum(file.size_bytes for file in files)
 
-    def _clean_forks(self) -> list[tuple[str, str]]:
-        environment = self.environment
+    def _clean_forks(self) -> Collection[Fork]:
+        environment, policy = self.environment, self.call.policy
         age_s = staged_max_age_s() if is_busy(environment) else None
-        orphans = find_orphan_forks(environment, age_s)
-        sizes = {
-            (path, fork): sum(
-                file.size_bytes for file in list_files(environment.location, f"{path}/tree/{fork}")
-            )
-            for path, fork in orphans
-        }
-        removed = orphans
-        if orphans and not self.call.preview:
-            removed = reclaim_forks(environment)
-            if len(removed) < len(orphans):
+        found = removed = find_unused_forks(environment, policy, age_s)
+        if found and not self.call.preview:
+            removed = reclaim_forks(environment, policy)
+            if len(removed) < len(found):
                 self.notes.append("some forks of deleted branches stay: writers are at work")
-        for path, fork in removed:
-            self.tallies[path].forks += 1
-            self.tallies[path].bytes += sizes.get((path, fork), 0)
-        return removed
+        for (path, _), size in removed.items():
+            self.stats[path].forks_removed += 1
+            self.stats[path].bytes_removed += size
+        return removed.keys()
 
     # ---- versions
 
-    def _clean_versions(self, forks: list[tuple[str, str]]) -> CleanupPlan:
-        environment, policy = self.environment, self.call.policy
+    def _clean_versions(self, forks: Collection[Fork]) -> CleanupPlan:
         for number in range(_PLAN_BUDGET):
-            plan = plan_cleanup(environment, policy, forks)
+            plan = plan_cleanup(self.environment, self.call.policy, forks)
             reach(Failpoint.CLEANUP_PLANNED)
             if plan.has_failures and number < _LOOKS:
                 # A fork or a version may have gone between two looks at the same dataset.
@@ -317,14 +330,15 @@ class _Cleanup:
         return plan
 
     def _remove_versions(self, plan: CleanupPlan) -> bool:
-        """Let the planned versions go, if nobody needs one of them by now."""
+        """Let the planned versions go, if none of them is needed by now."""
         with self.environment.window() as held:
             settle_all(held)
             has_readers = is_busy(held)
             history = held.manifest.history()
-            policy = self.call.policy
-            retained = retained_now(held, history, policy, has_readers=has_readers)
-            if plan.contradicts(retained) or self._was_moving(plan, history, retained):
+            retained = retained_now(held, history, self.call.policy, has_readers=has_readers)
+            if any(item.contradicts(retained) for item in plan.datasets):
+                return False
+            if self._was_moving(plan, history, retained):
                 return False
             for item in plan.datasets:
                 reach(Failpoint.BEFORE_VERSION_REMOVAL)
@@ -344,140 +358,86 @@ class _Cleanup:
         )
 
     def _remove_manifests(self, item: DatasetPlan) -> None:
-        environment = self.environment
+        environment, removal = self.environment, item.removal
+        if removal is None or not removal.every_file:
+            return
         try:
-            if item.dropped_files:
-                if item.is_known:
-                    # First: whatever is missing from here on was cleaned up.
-                    environment.objects.write(f"{item.path}/{RECLAIMED_MARK}", b"{}\n")
-                names = [file.name for file in item.dropped_files]
-                delete_files(environment.location, [it for it in names if "/_versions/" in it])
-                environment.tables.forget(item.path)
-            elif item.removal is not None:
-                remove_versions(environment.location, item.removal)
-                environment.tables.forget(item.path)
+            if removal.is_whole and item.is_known:
+                # First: whatever is missing from here on was cleaned up.
+                environment.objects.write(f"{item.path}/{RECLAIMED_MARK}", b"{}\n")
+            remove_manifests(environment.location, removal)
+            environment.tables.forget(item.path)
         except StorageError as error:
-            self.tallies[item.path].error = error.message
+            self.stats[item.path].error = error.message
 
     def _remove_files(self, item: DatasetPlan) -> None:
         """The files of versions that are gone; also the account of a preview."""
-        environment, tally = self.environment, self.tallies[item.path]
-        tally.kept = item.versions_kept
-        tally.error = tally.error or item.error
-        if tally.error is not None:
+        removal = item.removal
+        if removal is not None and removal.is_whole and not removal.every_file:
+            # It went before.
+            return
+        stats = self.stats[item.path]
+        stats.versions_kept = item.versions_kept
+        stats.error = stats.error or item.error
+        if stats.error is not None or removal is None:
             return
         try:
-            if item.dropped_files is not None:
-                if not item.dropped_files:
-                    del self.tallies[item.path]
-                    return
-                names = [file.name for file in item.dropped_files]
-                if not self.call.preview:
-                    # Versions went before, under the lock: since then others may make a dataset at the same place.
-                    files = [name for name in names if "/_versions/" not in name]
-                    delete_files(environment.location, files)
-                    remove_empty_folders(environment.location, item.path)
-                tally.is_dropped = True
-                tally.versions += sum(name.endswith(".manifest") for name in names)
-                tally.bytes += sum(file.size_bytes for file in item.dropped_files)
-            elif item.removal is not None:
-                if not self.call.preview:
-                    remove_version_files(environment.location, item.removal)
-                tally.versions += item.removal.version_count
-                tally.bytes += item.removal.size_bytes
+            if not self.call.preview:
+                remove_files(self.environment.location, removal)
         except StorageError as error:
-            tally.error = error.message
+            stats.error = error.message
+            return
+        stats.is_dropped = removal.is_whole
+        stats.old_versions_removed += removal.version_count
+        stats.bytes_removed += removal.size_bytes
 
     # ---- leftovers
 
     def _clean_staged_files(self, plan: CleanupPlan) -> None:
-        environment = self.environment
-        paths = [item.path for item in plan.datasets if item.dropped_files is None]
-        own = [
-            name for name in (MANIFEST, RECOVERIES) if dataset_exists(environment.location, name)
-        ]
+        location = self.environment.location
+        paths = [item.path for item in plan.datasets if not item.is_dropped]
+        own = [name for name in (MANIFEST, RECOVERIES) if dataset_exists(location, name)]
         found = reclaim_staged_files(
-            environment, [*paths, *own], staged_max_age_s(), preview=self.call.preview
+            self.environment, [*paths, *own], staged_max_age_s(), preview=self.call.preview
         )
-        self._count(found, [*own, STAGING_FOLDER])
+        for removal in found.removals:
+            if removal.path in (*own, STAGING_FOLDER):
+                self._count_others(removal.files)
+            else:
+                self.stats[removal.path].staged_files_removed += len(removal.files)
+                self.stats[removal.path].bytes_removed += removal.size_bytes
+        for path, message in found.failures.items():
+            if path in (*own, STAGING_FOLDER):
+                self.notes.append(f"{path}: {message}")
+            else:
+                self.stats[path].error = self.stats[path].error or message
         if not found.is_complete:
             self.notes.append(
                 "writers are at work, or nobody can tell: of the files that nothing refers to only old ones go"
             )
 
-    def _count(self, found: Reclaimed, own: list[str]) -> None:
-        self.others["files"] += len(found.answers)
-        self.others["bytes"] += sum(file.size_bytes for file in found.answers)
-        for item in found.leftovers:
-            if item.path in own:
-                self.others["files"] += len(item.files)
-                self.others["bytes"] += item.size_bytes
-            else:
-                self.tallies[item.path].staged += len(item.files)
-                self.tallies[item.path].bytes += item.size_bytes
-        for path, message in found.failures.items():
-            if path in own:
-                self.notes.append(f"{path}: {message}")
-            else:
-                self.tallies[path].error = self.tallies[path].error or message
-
-    # ---- beside the datasets
-
     def _clean_beside(self, history: History) -> None:
         """Control files that were never finished, claims of dead processes, traversal and text indexes of nothing."""
-        environment = self.environment
-        if not environment.location.is_local:
-            # An object appears with one request: there is no temporary name.
-            return
-        used = {
-            name(pin.location, pin.branch)
-            for head in history.heads
-            for pin in head.pins.values()
-            for name in (group_name, text_group_name)
-        }
-        groups = list_unused_groups(environment.location, used)
-        files = [
-            file
-            for group in groups
-            for file in list_files(environment.location, f"{DERIVED_FOLDER}/{group}")
-        ]
-        temporary = self._unfinished_control_files()
-        for file in (*files, *temporary):
-            self.others["files"] += 1
-            self.others["bytes"] += file.size_bytes
+        location = self.environment.location
+        groups = find_unused_groups(self.environment, history)
+        for group in groups:
+            self._count_others(list(list_files(location, f"{DERIVED_FOLDER}/{group}")))
+        unfinished = find_unfinished(self.environment)
+        self._count_others(unfinished)
         if self.call.preview:
             return
-        remove_groups(environment.location, groups)
-        delete_files(environment.location, [file.name for file in temporary])
-        for path in environment.location.path.glob(f"{BRANCH_CLAIM}*"):
-            if path.is_symlink():
-                continue
-            # Taking a claim that nobody holds, and giving it back, removes it.
-            with suppress(RetryableCommitConflictError), held_file(path):
-                pass
-
-    def _unfinished_control_files(self) -> list[StoredFile]:
-        root = self.environment.location.path
-        limit_s = self.environment.clock() / _MICROSECONDS - _TEMPORARY_MAX_AGE_S
-        found = []
-        folder = inside(self.environment.location, RECOVERY_FOLDER)
-        for path in (*root.glob("*#*"), *folder.glob("*#*")):
-            try:
-                status = path.lstat()
-            except FileNotFoundError:
-                # Its writer has just given it its real name.
-                continue
-            name = path.relative_to(root).as_posix()
-            if is_unfinished(name) and S_ISREG(status.st_mode) and status.st_mtime < limit_s:
-                found.append(
-                    StoredFile(name=name, size_bytes=status.st_size, modified_s=status.st_mtime)
-                )
-        return found
+        remove_groups(location, groups)
+        delete_files(location, [file.name for file in unfinished])
+        for path in location.path.glob(f"{BRANCH_CLAIM}*"):
+            if not path.is_symlink():
+                # Taking a claim that no process holds, and giving it back, removes it.
+                with suppress(RetryableCommitConflictError), held_file(path):
+                    pass
 
     # ---- the catalog
 
     def _clean_catalog(self) -> int:
-        """Rows that nobody needs, then old versions of the catalog and of the audit; how many commits went."""
+        """Rows that are not needed, then old versions of the catalog and of the audit; how many commits went."""
         if self.call.preview:
             return self._clean_catalog_in(self.environment)
         with self.environment.window() as held:
@@ -497,82 +457,27 @@ class _Cleanup:
             if rows and not self.call.preview:
                 environment.manifest.forget(rows, tenure=environment.tenure)
         reach(Failpoint.BEFORE_CATALOG_CLEANUP)
+        since_s = None
+        if has_readers:
+            since_s = (environment.clock() - reader_grace_us()) / MICROSECONDS
         for path in (MANIFEST, RECOVERIES):
             try:
                 if dataset_exists(environment.location, path):
-                    self._remove_old_versions(environment, path, has_readers=has_readers)
+                    self._remove_old_versions(environment, path, since_s)
             except StorageError as error:
                 self.notes.append(f"{path}: old versions stay, {error.message}")
         return forgotten
 
     def _remove_old_versions(
-        self, environment: GraphEnvironment, path: str, *, has_readers: bool
+        self, environment: GraphEnvironment, path: str, since_s: float | None
     ) -> None:
-        """Rows carry the history: of these datasets the newest version is all that whoever begins to read needs."""
-        since_s = None
-        if has_readers:
-            since_s = (environment.clock() - reader_grace_us()) / _MICROSECONDS
+        """Rows carry the history: of these datasets a reader that begins needs the newest version alone."""
         listing = list_versions(environment.location, path)
-        removal = plan_removal(environment.location, listing, old_versions(listing, since_s))
+        kept = {} if since_s is None else newest_since(listing, since_s)
+        removal = plan_removal(environment.location, listing, kept)
         self.others["catalog_versions"] += removal.version_count
         self.others["catalog_bytes"] += removal.size_bytes
         if not self.call.preview:
             environment.tenure.check()
-            remove_versions(environment.location, removal)
-            remove_version_files(environment.location, removal)
-
-
-# ---- Cleaning up a graph: what a caller means by a policy, and the floor below which nobody may go
-
-
-#: Commits of every branch that stay whatever is asked for: what an operator needs to look at after a mishap.
-KEEP_FLOOR = 3
-#: What is advised.
-KEEP_ADVISED = 10
-#: More than any history has; the machine counts no further.
-_KEEP_MOST = 2**62
-
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def cleanup_call(
-    keep: int | None, older_than: str | timedelta | None, *, commits: bool, confirm: bool
-) -> CleanupCall:
-    """One cleanup, checked.
-
-    Raises:
-        BadRequestError: there is no policy, or one that makes no sense.
-    """
-    if keep is None and older_than is None:
-        raise BadRequestError(
-            f"say what stays: the newest commits of every branch (`--keep`, {KEEP_ADVISED} is a good number), those of "
-            "some time (`--older-than`, such as 7d), or both"
-        )
-    notes = []
-    if keep is not None and (type(keep) is not int or not 1 <= keep <= _KEEP_MOST):
-        raise BadRequestError(f"keep is a number of commits, {KEEP_FLOOR} or more, not {keep!r}")
-    if keep is not None and keep < KEEP_FLOOR:
-        notes.append(f"keep was raised from {keep} to {KEEP_FLOOR}: {KEEP_ADVISED} is advised")
-        keep = KEEP_FLOOR
-    age_us = None if older_than is None else _age(older_than) // _MICROSECOND
-    return CleanupCall(
-        policy=RetentionPolicy(keep=keep, age_us=age_us),
-        forget_commits=commits,
-        preview=not confirm,
-        notes=tuple(notes),
-    )
-
-
-def _age(older_than: str | timedelta) -> timedelta:
-    if isinstance(older_than, timedelta):
-        age = older_than
-    else:
-        try:
-            age = timedelta(seconds=parse_duration_s(older_than))
-        except (ValueError, OverflowError) as error:
-            raise BadRequestError(
-                f"{older_than!r} is not a duration such as 45s, 30m, 12h, 7d or 2w"
-            ) from error
-    if age < timedelta(0):
-        raise BadRequestError("older_than is a time that has passed: it is not negative")
-    return age
+            remove_manifests(environment.location, removal)
+            remove_files(environment.location, removal)

@@ -25,6 +25,7 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.text import size_text
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, unbuilt_indexes
+from omnigraph.maintenance.cleanup_plan import plan_cleanup
 from omnigraph.maintenance.health_checks import (
     DiskUse,
     DoctorReport,
@@ -38,7 +39,7 @@ from omnigraph.maintenance.health_checks import (
     worst_first,
 )
 from omnigraph.maintenance.indexes import missing_indexes
-from omnigraph.maintenance.retention import RetentionPolicy, plan_cleanup, published_heads
+from omnigraph.maintenance.retention import KEEP_ADVISED, RetentionPolicy, published_heads
 from omnigraph.maintenance.verify import FileStatus
 from omnigraph.storage._failures import without_advice
 from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_facts
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.pipeline.workers import Progress
 
-#: Commits per branch by which old versions are counted; what `cleanup` is advised with.
-_ADVISED_KEEP = 10
 #: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
 _INDEXED_ROWS = 10_000
 #: Fragments that compaction would put together, from which on reads of a type get slower.
@@ -375,7 +374,7 @@ def _check_fragments(look: Inspection) -> Iterator[Finding]:
 
 
 def _check_leftovers(look: Inspection) -> Iterator[Finding]:
-    cleanup = look.run("cleanup", f"--keep {_ADVISED_KEEP} --confirm")
+    cleanup = look.run("cleanup", f"--keep {KEEP_ADVISED} --confirm")
     return check_leftovers(look.environment, look.listings, cleanup)
 
 
@@ -400,8 +399,8 @@ def _check_disk(look: Inspection) -> Iterator[Finding]:
 
 
 def _check_versions(look: Inspection) -> Iterator[Finding]:
-    plan = plan_cleanup(look.environment, RetentionPolicy(keep=_ADVISED_KEEP))
-    removals = [item.removal for item in plan.datasets if item.removal is not None]
+    plan = plan_cleanup(look.environment, RetentionPolicy(keep=KEEP_ADVISED))
+    removals = [it.removal for it in plan.datasets if it.removal is not None and not it.is_dropped]
     old = sum(removal.version_count for removal in removals)
     size = sum(removal.size_bytes for removal in removals)
     if not old:
@@ -411,10 +410,10 @@ def _check_versions(look: Inspection) -> Iterator[Finding]:
         check="versions",
         severity=Health.INFO,
         message=(
-            f"{_count(old, 'version')} ({size_text(size)}) would go if {_ADVISED_KEEP} commits of every branch "
+            f"{_count(old, 'version')} ({size_text(size)}) would go if {KEEP_ADVISED} commits of every branch "
             "stayed readable"
         ),
-        action=look.run("cleanup", f"--keep {_ADVISED_KEEP}"),
+        action=look.run("cleanup", f"--keep {KEEP_ADVISED}"),
     )
 
 

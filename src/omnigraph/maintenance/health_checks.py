@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.leftovers import find_abandoned_answers, find_orphan_forks, staged_max_age_s
+from omnigraph.commit.leftovers import staged_max_age_s
 from omnigraph.commit.lineage import disordered, doubled
 from omnigraph.commit.rebasing import find_foreign_versions, recorded_root
 from omnigraph.commit.schemas import GraphSchema, find_schema
@@ -17,9 +17,9 @@ from omnigraph.commit.sweep import has_unsettled
 from omnigraph.commit.targets import open_pin
 from omnigraph.errors import DamageError, OmniError
 from omnigraph.errors.text import size_text
+from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy
 from omnigraph.maintenance.repair import dangling_edges
-from omnigraph.maintenance.retention import is_busy, type_keys
-from omnigraph.storage.datasets.leftovers import find_leftovers
+from omnigraph.maintenance.retention import type_keys
 from omnigraph.storage.datasets.versions import DatasetListing, list_versions
 from omnigraph.storage.location import walk
 
@@ -238,10 +238,12 @@ def check_leftovers(
     """
     datasets = list(paths)
     was_quiet = not _is_in_use(environment)
-    everything = _find(environment, datasets, None)
+    everything = _Left(*find_leftovers(environment, datasets, None))
     # Again: who began meanwhile has files among these.
     is_quiet = was_quiet and not _is_in_use(environment)
-    left = everything if is_quiet else _find(environment, datasets, staged_max_age_s())
+    left = everything
+    if not is_quiet:
+        left = _Left(*find_leftovers(environment, datasets, staged_max_age_s()))
     young = everything.without(left)
     if left:
         yield Finding(check="leftovers", severity=Health.WARNING, message=str(left), action=cleanup)
@@ -267,23 +269,6 @@ def check_leftovers(
 def _is_in_use(environment: GraphEnvironment) -> bool:
     """Whether what nothing refers to may be needed: by a writer, by a reader, or by the recovery of a dead writer."""
     return is_busy(environment) or has_unsettled(environment)
-
-
-def _find(environment: GraphEnvironment, paths: list[str], age_s: float | None) -> _Left:
-    now_s = environment.clock() / 1_000_000
-    files = [
-        file
-        for path in paths
-        for file in find_leftovers(
-            environment.location, path, older_than_s=age_s, now_s=now_s
-        ).files
-    ]
-    answers = find_abandoned_answers(environment, age_s or 0.0, is_alone=age_s is None)
-    forks = find_orphan_forks(environment, age_s)
-    # What lies in a fork of no branch goes with it.
-    folders = tuple(f"{path}/tree/{fork}/" for path, fork in forks)
-    own = (file for file in files if not file.name.startswith(folders))
-    return _Left(frozenset(forks), frozenset([*own, *answers]))
 
 
 # ---- Whether what a graph says makes sense: a history without circles, and edges between nodes that exist

@@ -1,4 +1,7 @@
-"""What a cleanup keeps: policy, reachable commits, and versions that may go."""
+"""What a cleanup keeps: the policy, the commits and versions that stay reachable, and rows that may be forgotten.
+
+The mark half of a cleanup, pure: rows of the catalog and a policy go in. What it reaches is never removed.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.leftovers import staged_max_age_s
 from omnigraph.commit.lineage import (
     distances,
     first_parents,
@@ -19,26 +22,92 @@ from omnigraph.commit.lineage import (
     possible_bases,
 )
 from omnigraph.commit.rows import MAIN, GraphCommit, Head, PublishedVersion, Tombstone, version_row
-from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import History, branch_of
-from omnigraph.core.env_settings import duration_s
-from omnigraph.errors import StorageError
-from omnigraph.storage.datasets.versions import (
-    DatasetListing,
-    VersionRemoval,
-    list_versions,
-    plan_removal,
-)
-from omnigraph.storage.listing import StoredFile, is_deletable, list_dataset_folders, list_files
-from omnigraph.storage.location import RECLAIMED_MARK
+from omnigraph.core.env_settings import parse_duration_s
+from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.core.ids import TableKey
 
+# ---- The policy: what a caller asks for, and the floor below which no cleanup goes
 
-# ---- What a cleanup keeps: a pure function from the rows of the catalog and a policy to commits and dataset
-#      versions
+
+#: Commits of every branch that stay whatever is asked for: what an operator needs to look at after a mishap.
+KEEP_FLOOR = 3
+#: What is advised.
+KEEP_ADVISED = 10
+#: More than any history has; the machine counts no further.
+_KEEP_MOST = 2**62
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """Which states of live branches stay readable; with both, those that either of the two keeps."""
+
+    #: The newest so many commits of every branch.
+    keep: int | None = None
+    #: Every state that a branch had in so many microseconds up to now.
+    age_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupCall:
+    """One cleanup as it was asked for."""
+
+    policy: RetentionPolicy
+    #: Whether commits that cannot be read any more are removed from the history too.
+    forget_commits: bool = False
+    preview: bool = False
+    #: What a person should know about the call itself.
+    notes: tuple[str, ...] = ()
+
+
+def cleanup_call(
+    keep: int | None, older_than: str | timedelta | None, *, commits: bool, confirm: bool
+) -> CleanupCall:
+    """One cleanup, checked.
+
+    Raises:
+        BadRequestError: there is no policy, or one that makes no sense.
+    """
+    if keep is None and older_than is None:
+        raise BadRequestError(
+            f"say what stays: the newest commits of every branch (`--keep`, {KEEP_ADVISED} is a good number), those of "
+            "some time (`--older-than`, such as 7d), or both"
+        )
+    notes = []
+    if keep is not None and (type(keep) is not int or not 1 <= keep <= _KEEP_MOST):
+        raise BadRequestError(f"keep is a number of commits, {KEEP_FLOOR} or more, not {keep!r}")
+    if keep is not None and keep < KEEP_FLOOR:
+        notes.append(f"keep was raised from {keep} to {KEEP_FLOOR}: {KEEP_ADVISED} is advised")
+        keep = KEEP_FLOOR
+    age_us = None if older_than is None else _age(older_than) // _MICROSECOND
+    return CleanupCall(
+        policy=RetentionPolicy(keep=keep, age_us=age_us),
+        forget_commits=commits,
+        preview=not confirm,
+        notes=tuple(notes),
+    )
+
+
+def _age(older_than: str | timedelta) -> timedelta:
+    if isinstance(older_than, timedelta):
+        age = older_than
+    else:
+        try:
+            age = timedelta(seconds=parse_duration_s(older_than))
+        except (ValueError, OverflowError) as error:
+            raise BadRequestError(
+                f"{older_than!r} is not a duration such as 45s, 30m, 12h, 7d or 2w"
+            ) from error
+    if age < timedelta(0):
+        raise BadRequestError("older_than is a time that has passed: it is not negative")
+    return age
+
+
+# ---- Mark: the commits that stay readable, and the versions that their snapshots need
 
 
 #: The directory of a dataset and the Lance branch; None is the main line.
@@ -60,16 +129,6 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionPolicy:
-    """Which states of live branches stay readable; with both, those that either of the two keeps."""
-
-    #: The newest so many commits of every branch.
-    keep: int | None = None
-    #: Every state that a branch had in so many microseconds up to now.
-    age_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
     """What stays."""
 
@@ -77,6 +136,10 @@ class Retained:
     commits: Mapping[str, frozenset[Reason]]
     #: Versions that these snapshots, or interrupted writes, need.
     versions: Mapping[Line, frozenset[int]] = field(default_factory=dict)
+
+    def of(self, path: str) -> dict[str | None, frozenset[int]]:
+        """The versions of one dataset, per fork."""
+        return {fork: some for (held, fork), some in self.versions.items() if held == path}
 
     def counts(self) -> dict[str, int]:
         """How many commits each reason keeps."""
@@ -86,7 +149,7 @@ class Retained:
         }
 
 
-def plan_retention(
+def reachable(
     history: History,
     policy: RetentionPolicy,
     now_us: int,
@@ -96,8 +159,9 @@ def plan_retention(
 ) -> Retained:
     """What a cleanup has to keep.
 
-    Always: heads, the commits at which live branches began, and the states that merges of live branches can need. With
-    `reader_grace_us` also every state that a branch had in that time, because somebody may be reading it. `named` are
+    Always: heads, the commits at which live branches began, and the states that merges of live branches can need: the
+    data of a deleted branch is the base of later merges between branches that took its work over. With
+    `reader_grace_us` also every state that a branch had in that time, because a reader may be at it. `named` are
     versions that interrupted writes name, as directory, fork and version.
     """
     reasons: defaultdict[str, set[Reason]] = defaultdict(set)
@@ -200,7 +264,7 @@ def _hidden_since(stones: list[Tombstone], row: PublishedVersion) -> int | None:
     return min(hiding, default=None)
 
 
-# ---- Which rows the history needs no more, once old commits may be forgotten: a pure function of the rows
+# ---- Which rows the history needs no more, once old commits may be forgotten
 
 
 def known_commits(history: History, retained: Retained) -> set[str]:
@@ -220,15 +284,15 @@ def known_commits(history: History, retained: Retained) -> set[str]:
     size = 0
     while size < len(kept):
         size = len(kept)
-        kept |= _pruned_forks(history, kept) | _schema_commits(commits, kept)
+        kept |= _forks(history, [], kept) | _schema_commits(commits, kept)
     return kept
 
 
 def forgettable_rows(history: History, known: Collection[str]) -> list[str]:
     """The ids of the rows that no snapshot of a known commit needs.
 
-    Every dataset keeps one row at least: the directory of a dropped type is never used again, and whoever remembers
-    something of it cannot take another type for it.
+    Every dataset keeps one row at least: the directory of a dropped type is never used again, and a cache that
+    remembers something of it cannot take another type for it.
     """
     needed = list(pinned_rows(history, known, with_hidden=True))
     newest = {row.pin.location: row for rows in _in_order(history) for row in rows}
@@ -265,12 +329,6 @@ def _with_descendants(
     return found
 
 
-def _pruned_forks(history: History, kept: Iterable[str]) -> set[str]:
-    """Where the branches of commits began: their snapshots come from both."""
-    found = (branch_of(history.heads, history.commits[c]).fork_commit_id for c in kept)
-    return {fork for fork in found if fork is not None and fork in history.commits}
-
-
 def _schema_commits(commits: Mapping[str, GraphCommit], kept: Iterable[str]) -> set[str]:
     """The commits that carry the schemas of others: these decode with their own."""
     hashes = {commits[c].schema_hash for c in kept}
@@ -281,199 +339,7 @@ def _schema_commits(commits: Mapping[str, GraphCommit], kept: Iterable[str]) -> 
     }
 
 
-# ---- Which versions of which datasets go: facts from catalog and storage, put together with a policy
-#
-# Nothing is removed here. A plan is made without any lock; whoever carries it out asks again, under the commit lock,
-# what has to be kept by then.
-
-
-READER_GRACE = "OMNIGRAPH_READER_GRACE"
-_DEFAULT_READER_GRACE = "1h"
-_MICROSECONDS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetPlan:
-    """What is to happen to one dataset."""
-
-    path: str
-    type_key: str
-    listing: DatasetListing | None = None
-    removal: VersionRemoval | None = None
-    #: Every file, when no snapshot that stays reads the dataset.
-    dropped_files: tuple[StoredFile, ...] | None = None
-    #: Whether any commit ever showed it; else its creation was never published.
-    is_known: bool = True
-    error: str | None = None
-    #: Whether the error is a HEAD that the catalog does not know: a writer may just have moved it.
-    has_drift: bool = False
-
-    def is_older_than(self, limit_s: float) -> bool:
-        """Whether every file of a dataset that is to go was written before a moment."""
-        return all(file.modified_s < limit_s for file in self.dropped_files or ())
-
-    @property
-    def versions_kept(self) -> int:
-        """How many versions stay."""
-        if self.listing is None or self.dropped_files is not None:
-            return 0
-        going = 0 if self.removal is None else self.removal.version_count
-        return sum(len(line.versions) for line in self.listing.lines) - going
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupPlan:
-    """What is to go, and what was kept for it."""
-
-    history: History
-    retained: Retained
-    datasets: tuple[DatasetPlan, ...]
-    has_readers: bool
-
-    @property
-    def has_failures(self) -> bool:
-        """Whether a dataset could not be read."""
-        return any(item.error is not None and not item.has_drift for item in self.datasets)
-
-    def contradicts(self, retained: Retained) -> bool:
-        """Whether something that is to go has to be kept by now."""
-        for item in self.datasets:
-            if item.dropped_files is not None and any(
-                path == item.path for path, _ in retained.versions
-            ):
-                return True
-            going = {} if item.removal is None else item.removal.versions
-            for fork, versions in going.items():
-                if not versions.isdisjoint(retained.versions.get((item.path, fork), ())):
-                    return True
-        return False
-
-
-def reader_grace_us() -> int:
-    """For how long a state stays after it was at the head of a branch, while somebody may read it."""
-    return int(duration_s(READER_GRACE, _DEFAULT_READER_GRACE) * _MICROSECONDS)
-
-
-def is_busy(environment: GraphEnvironment) -> bool:
-    """Whether somebody may be reading old states: a read, or a writer that prepares its work."""
-    with environment.staging.try_exclusive() as is_alone:
-        return not is_alone or environment.reading.has_readers()
-
-
-def retained_now(
-    environment: GraphEnvironment, history: History, policy: RetentionPolicy, *, has_readers: bool
-) -> Retained:
-    """What has to be kept at this moment."""
-    return plan_retention(
-        history,
-        policy,
-        environment.clock(),
-        reader_grace_us=reader_grace_us() if has_readers else None,
-        named=_named_by_sidecars(environment),
-    )
-
-
-def _named_by_sidecars(environment: GraphEnvironment) -> Iterator[tuple[str, str | None, int]]:
-    """Versions that interrupted writes name: recovery looks at them, and may return to them."""
-    for name in list_sidecars(environment.objects):
-        sidecar = read_sidecar(environment.objects, name)
-        for table in () if sidecar is None else sidecar.tables:
-            numbers = (table.expected_version, table.post_commit_pin, table.confirmed_version)
-            for version in numbers:
-                if version is not None:
-                    yield table.table_path, table.table_branch, version
-
-
-def plan_cleanup(
-    environment: GraphEnvironment,
-    policy: RetentionPolicy,
-    gone_forks: Collection[tuple[str, str]] = (),
-) -> CleanupPlan:
-    """What can go. Reads the catalog, and lists every dataset.
-
-    Forks in `gone_forks` are left out, as if they were removed already.
-
-    Raises:
-        RecoveryRequiredError: a sidecar cannot be read, so that nobody knows what recovery needs.
-    """
-    has_readers = is_busy(environment)
-    history = environment.manifest.history()
-    retained = retained_now(environment, history, policy, has_readers=has_readers)
-    names = type_keys(history)
-    paths = sorted({*names, *list_dataset_folders(environment.location)})
-    without = defaultdict[str, set[str | None]](set)
-    for path, fork in gone_forks:
-        without[path].add(fork)
-    planner = _Planner(environment, retained, published_heads(history), without)
-    plans = [planner.plan(path, names.get(path)) for path in paths]
-    if has_readers:
-        # A writer may be about to publish it: only its age tells that it was forgotten.
-        limit_s = environment.clock() / _MICROSECONDS - staged_max_age_s()
-        plans = [item for item in plans if item.is_known or item.is_older_than(limit_s)]
-    return CleanupPlan(
-        history=history, retained=retained, datasets=tuple(plans), has_readers=has_readers
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Planner:
-    environment: GraphEnvironment
-    retained: Retained
-    published: Mapping[Line, int]
-    without: Mapping[str, set[str | None]]
-
-    def plan(self, path: str, known_as: str | None) -> DatasetPlan:
-        location, type_key = self.environment.location, known_as or path
-        try:
-            if not any(held == path for held, _ in self.retained.versions):
-                # The mark of a dataset that is gone stays as long as the history knows it.
-                mark = None if known_as is None else f"{path}/{RECLAIMED_MARK}"
-                files = tuple(
-                    file
-                    for file in list_files(location, path)
-                    if file.name != mark and is_deletable(file.name)
-                )
-                return DatasetPlan(
-                    path=path,
-                    type_key=type_key,
-                    dropped_files=files,
-                    is_known=known_as is not None,
-                )
-            listing = list_versions(location, path, self.without.get(path, ()))
-            if (drift := find_drift(listing, self.published, self.retained)) is not None:
-                return DatasetPlan(
-                    path=path, type_key=type_key, listing=listing, error=drift, has_drift=True
-                )
-            removal = plan_removal(location, listing, self._going(listing))
-        except StorageError as error:
-            return DatasetPlan(path=path, type_key=type_key, error=error.message)
-        return DatasetPlan(path=path, type_key=type_key, listing=listing, removal=removal)
-
-    def _going(self, listing: DatasetListing) -> dict[str | None, frozenset[int]]:
-        """All versions but those that snapshots need, that Lance refers to, and HEAD."""
-        return {
-            line.fork: line.versions
-            - self.retained.versions.get((listing.path, line.fork), frozenset())
-            - line.held
-            - {line.head}
-            for line in listing.lines
-        }
-
-
-def find_drift(
-    listing: DatasetListing, published: Mapping[Line, int], retained: Retained
-) -> str | None:
-    """What is wrong with the HEADs of a dataset, if one is past everything that was published."""
-    for line in listing.lines:
-        known = published.get((listing.path, line.fork))
-        named = retained.versions.get((listing.path, line.fork), frozenset())
-        if known is not None and line.head > known and line.head not in named:
-            where = "" if line.fork is None else f" of the fork {line.fork}"
-            return (
-                f"HEAD{where} is at version {line.head}, and the catalog knows version {known}: "
-                "look with `omnigraph repair` first"
-            )
-    return None
+# ---- What the history says about datasets
 
 
 def published_heads(history: History) -> dict[Line, int]:

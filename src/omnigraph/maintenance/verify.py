@@ -31,12 +31,12 @@ from omnigraph.storage.datasets.checksums import (
     replace_records,
     sum_file,
 )
-from omnigraph.storage.datasets.leftovers import line_address
 from omnigraph.storage.datasets.tables import dataset_exists, newest_version
 from omnigraph.storage.derived import DERIVED_FOLDER, EMBEDDINGS_GROUP, DerivedArrays
 from omnigraph.storage.listing import (
     attached_version,
     fork_of,
+    line_address,
     line_folder,
     line_folders,
     list_files,

@@ -150,6 +150,11 @@ def line_folder(fork: str | None) -> str:
     return "" if fork is None else f"{_TREE}{fork}"
 
 
+def line_address(location: GraphLocation, path: str, folder: str) -> str:
+    """The address of a dataset or of one of its forks, by its folder."""
+    return location.child(f"{path}/{folder}" if folder else path)
+
+
 def fork_of(folder: str) -> str | None:
     """The inverse of `line_folder`."""
     return folder.removeprefix(_TREE) if folder else None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.commit.leftovers import reclaim_forks
 from omnigraph.errors import ConflictKind, HistoricalVersionReclaimedError
+from omnigraph.maintenance.cleanup import reclaim_forks
 from omnigraph.storage.datasets.forks import list_forks
 from support.branched_people import (
     IN_MEMORY_AND_FILES,
@@ -34,7 +34,7 @@ def person(name: str, age: int) -> dict[str, object]:
 
 
 def reclaim(graph: Graph) -> list[tuple[str, str]]:
-    return reclaim_forks(graph._environment)
+    return list(reclaim_forks(graph._environment))
 
 
 def forks_of_people(graph: Graph) -> list[str]:

@@ -259,7 +259,7 @@ def test_what_a_write_staged_that_waits_for_its_recovery_is_needed(graph: Graph)
 
 
 def test_old_versions_are_told_and_need_nobody(graph: Graph, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "_ADVISED_KEEP", 3)
+    monkeypatch.setattr(room, "KEEP_ADVISED", 3)
     report = graph.doctor()
     found = finding(report, "versions")
     assert found.severity is Health.INFO

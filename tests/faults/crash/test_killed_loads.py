@@ -268,7 +268,7 @@ def reclaim(root: Path, *, preview: bool = False) -> set[str]:
         found = reclaim_staged_files(graph._environment, paths, 0.0, preview=preview)
     assert found.is_complete
     assert found.failures == {}
-    return {file.name for item in found.leftovers for file in item.files}
+    return {file.name for item in found.removals for file in item.files}
 
 
 def check_nothing_is_left(root: Path, base: Path, outcome: Outcome) -> None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pytest
 
-from omnigraph.commit.leftovers import reclaim_forks, reclaim_staged_files
+from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.core.failpoints import VARIABLE, FailpointError
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.graph.graph import Graph
+from omnigraph.maintenance.cleanup import reclaim_forks
 from support.killed_writers import (
     ACTOR,
     CHILDREN,
@@ -259,7 +260,7 @@ def reclaim(root: Path, *, preview: bool = False) -> set[str]:
         found = reclaim_staged_files(graph._environment, paths, 0.0, preview=preview)
     assert found.is_complete
     assert found.failures == {}
-    return {file.name for item in found.leftovers for file in item.files}
+    return {file.name for item in found.removals for file in item.files}
 
 
 def check_settled(root: Path, before: Before, merge: Merge, outcome: Outcome, after: Any) -> None:

@@ -23,9 +23,9 @@ from omnigraph.storage.answers import new_answer_folder, write_answer
 from omnigraph.storage.datasets.compaction import stage_compaction
 from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.datasets.leftovers import find_leftovers, remove_leftovers
 from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_delete
 from omnigraph.storage.datasets.tables import TableStore
+from omnigraph.storage.datasets.versions import find_orphans, list_dataset, remove_files
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
 from support.s3_graphs import ADD_PAPER, ADD_SCAN, SCHEMA, check_graph, values
@@ -61,13 +61,14 @@ def test_abandoned_writes_are_removed_and_forks_stay_readable(root: str) -> None
         stage_indices(staged, [ID])
         rewrite(staged)
     added = names(location, path) - before
-    leftovers = find_leftovers(location, path)
+    listing = list_dataset(location, path)
+    leftovers = find_orphans(location, listing)
     assert {file.name for file in leftovers.files} == added
     assert len(added) >= 10
-    assert find_leftovers(location, path, older_than_s=DAY_S).files == ()
-    later = find_leftovers(location, path, older_than_s=DAY_S, now_s=time.time() + 2 * DAY_S)
+    assert find_orphans(location, listing, time.time() - DAY_S).files == ()
+    later = find_orphans(location, listing, time.time() + DAY_S)
     assert later == leftovers
-    assert remove_leftovers(location, leftovers) == len(added)
+    remove_files(location, leftovers)
     assert names(location, path) == before
     again = TableStore(location).open(path, "feature/x")
     assert again.read() == rows

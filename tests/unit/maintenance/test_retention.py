@@ -12,7 +12,7 @@ from omnigraph.maintenance.retention import (
     RetentionPolicy,
     forgettable_rows,
     known_commits,
-    plan_retention,
+    reachable,
 )
 from support.manifests import CITES, PAPER, commit, head, pin
 
@@ -43,7 +43,7 @@ def line(count: int) -> History:
 def kept(past: History, keep: int | None = None, age_s: float | None = None, **more):
     age_us = None if age_s is None else int(age_s * SECOND)
     now = more.pop("now", max(c.created_at for c in past.commits.values()))
-    return plan_retention(past, RetentionPolicy(keep=keep, age_us=age_us), now, **more)
+    return reachable(past, RetentionPolicy(keep=keep, age_us=age_us), now, **more)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from omnigraph.storage.datasets.compaction import (
 )
 from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import list_indexes, stage_indices
-from omnigraph.storage.datasets.leftovers import find_leftovers
 from omnigraph.storage.datasets.staged import (
     StagedWrite,
     StageKind,
@@ -35,6 +34,7 @@ from omnigraph.storage.datasets.staged import (
     sync_commit,
 )
 from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.datasets.versions import find_orphans, list_dataset
 from omnigraph.storage.location import parse_location
 from support.tables import (
     ID,
@@ -310,7 +310,7 @@ def test_an_abandoned_compaction_is_found_among_leftovers(location: GraphLocatio
     table = make_table(location)
     before = files(table)
     rewrite(table)
-    found = {it.name for it in find_leftovers(location, table.path).files}
+    found = {it.name for it in find_orphans(location, list_dataset(location, table.path)).files}
     assert found == {f"{table.path}/{name}" for name in files(table) - before}
 
 

@@ -17,12 +17,6 @@ from lance.fragment import write_fragments
 from omnigraph.errors import StorageError
 from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import stage_indices
-from omnigraph.storage.datasets.leftovers import (
-    find_leftovers,
-    list_dataset,
-    remove_leftovers,
-    unreferenced,
-)
 from omnigraph.storage.datasets.staged import (
     _for_writing,
     commit_staged,
@@ -32,6 +26,7 @@ from omnigraph.storage.datasets.staged import (
     stage_upsert,
 )
 from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.datasets.versions import Removal, find_orphans, list_dataset, remove_files
 from omnigraph.storage.location import parse_location
 from support.tables import (
     ID,
@@ -60,8 +55,18 @@ def files(location: GraphLocation) -> set[str]:
     return {it.relative_to(root).as_posix() for it in root.rglob("*") if it.is_file()}
 
 
+def orphans(
+    location: GraphLocation,
+    path: str = "nodes/t",
+    older_than_s: float | None = None,
+    now_s: float | None = None,
+) -> Removal:
+    limit_s = None if older_than_s is None else (now_s or time.time()) - older_than_s
+    return find_orphans(location, list_dataset(location, path), limit_s)
+
+
 def found(location: GraphLocation, path: str = "nodes/t", **named: float) -> set[str]:
-    return {file.name for file in find_leftovers(location, path, **named).files}
+    return {file.name for file in orphans(location, path, **named).files}
 
 
 def abandon(table: Table) -> None:
@@ -114,7 +119,7 @@ def test_every_abandoned_write_is_found_and_every_version_stays_readable(
     location: GraphLocation,
 ) -> None:
     table = rich(location)
-    remove_leftovers(location, find_leftovers(location, "nodes/t"))
+    remove_files(location, orphans(location))
     before, readable = files(location), everything(table._dataset.uri)
     abandon(table)
     abandon(Table(lance.dataset(f"{table._dataset.uri}/tree/feature/x"), "nodes/t", "feature/x"))
@@ -123,10 +128,10 @@ def test_every_abandoned_write_is_found_and_every_version_stays_readable(
     kinds = {re.sub(r"(?:tree/(?:feature/x|data)/)?(\w+)/.*", r"\1", name[8:]) for name in added}
     assert kinds == {"data", "_deletions", "_indices"}
     assert any(name.endswith(".blob") for name in added)
-    leftovers = find_leftovers(location, "nodes/t")
+    leftovers = orphans(location)
     assert {file.name for file in leftovers.files} == added
     assert leftovers.size_bytes == sum((location.path / name).stat().st_size for name in added)
-    assert remove_leftovers(location, leftovers) == len(added)
+    remove_files(location, leftovers)
     assert files(location) == before
     assert found(location) == set()
     assert everything(table._dataset.uri) == readable
@@ -139,8 +144,9 @@ def test_what_a_fork_reads_of_its_base_is_in_use_for_its_sake_alone(
     """As if nothing but the fork were left: no version of the base tells what is in use."""
     table = rich(location)
     stage_append(table, rows(500, 10))
-    listed = list_dataset(location, "nodes/t", None)
-    alone = unreferenced(location, replace(listed, folders=(f"tree/{branch}",)))
+    listed = list_dataset(location, "nodes/t")
+    lines = tuple(line for line in listed.lines if line.fork == branch)
+    alone = find_orphans(location, replace(listed, lines=lines))
     unused = {file.name for file in alone.files}
     fork = lance.dataset(f"{table._dataset.uri}/tree/{branch}")
     parts = [fragment.metadata for fragment in fork.get_fragments()]
@@ -157,7 +163,7 @@ def test_no_empty_folders_stay(location: GraphLocation) -> None:
     table = make_table(location)
     before = {it for it in location.path.rglob("*") if it.is_dir()}
     abandon(table)
-    remove_leftovers(location, find_leftovers(location, "nodes/t"))
+    remove_files(location, orphans(location))
     shared = {"data", "_indices", "_deletions"}
     assert {
         it.name for it in location.path.rglob("*") if it.is_dir() and it not in before
@@ -167,7 +173,7 @@ def test_no_empty_folders_stay(location: GraphLocation) -> None:
 def test_writes_go_on_afterwards(location: GraphLocation) -> None:
     table = make_table(location, specs=(ID,))
     abandon(table)
-    remove_leftovers(location, find_leftovers(location, "nodes/t"))
+    remove_files(location, orphans(location))
     table = commit_staged(stage_append(table, rows(500, 10)))
     table = delete(table, "k501")
     staged = stage_indices(table, (ID, NUMBER))
@@ -184,7 +190,7 @@ def test_private_versions_go_with_their_files(location: GraphLocation) -> None:
     added = files(location) - before
     assert any("/_versions/d" in name for name in added)
     assert any("/_transactions/" in name for name in added)
-    names = [file.name for file in find_leftovers(location, "nodes/t").files]
+    names = [file.name for file in orphans(location).files]
     assert set(names) == added
     assert "/_versions/d" in names[0], "first, so that no version ever names a missing file"
 
@@ -196,9 +202,9 @@ def test_files_of_a_private_version_that_were_committed_stay(location: GraphLoca
     LanceDataset.commit(table._dataset, transaction, detached=True)
     committed = LanceDataset.commit(table._dataset, transaction, max_retries=0)
     expected = content(committed)
-    leftovers = find_leftovers(location, "nodes/t")
+    leftovers = orphans(location)
     assert not any("/data/" in file.name for file in leftovers.files)
-    remove_leftovers(location, leftovers)
+    remove_files(location, leftovers)
     assert content(lance.dataset(table._dataset.uri)) == expected
 
 
@@ -224,7 +230,7 @@ def test_a_young_private_version_keeps_its_old_files(location: GraphLocation) ->
     age(location, added - manifest, 3 * DAY_S)
     names = found(location, older_than_s=2 * DAY_S)
     assert not any("/data/" in name for name in names)
-    remove_leftovers(location, find_leftovers(location, "nodes/t", older_than_s=2 * DAY_S))
+    remove_files(location, orphans(location, older_than_s=2 * DAY_S))
     again = lance.dataset(table._dataset.uri, version=private.version)
     assert len(content(again)) == table.row_count + 10
     age(location, manifest, 3 * DAY_S)
@@ -265,10 +271,10 @@ def test_foreign_files_are_left_alone(location: GraphLocation, name: str) -> Non
 def test_a_write_committed_after_the_listing_is_seen(location: GraphLocation) -> None:
     table = make_table(location)
     staged = stage_append(table, rows(500, 10))
-    listed = list_dataset(location, "nodes/t", None)
-    assert listed.candidates
+    listed = list_dataset(location, "nodes/t")
+    assert find_orphans(location, listed).files
     table = commit_staged(staged)
-    assert unreferenced(location, listed).files == ()
+    assert find_orphans(location, listed).files == ()
 
 
 def test_nothing_is_known_when_a_version_cannot_be_read(location: GraphLocation) -> None:
@@ -277,7 +283,7 @@ def test_nothing_is_known_when_a_version_cannot_be_read(location: GraphLocation)
     oldest = max((location.path / "nodes/t/_versions").glob("*.manifest"))
     oldest.write_bytes(b"garbage")
     with pytest.raises(StorageError):
-        find_leftovers(location, "nodes/t")
+        orphans(location)
 
 
 def test_a_dataset_that_does_not_exist_has_none(location: GraphLocation) -> None:

@@ -36,7 +36,6 @@ from omnigraph.storage.datasets.fragments import (
     write_rows,
 )
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
-from omnigraph.storage.datasets.leftovers import find_leftovers
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.row_changes import differing_rows, kept_ids, take_by_row_id
 from omnigraph.storage.datasets.row_ids import KeptIds
@@ -50,6 +49,7 @@ from omnigraph.storage.datasets.staged import (
     stage_restore,
     stage_upsert,
 )
+from omnigraph.storage.datasets.versions import find_orphans, list_dataset
 from omnigraph.storage.listing import manifest_name
 from omnigraph.storage.location import parse_location
 
@@ -172,7 +172,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(
     monkeypatch.setattr(room, "_write", refuse)
     with pytest.raises(StorageError, match="no room"):
         replaced(plain, some(ROWS // 2))
-    assert find_leftovers(location, plain.path).files == ()
+    assert find_orphans(location, list_dataset(location, plain.path)).files == ()
 
 
 # ---- messages
@@ -319,7 +319,7 @@ def test_a_fork_and_a_fork_of_it_read_and_replace_them(table: Table, location: G
     inner = replaced(create_fork(location, fork, "inner"), some(ROWS // 2), n=3)
     check_kept(before, inner)
     assert lineage(table) == before
-    assert find_leftovers(location, table.path).files == ()
+    assert find_orphans(location, list_dataset(location, table.path)).files == ()
 
 
 def test_rows_that_changed_are_found_by_their_history(plain: Table, table: Table):

@@ -15,9 +15,8 @@ from lance.file import LanceFileReader
 from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
-from omnigraph.storage.datasets.leftovers import line_address
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.listing import StoredFile, line_folder
+from omnigraph.storage.listing import StoredFile, line_address, line_folder
 
 if TYPE_CHECKING:
     import lance

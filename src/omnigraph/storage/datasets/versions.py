@@ -1,18 +1,21 @@
-"""Removal of versions and of whole datasets."""
+"""Versions of a dataset, the files that they refer to, and what goes when some of them, or all, are removed.
+
+An orphan is a file with the name of a data, blob, deletion, index or transaction file that no version on any line
+refers to, a detached manifest, or a temporary file of Lance. Files with other names are left alone.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import tidy_records
 from omnigraph.storage.datasets.forks import list_forks, remove_fork
-from omnigraph.storage.datasets.leftovers import detached_references, index_references, line_address
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.derived import remove_texts
 from omnigraph.storage.listing import (
@@ -22,6 +25,7 @@ from omnigraph.storage.listing import (
     detached_version,
     fork_of,
     is_deletable,
+    line_address,
     line_folder,
     line_folders,
     list_files,
@@ -31,11 +35,10 @@ from omnigraph.storage.listing import (
 )
 from omnigraph.storage.location import GraphLocation, refuse_links
 
-# ---- Removing versions of a dataset: first their manifests, so that they are gone for readers, then what only
-#      they held
-#
-# In this order a process that dies on the way leaves whole versions or none, and files that the search for leftovers
-# finds. Lance's own removal works the other way round: a version whose files are missing would still open.
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+# ---- What there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,59 +70,52 @@ class DatasetListing:
         """How much room the dataset takes."""
         return sum(file.size_bytes for file in self.files)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRemoval:
-    """Versions of one dataset that are to go, with every file that only they refer to."""
-
-    path: str
-    versions: Mapping[str | None, frozenset[int]]
-    manifests: tuple[StoredFile, ...]
-    files: tuple[StoredFile, ...]
-
     @property
     def version_count(self) -> int:
-        """How many versions go."""
-        return sum(len(versions) for versions in self.versions.values())
+        """How many versions all lines have together."""
+        return sum(len(line.versions) for line in self.lines)
 
-    @property
-    def size_bytes(self) -> int:
-        """How much room it gives back."""
-        return sum(file.size_bytes for file in (*self.manifests, *self.files))
+    def named(self) -> Iterator[tuple[str, StoredFile]]:
+        """The files with their names below the dataset."""
+        return ((file.name[len(self.path) + 1 :], file) for file in self.files)
+
+    def placed(self) -> Iterator[tuple[str, str, StoredFile]]:
+        """The files that a version can refer to, or that are private, with their line and their name below it."""
+        folders = line_folders(name for name, _ in self.named())
+        for name, file in self.named():
+            place = placed(name, folders)
+            if place is not None and is_deletable(file.name):
+                yield *place, file
+
+
+def list_dataset(
+    location: GraphLocation, path: str, without: Collection[str | None] = ()
+) -> DatasetListing:
+    """The files and versions of a dataset, by names only. Forks in `without` are left out, as if they were gone."""
+    files = tuple(list_files(location, path))
+    listing = DatasetListing(path=path, files=files, lines=())
+    found: defaultdict[str | None, set[int]] = defaultdict(set)
+    for name, _ in listing.named():
+        version = attached_version(name)
+        if version is not None and fork_of(version[0]) not in without:
+            found[fork_of(version[0])].add(version[1])
+    lines = [
+        VersionLine(fork=fork, versions=frozenset(versions)) for fork, versions in found.items()
+    ]
+    return replace(listing, lines=tuple(sorted(lines, key=lambda line: line.fork or "")))
 
 
 def list_versions(
     location: GraphLocation, path: str, without: Collection[str | None] = ()
 ) -> DatasetListing:
-    """The files and versions of a dataset: one listing, and one look at its branches and tags.
-
-    Forks in `without` are left out, as if they were gone.
+    """As `list_dataset`, with the versions that Lance itself refers to by branches and tags.
 
     Raises:
         StorageError: the dataset cannot be read.
     """
-    files = tuple(list_files(location, path))
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for name in _names(path, files):
-        version = attached_version(name)
-        if version is not None and fork_of(version[0]) not in without:
-            found[version[0]].add(version[1])
-    held = _held(location, path, without) if "" in found else {}
-    lines = [
-        VersionLine(
-            fork=fork_of(folder),
-            versions=frozenset(versions),
-            held=frozenset(held.get(fork_of(folder), ())),
-        )
-        for folder, versions in sorted(found.items())
-    ]
-    return DatasetListing(path=path, files=files, lines=tuple(lines))
-
-
-def _held(
-    location: GraphLocation, path: str, without: Collection[str | None]
-) -> dict[str | None, set[int]]:
-    """Versions that Lance refers to by itself, per line."""
+    listing = list_dataset(location, path, without)
+    if all(line.fork is not None for line in listing.lines):
+        return listing
     held: defaultdict[str | None, set[int]] = defaultdict(set)
     with translated(f"looking at the branches of {path}"):
         # No shared session: its caches may know a dataset that was dropped and made again at the same address.
@@ -131,128 +127,218 @@ def _held(
         tags: Iterable[Any] = dataset.tags.list().values()
         for tag in tags:
             held[tag.get("branch")].add(int(tag["version"]))
-    return held
+    lines = (replace(line, held=frozenset(held[line.fork])) for line in listing.lines)
+    return replace(listing, lines=tuple(lines))
 
 
-def old_versions(
-    listing: DatasetListing, since_s: float | None
-) -> dict[str | None, frozenset[int]]:
-    """All versions but those that were the newest at some time since a moment; None is now."""
-    found: dict[str | None, frozenset[int]] = {}
-    for line in listing.lines:
-        kept = {line.head}
-        if since_s is not None:
-            kept |= _newest_since(listing, line, since_s)
-        found[line.fork] = line.versions - kept - line.held
-    return found
-
-
-def _newest_since(listing: DatasetListing, line: VersionLine, since_s: float) -> set[int]:
-    made: dict[int, float] = {}
-    for name, file in zip(_names(listing.path, listing.files), listing.files, strict=True):
-        version = attached_version(name)
-        if version is not None and fork_of(version[0]) == line.fork:
-            made[version[1]] = file.modified_s
-    before = [version for version, moment in made.items() if moment <= since_s]
-    return {version for version, moment in made.items() if moment > since_s} | {
-        max(before, default=line.head)
+def newest_since(listing: DatasetListing, since_s: float) -> dict[str | None, set[int]]:
+    """Per line, the versions that were the newest at some time since a moment."""
+    made: defaultdict[str | None, dict[int, float]] = defaultdict(dict)
+    for name, file in listing.named():
+        if (version := attached_version(name)) is not None:
+            made[fork_of(version[0])][version[1]] = file.modified_s
+    return {
+        fork: {version for version, moment in moments.items() if moment > since_s}
+        | {max((version for version, moment in moments.items() if moment <= since_s), default=0)}
+        for fork, moments in made.items()
     }
 
 
-def plan_removal(
+# ---- Mark: what versions refer to
+
+
+def _references(
     location: GraphLocation,
     listing: DatasetListing,
-    versions: Mapping[str | None, Collection[int]],
-) -> VersionRemoval:
-    """What goes when some versions go: their manifests, and the files that no other version refers to.
+    leaving: Mapping[str | None, frozenset[int]],
+    is_in_use: Callable[[StoredFile], bool] = lambda _: True,
+) -> tuple[set[str], set[str]]:
+    """What the versions that leave refer to, and what all others do, detached ones that are in use included.
+
+    Versions are read after the listing, and detached ones first: what was staged before the listing and committed
+    since is seen to be in use.
+    """
+    gone, kept = set[str](), set[str]()
+    for folder, name, file in listing.placed():
+        version = detached_version(name)
+        if version is not None and is_in_use(file):
+            kept |= _detached_references(location, listing.path, folder, version, file)
+    with translated(f"reading the versions of {listing.path}"):
+        for line in listing.lines:
+            uri = line_address(location, listing.path, line_folder(line.fork))
+            # No shared session: its caches may know a dataset that was dropped and made again at the same address.
+            dataset = open_dataset(uri, shared=False)
+            numbers = leaving.get(line.fork, frozenset())
+            _tracked_references(dataset, numbers, gone, kept)
+            if line.fork is not None:
+                # Lance lists the indexes below the fork only, and so misses those that it has from its base.
+                found = (int(item["version"]) for item in dataset.versions())
+                for version in set(found) - numbers:
+                    kept |= _index_references(open_dataset(uri, version, shared=False))
+    return gone, kept
+
+
+def _tracked_references(
+    dataset: LanceDataset, leaving: frozenset[int], gone: set[str], kept: set[str]
+) -> None:
+    wanted = pa.array(sorted(leaving), pa.int64())
+    for batch in dataset.tracked_files():
+        # In Arrow, and only distinct names in Python: every version repeats nearly all names of the one before.
+        is_leaving = pc.is_in(pc.cast(batch["version"], pa.int64()), wanted)
+        for mask, names in ((is_leaving, gone), (pc.invert(is_leaving), kept)):
+            found = map(reference, pc.unique(pc.filter(batch["path"], mask)).to_pylist())
+            names.update(name for name in found if name is not None)
+
+
+def _detached_references(
+    location: GraphLocation, path: str, folder: str, version: int, file: StoredFile
+) -> set[str]:
+    """What a detached version refers to: a writer that works with one is still reading it."""
+    try:
+        with translated(f"reading a private version of {path}"):
+            dataset = open_dataset(line_address(location, path, folder), version, shared=False)
+            found = _index_references(dataset)
+            for fragment in dataset.get_fragments():
+                names = (reference(f"data/{item.path}") for item in fragment.metadata.files)
+                found.update(name for name in names if name is not None)
+                if fragment.metadata.deletion_file is not None:
+                    found.add(fragment.metadata.deletion_file.path(fragment.fragment_id))
+            return found
+    except StorageError:
+        if any(
+            file.name == item.name for item in list_files(location, file.name.rpartition("/")[0])
+        ):
+            raise
+        # Its writer is done: what it committed is referred to by a version.
+        return set()
+
+
+def _index_references(dataset: LanceDataset) -> set[str]:
+    """The names by which a version refers to its indexes, wherever they lie."""
+    indexes = dataset.describe_indices()
+    return {f"_indices/{segment.uuid}" for index in indexes for segment in index.segments}
+
+
+# ---- Sweep: first the manifests of versions, so that they are gone for readers, then what only they held
+#
+# In this order a process that dies on the way leaves whole versions or none, and orphans. Lance's own removal works the
+# other way round: a version whose files are missing would still open.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """Files of one dataset that are to go: those of old versions, orphans, or all of them."""
+
+    path: str
+    #: What makes versions readable. It goes first, under the commit lock.
+    manifests: tuple[StoredFile, ...] = ()
+    #: What nothing refers to without these manifests.
+    files: tuple[StoredFile, ...] = ()
+    versions: Mapping[str | None, frozenset[int]] = field(default_factory=dict)
+    #: Whether the whole dataset goes.
+    is_whole: bool = False
+
+    @property
+    def version_count(self) -> int:
+        """How many versions go."""
+        return sum(file.name.endswith(".manifest") for file in self.manifests)
+
+    @property
+    def every_file(self) -> tuple[StoredFile, ...]:
+        """All that goes."""
+        return self.manifests + self.files
+
+    @property
+    def size_bytes(self) -> int:
+        """How much room it gives back."""
+        return sum(file.size_bytes for file in self.every_file)
+
+
+def plan_removal(
+    location: GraphLocation, listing: DatasetListing, kept: Mapping[str | None, Collection[int]]
+) -> Removal:
+    """What goes when only some versions stay, beside the heads and those that Lance refers to.
 
     Raises:
         StorageError: a version cannot be read, so that nothing is known to be unused.
     """
-    wanted = {fork: frozenset(some) for fork, some in versions.items() if some}
-    if not wanted:
-        return VersionRemoval(path=listing.path, versions={}, manifests=(), files=())
-    going, staying = set[str](), set[str]()
-    folders = line_folders(_names(listing.path, listing.files))
-    with translated(f"reading the versions of {listing.path}"):
-        for line in listing.lines:
-            uri = line_address(location, listing.path, line_folder(line.fork))
-            leaving = wanted.get(line.fork, frozenset())
-            gone, kept = _references(uri, leaving)
-            going |= gone
-            staying |= kept
-            if line.fork is not None:
-                # Lance lists the indexes below the fork only, and so misses those that it has from its base.
-                for version in line.versions - leaving:
-                    staying.update(index_references(open_dataset(uri, version, shared=False)))
-        staying.update(_privately_used(location, listing, folders))
-    going -= staying
-    manifests: list[StoredFile] = []
-    files: list[StoredFile] = []
-    for name, file in zip(_names(listing.path, listing.files), listing.files, strict=True):
-        attached = attached_version(name)
-        if attached is not None and attached[1] in wanted.get(fork_of(attached[0]), ()):
-            manifests.append(file)
-        place = placed(name, folders)
-        if place is not None and reference(place[1]) in going and is_deletable(file.name):
-            files.append(file)
-    return VersionRemoval(
-        path=listing.path, versions=wanted, manifests=tuple(manifests), files=tuple(files)
+    leaving = {
+        line.fork: line.versions - set(kept.get(line.fork, ())) - line.held - {line.head}
+        for line in listing.lines
+    }
+    leaving = {fork: versions for fork, versions in leaving.items() if versions}
+    if not leaving:
+        return Removal(path=listing.path)
+    gone, used = _references(location, listing, leaving)
+    unused = gone - used
+    manifests = (
+        file
+        for name, file in listing.named()
+        if (version := attached_version(name)) is not None
+        and version[1] in leaving.get(fork_of(version[0]), ())
+    )
+    files = (file for _, name, file in listing.placed() if reference(name) in unused)
+    return Removal(
+        path=listing.path, versions=leaving, manifests=tuple(manifests), files=tuple(files)
     )
 
 
-def remove_versions(location: GraphLocation, removal: VersionRemoval) -> None:
+def find_orphans(
+    location: GraphLocation, listing: DatasetListing, written_before_s: float | None = None
+) -> Removal:
+    """The orphans of a listed dataset and its forks, or only those that were written before a moment.
+
+    Without a moment no writer may have staged files: the caller holds the staging lock alone.
+
+    Raises:
+        StorageError: a version cannot be read, so that nothing is known to be an orphan.
+    """
+
+    def is_young(file: StoredFile) -> bool:
+        return written_before_s is not None and file.modified_s >= written_before_s
+
+    found = [(name, file) for _, name, file in listing.placed() if not is_young(file)]
+    if not found:
+        return Removal(path=listing.path)
+    _, used = _references(location, listing, {}, is_young)
+    files = [file for name, file in found if reference(name) not in used]
+    # Detached manifests first: at no time does one name a file that is gone.
+    files.sort(key=lambda file: ("/_versions/" not in file.name, file.name))
+    return Removal(path=listing.path, files=tuple(files))
+
+
+def plan_drop(location: GraphLocation, path: str, keep: str | None = None) -> Removal:
+    """What goes with a whole dataset, also with what is left of one; only the file `keep` stays.
+
+    Whatever has the name of a file of a dataset goes, not only what a version refers to: the removal before may have
+    been interrupted. Other files stay, and links are neither followed nor removed.
+    """
+    files = [
+        file
+        for file in list_files(location, path)
+        if file.name != f"{path}/{keep}" and is_deletable(file.name)
+    ]
+    return Removal(
+        path=path,
+        manifests=tuple(file for file in files if "/_versions/" in file.name),
+        files=tuple(file for file in files if "/_versions/" not in file.name),
+        is_whole=True,
+    )
+
+
+def remove_manifests(location: GraphLocation, removal: Removal) -> None:
     """The first half: the versions are gone. Must run under the commit lock."""
     delete_files(location, [file.name for file in removal.manifests])
 
 
-def remove_version_files(location: GraphLocation, removal: VersionRemoval) -> None:
+def remove_files(location: GraphLocation, removal: Removal) -> None:
     """The second half: their files are gone too. Needs no lock: nothing refers to them any more."""
     delete_files(location, [file.name for file in removal.files])
     for fork in removal.versions:
         tidy_records(line_address(location, removal.path, line_folder(fork)))
-
-
-def _references(uri: str, leaving: frozenset[int]) -> tuple[set[str], set[str]]:
-    """What the versions that leave refer to, and what those that stay do."""
-    gone, kept = set[str](), set[str]()
-    wanted = pa.array(sorted(leaving), pa.int64())
-    for batch in open_dataset(uri, shared=False).tracked_files():
-        # In Arrow, and only distinct names in Python: every version repeats nearly all names of the one before.
-        numbers = pc.cast(batch["version"], pa.int64())
-        is_leaving = pc.is_in(numbers, wanted)
-        for mask, names in ((is_leaving, gone), (pc.invert(is_leaving), kept)):
-            for name in pc.unique(pc.filter(batch["path"], mask)).to_pylist():
-                if (found := reference(name)) is not None:
-                    names.add(found)
-    return gone, kept
-
-
-def _privately_used(
-    location: GraphLocation, listing: DatasetListing, folders: list[str]
-) -> Iterator[str]:
-    """What detached versions refer to: a writer that works with one is still reading it."""
-    for name in _names(listing.path, listing.files):
-        place = placed(name, folders)
-        if place is not None and (version := detached_version(place[1])) is not None:
-            uri = line_address(location, listing.path, place[0])
-            try:
-                with translated(f"reading a private version of {listing.path}"):
-                    yield from detached_references(uri, version)
-            except StorageError:
-                # Its writer is done: what it read is not needed any more, what it wrote is young.
-                if _is_there(location, f"{listing.path}/{name}"):
-                    raise
-
-
-def _is_there(location: GraphLocation, name: str) -> bool:
-    folder, _, _ = name.rpartition("/")
-    return any(file.name == name for file in list_files(location, folder))
-
-
-def _names(path: str, files: Iterable[StoredFile]) -> Iterator[str]:
-    """File names as they are below the dataset."""
-    return (file.name[len(path) + 1 :] for file in files)
+    if removal.is_whole:
+        with translated(f"removing {removal.path}"):
+            remove_empty_folders(location, removal.path)
 
 
 # ---- Destroying the past of a dataset, or all of it. Only for what the caller has asked to lose
@@ -263,7 +349,9 @@ def purge_old_versions(location: GraphLocation, path: str, published: int) -> No
 
     Forks go first: they are what branches left that are deleted by now.
     """
-    _remove_forks(location, path)
+    # The longest first: the directory of one may hold that of another.
+    for fork in sorted(list_forks(location, path), key=len, reverse=True):
+        remove_fork(location, path, fork)
     remove_texts(location, path)
     with translated(f"removing old versions of {path}"):
         # No shared session: what it remembers of removed versions would be found again.
@@ -277,25 +365,9 @@ def purge_old_versions(location: GraphLocation, path: str, published: int) -> No
 
 
 def drop_table(location: GraphLocation, path: str, *, keep: str | None = None) -> None:
-    """Remove a dataset with all of its versions and forks, also what is left of one; only the file `keep` stays.
-
-    Whatever has the name of a file of a dataset goes, not only what a version refers to: the removal before may have
-    been interrupted. Other files stay, and links are neither followed nor removed.
-    """
+    """Remove a dataset with all of its versions and forks; see `plan_drop`."""
     remove_texts(location, path)
-    names = [
-        file.name
-        for file in list_files(location, path)
-        if file.name != f"{path}/{keep}" and is_deletable(file.name)
-    ]
+    removal = plan_drop(location, path, keep)
     # Versions first: what is half removed cannot be opened any more.
-    delete_files(location, sorted(names, key=lambda name: "/_versions/" not in name))
-    with translated(f"removing {path}"):
-        remove_empty_folders(location, path)
-
-
-def _remove_forks(location: GraphLocation, path: str) -> None:
-    left = list_forks(location, path)
-    # The longest first: the directory of one may hold that of another.
-    for fork in sorted(left, key=len, reverse=True):
-        remove_fork(location, path, fork)
+    remove_manifests(location, removal)
+    remove_files(location, removal)
