@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from omnigraph.commit.schemas import read_schema_files
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import snapshot_of
 from omnigraph.errors import (
-    DamageError,
     HistoricalVersionReclaimedError,
     NotFoundError,
     OmniError,
@@ -40,7 +40,8 @@ from omnigraph.maintenance.health_checks import (
 )
 from omnigraph.maintenance.indexes import missing_indexes
 from omnigraph.maintenance.retention import KEEP_ADVISED, RetentionPolicy, published_heads
-from omnigraph.maintenance.verify import FileStatus
+from omnigraph.maintenance.verify import FileStatus, verify_graph
+from omnigraph.pipeline.workers import Progress, Silent
 from omnigraph.storage._failures import without_advice
 from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_facts
 from omnigraph.storage.datasets.completeness import find_missing, read_one_row
@@ -53,7 +54,6 @@ from omnigraph.storage.locks import lock_holder
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.pipeline.workers import Progress
 
 #: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
 _INDEXED_ROWS = 10_000
@@ -78,15 +78,17 @@ def examine(
     for name, check in checks.items():
         try:
             found = list(check(look))
+            if not found and name in _ALL_WELL:
+                found = [Finding(Health.OK, _ALL_WELL[name])]
         except OmniError as error:
-            found = [_failed(look, name, error)]
+            found = [look.failure(error, error.message)]
         except BaseException as error:
             # A damaged graph may fail anywhere: the other checks still tell.
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             message = f"this check failed: {type(error).__name__}: {error}"
-            found = [Finding(check=name, severity=Health.ERROR, message=message)]
-        findings += found
+            found = [Finding(Health.ERROR, message)]
+        findings += [replace(item, check=name) for item in found]
         if name == "format" and any(item.severity is Health.ERROR for item in found):
             # Without a catalog that can be read there is nothing that the others could be held against.
             break
@@ -99,65 +101,40 @@ def examine(
     )
 
 
-def _failed(look: Inspection, check: str, error: OmniError) -> Finding:
-    """A check that could not look."""
-    is_damage = isinstance(error, DamageError)
-    return Finding(
-        check=check,
-        severity=Health.ERROR,
-        message=error.message,
-        action=look.run("verify") if is_damage else None,
-        is_damage=is_damage,
-    )
-
-
 def _check_files(look: Inspection, progress: Progress | None) -> Iterator[Finding]:
-    from omnigraph.maintenance.verify import verify_graph
-    from omnigraph.pipeline.workers import Silent
-
     try:
         report = verify_graph(look.environment, branches=None, progress=progress or Silent())
     except NotFoundError:
         # The check of the format tells that there is no graph.
         return
     for item in report.problems:
-        yield Finding(
-            check="files",
-            severity=Health.ERROR,
-            message=f"{item}; restore it from a backup",
-            action=look.run("verify"),
-            is_damage=True,
-        )
+        yield look.damage(f"{item}; restore it from a backup")
     if report.is_sound:
         files = _count(len(report.files), "file")
         old = report.counts()[FileStatus.UNRECORDED]
         note = f", {old:,} of them without a checksum" if old else ""
-        yield _fine("files", f"{files} read{note}, {size_text(report.read_bytes)}")
+        yield Finding(Health.OK, f"{files} read{note}, {size_text(report.read_bytes)}")
 
 
 def _check_format(look: Inspection) -> Iterator[Finding]:
     branches = len(look.state.heads)
-    yield _fine("format", f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}")
+    yield Finding(
+        Health.OK, f"storage format {INTERNAL_SCHEMA_VERSION}, {_count(branches, 'branch')}"
+    )
 
 
 def _check_catalog(look: Inspection) -> Iterator[Finding]:
     commits = len(look.history.commits)
-    listing = list_versions(look.environment.location, MANIFEST)
-    versions = sum(len(line.versions) for line in listing.lines)
+    versions = list_versions(look.environment.location, MANIFEST).version_count
     fragments = look.environment.manifest.fragment_count()
     text = (
         f"{_count(commits, 'commit')}, {_count(versions, 'version')} and "
         f"{_count(fragments, 'fragment')} of the catalog"
     )
     if versions > _MANY_CATALOG_VERSIONS or fragments > 2 * FOLD_THRESHOLD:
-        yield Finding(
-            check="catalog",
-            severity=Health.WARNING,
-            message=f"{text}: opening gets slower",
-            action=look.run("optimize"),
-        )
+        yield Finding(Health.WARNING, f"{text}: opening gets slower", look.run("optimize"))
     else:
-        yield _fine("catalog", text)
+        yield Finding(Health.OK, text)
 
 
 def _check_schema(look: Inspection) -> Iterator[Finding]:
@@ -165,19 +142,17 @@ def _check_schema(look: Inspection) -> Iterator[Finding]:
     staged = [name for name in SCHEMA_FILES if objects.read(f"{name}.staging") is not None]
     if staged:
         yield Finding(
-            check="schema",
-            severity=Health.WARNING,
-            message=f"a schema change was interrupted: {', '.join(staged)} wait; the next write settles it",
-            action=look.run("recovery list"),
+            Health.WARNING,
+            f"a schema change was interrupted: {', '.join(staged)} wait; the next write settles it",
+            look.run("recovery list"),
         )
         return
     schema = read_schema_files(objects, head.schema_hash)
     types = len(schema.catalog.nodes) + len(schema.catalog.edges)
-    yield _fine("schema", f"the schema files are those of the catalog, {_count(types, 'type')}")
+    yield Finding(Health.OK, f"the schema files are those of the catalog, {_count(types, 'type')}")
 
 
 def _check_heads(look: Inspection) -> Iterator[Finding]:
-    broken = False
     for name, head in sorted(look.state.heads.items()):
         for key, pin in sorted(head.pins.items()):
             problem = _problem_of(look, pin)
@@ -187,16 +162,8 @@ def _check_heads(look: Inspection) -> Iterator[Finding]:
             if current is None or current.pins.get(key) != pin:
                 # The branch was deleted, or moved on, while this looked.
                 continue
-            broken = True
-            yield Finding(
-                check="heads",
-                severity=Health.ERROR,
-                message=f"{key} of branch {name} cannot be read: {problem}; restore it from a backup",
-                action=look.run("verify"),
-                is_damage=True,
-            )
-    if not broken:
-        yield _fine("heads", "one row of every type of every branch was read")
+            what = f"{key} of branch {name} cannot be read"
+            yield look.damage(f"{what}: {problem}; restore it from a backup")
 
 
 def _problem_of(look: Inspection, pin: TablePin) -> str | None:
@@ -219,18 +186,6 @@ def _problem_of(look: Inspection, pin: TablePin) -> str | None:
     return None
 
 
-def _check_history(look: Inspection) -> Iterator[Finding]:
-    return check_history(look.environment, look.history, look.run("repair", "--confirm"))
-
-
-def _check_edges(look: Inspection) -> Iterator[Finding]:
-    return check_edges(look.environment, look.run("repair", "--confirm"), look.run("verify"))
-
-
-def _check_place(look: Inspection) -> Iterator[Finding]:
-    return check_place(look.environment)
-
-
 def _check_drift(look: Inspection) -> Iterator[Finding]:
     manifest = look.environment.manifest
     # Before and after the look at the datasets: a write that ends meanwhile is neither ahead nor behind. In between
@@ -243,26 +198,15 @@ def _check_drift(look: Inspection) -> Iterator[Finding]:
     }
     has_sidecars = bool(list_sidecars(look.environment.objects))
     after = published_heads(manifest.history())
-    found = []
     for (path, fork), head in sorted(heads.items(), key=str):
         name = look.names.get(path, path) if fork is None else f"{path} (fork {fork})"
         if (known := before.get((path, fork))) is not None and head < known:
             what = f"{name} is at version {head}, and the catalog knows version {known}"
-            message = f"{what}: published data is missing; restore it from a backup"
-            found.append(
-                Finding(
-                    check="drift",
-                    severity=Health.ERROR,
-                    message=message,
-                    action=look.run("verify"),
-                    is_damage=True,
-                )
-            )
+            yield look.damage(f"{what}: published data is missing; restore it from a backup")
         if (known := after.get((path, fork))) is not None and head > known:
             what = f"{name} is at version {head}, and the catalog knows version {known}"
             is_late = not has_sidecars and _is_late(look, path, fork, known)
-            found.append(_ahead(look, what, is_explained=has_sidecars, is_late=is_late))
-    yield from found or [_fine("drift", "no dataset moved without a commit")]
+            yield _ahead(look, what, is_explained=has_sidecars, is_late=is_late)
 
 
 def _is_late(look: Inspection, path: str, fork: str | None, known: int) -> bool:
@@ -273,50 +217,35 @@ def _is_late(look: Inspection, path: str, fork: str | None, known: int) -> bool:
 def _ahead(look: Inspection, what: str, *, is_explained: bool, is_late: bool) -> Finding:
     if is_late:
         return Finding(
-            check="drift",
-            severity=Health.WARNING,
-            message=f"{what}: a writer that had lost the commit lock moved it; the next write to it undoes that",
-            action=look.run("repair", "--confirm"),
+            Health.WARNING,
+            f"{what}: a writer that had lost the commit lock moved it; the next write to it undoes that",
+            look.run("repair", "--confirm"),
         )
     if is_explained:
-        message = f"{what}: a write is on its way, or was interrupted"
-        return Finding(check="drift", severity=Health.INFO, message=message)
-    return Finding(
-        check="drift",
-        severity=Health.ERROR,
-        message=f"{what}: something else has written to it",
-        action=look.run("repair"),
-    )
+        return Finding(Health.INFO, f"{what}: a write is on its way, or was interrupted")
+    return Finding(Health.ERROR, f"{what}: something else has written to it", look.run("repair"))
 
 
 def _check_recovery(look: Inspection) -> Iterator[Finding]:
-    names = list_sidecars(look.environment.objects)
-    for name in names:
+    for name in list_sidecars(look.environment.objects):
         try:
             sidecar = read_sidecar(look.environment.objects, name)
         except RecoveryRequiredError as error:
-            yield Finding(check="recovery", severity=Health.ERROR, message=error.message)
+            yield Finding(Health.ERROR, error.message)
             continue
         if sidecar is not None:
             yield Finding(
-                check="recovery",
-                severity=Health.WARNING,
-                message=(
-                    f"a {sidecar.writer_kind} on branch {sidecar.branch} is at work or was interrupted; "
-                    "the next write, or opening for writing, settles it"
-                ),
-                action=look.run("recovery list"),
+                Health.WARNING,
+                f"a {sidecar.writer_kind} on branch {sidecar.branch} is at work or was interrupted; "
+                "the next write, or opening for writing, settles it",
+                look.run("recovery list"),
             )
-    if not names:
-        yield _fine("recovery", "no interrupted write")
 
 
 def _check_lock(look: Inspection) -> Iterator[Finding]:
     holder = lock_holder(look.environment.location, look.environment.objects)
-    if holder is None:
-        yield _fine("lock", "nobody holds the commit lock")
-    else:
-        yield Finding(check="lock", severity=Health.INFO, message=holder)
+    if holder is not None:
+        yield Finding(Health.INFO, holder)
 
 
 def _check_indexes(look: Inspection) -> Iterator[Finding]:
@@ -329,53 +258,38 @@ def _check_indexes(look: Inspection) -> Iterator[Finding]:
     for type_key, properties in sorted(lacking.items()):
         is_large = rows[type_key] >= _INDEXED_ROWS
         yield Finding(
-            check="indexes",
-            severity=Health.WARNING if is_large else Health.INFO,
-            message=(
-                f"{type_key}: not all of {_count(rows[type_key], 'row')} are in the indexes of "
-                f"{', '.join(sorted(set(properties)))}"
-            ),
-            action=look.run("optimize"),
+            Health.WARNING if is_large else Health.INFO,
+            f"{type_key}: not all of {_count(rows[type_key], 'row')} are in the indexes of "
+            f"{', '.join(sorted(set(properties)))}",
+            look.run("optimize"),
         )
     definitions: list[NodeDef | EdgeDef] = [*schema.catalog.nodes.values()]
     definitions += schema.catalog.edges.values()
     for definition in definitions:
         for written, reason in unbuilt_indexes(definition):
             message = f"{definition.table_key}: {written} is recorded and not built: {reason}"
-            yield Finding(check="indexes", severity=Health.INFO, message=message)
+            yield Finding(Health.INFO, message)
     if not lacking:
-        yield _fine("indexes", "every index that is built covers its type")
+        yield Finding(Health.OK, "every index that is built covers its type")
 
 
 def _check_fragments(look: Inspection) -> Iterator[Finding]:
-    is_worn = False
     for key, pin in sorted(look.state.head("main").pins.items()):
         fragments = fragment_facts(look.open(pin))
         small = sum(len(group) for group in choose_rewrites(fragments))
         deleted = sum(item.deleted for item in fragments)
         if small >= _MANY_FRAGMENTS:
-            is_worn = True
             yield Finding(
-                check="fragments",
-                severity=Health.WARNING,
-                message=f"{key}: {small:,} of {len(fragments):,} fragments are small: reads get slower",
-                action=look.run("optimize"),
+                Health.WARNING,
+                f"{key}: {small:,} of {len(fragments):,} fragments are small: reads get slower",
+                look.run("optimize"),
             )
         if deleted >= _DELETED_ROWS and deleted * _DELETED_SHARE >= deleted + pin.row_count:
-            is_worn = True
             yield Finding(
-                check="fragments",
-                severity=Health.WARNING,
-                message=f"{key}: {deleted:,} deleted rows beside {pin.row_count:,} others",
-                action=look.run("optimize"),
+                Health.WARNING,
+                f"{key}: {deleted:,} deleted rows beside {pin.row_count:,} others",
+                look.run("optimize"),
             )
-    if not is_worn:
-        yield _fine("fragments", "the fragments of main are as they should be")
-
-
-def _check_leftovers(look: Inspection) -> Iterator[Finding]:
-    cleanup = look.run("cleanup", f"--keep {KEEP_ADVISED} --confirm")
-    return check_leftovers(look.environment, look.listings, cleanup)
 
 
 def _check_disk(look: Inspection) -> Iterator[Finding]:
@@ -386,7 +300,7 @@ def _check_disk(look: Inspection) -> Iterator[Finding]:
                 type_key=look.names.get(path, path),
                 location=path,
                 size_bytes=listing.size_bytes,
-                versions=sum(len(line.versions) for line in listing.lines),
+                versions=listing.version_count,
                 forks=sum(line.fork is not None for line in listing.lines),
             )
         )
@@ -395,7 +309,7 @@ def _check_disk(look: Inspection) -> Iterator[Finding]:
         look.size_bytes += file.size_bytes
         if file.name.startswith(f"{DERIVED_FOLDER}/"):
             look.derived_bytes += file.size_bytes
-    yield _fine("disk", f"{size_text(look.size_bytes)} in {_count(len(look.disk), 'type')}")
+    yield Finding(Health.OK, f"{size_text(look.size_bytes)} in {_count(len(look.disk), 'type')}")
 
 
 def _check_versions(look: Inspection) -> Iterator[Finding]:
@@ -403,42 +317,46 @@ def _check_versions(look: Inspection) -> Iterator[Finding]:
     removals = [it.removal for it in plan.datasets if it.removal is not None and not it.is_dropped]
     old = sum(removal.version_count for removal in removals)
     size = sum(removal.size_bytes for removal in removals)
-    if not old:
-        yield _fine("versions", "no version that the newest commits do not need")
-        return
-    yield Finding(
-        check="versions",
-        severity=Health.INFO,
-        message=(
+    if old:
+        yield Finding(
+            Health.INFO,
             f"{_count(old, 'version')} ({size_text(size)}) would go if {KEEP_ADVISED} commits of every branch "
-            "stayed readable"
-        ),
-        action=look.run("cleanup", f"--keep {KEEP_ADVISED}"),
-    )
+            "stayed readable",
+            look.run("cleanup", f"--keep {KEEP_ADVISED}"),
+        )
 
 
+#: What a check reports that finds nothing.
+_ALL_WELL = {
+    "history": "every commit is there once, after what it builds on",
+    "heads": "one row of every type of every branch was read",
+    "edges": "every edge has both ends",
+    "place": "every address lies below the root, and no link leads out of it",
+    "drift": "no dataset moved without a commit",
+    "recovery": "no interrupted write",
+    "lock": "nobody holds the commit lock",
+    "fragments": "the fragments of main are as they should be",
+    "leftovers": "no forks or files that nothing refers to",
+    "versions": "no version that the newest commits do not need",
+}
 #: In the order in which they are told.
 _CHECKS: Mapping[str, Callable[[Inspection], Iterator[Finding]]] = {
     "format": _check_format,
     "catalog": _check_catalog,
     "schema": _check_schema,
-    "history": _check_history,
+    "history": check_history,
     "heads": _check_heads,
-    "edges": _check_edges,
-    "place": _check_place,
+    "edges": check_edges,
+    "place": check_place,
     "drift": _check_drift,
     "recovery": _check_recovery,
     "lock": _check_lock,
     "indexes": _check_indexes,
     "fragments": _check_fragments,
-    "leftovers": _check_leftovers,
+    "leftovers": check_leftovers,
     "versions": _check_versions,
     "disk": _check_disk,
 }
-
-
-def _fine(check: str, message: str) -> Finding:
-    return Finding(check=check, severity=Health.OK, message=message)
 
 
 def _count(number: int, noun: str) -> str:

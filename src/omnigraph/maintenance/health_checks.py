@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,9 +19,9 @@ from omnigraph.errors import DamageError, OmniError
 from omnigraph.errors.text import size_text
 from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy
 from omnigraph.maintenance.repair import dangling_edges
-from omnigraph.maintenance.retention import type_keys
+from omnigraph.maintenance.retention import KEEP_ADVISED, type_keys
 from omnigraph.storage.datasets.versions import DatasetListing, list_versions
-from omnigraph.storage.location import walk
+from omnigraph.storage.location import GraphLocation, walk
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
@@ -47,17 +47,18 @@ class Health(StrEnum):
 _ORDER = (Health.ERROR, Health.WARNING, Health.INFO, Health.OK)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a check found."""
 
-    check: str
     severity: Health
     message: str
     #: The command that helps; None when none does, or none is needed.
     action: str | None = None
+    _: KW_ONLY
     #: Whether stored files have to be restored before anything else is done.
     is_damage: bool = False
+    check: str = ""
 
     def to_json(self) -> dict[str, object]:
         """The finding as a JSON object."""
@@ -185,9 +186,8 @@ class Inspection:
     @cached_property
     def listings(self) -> Mapping[str, DatasetListing]:
         """The datasets that live branches read; those that cannot be listed are told by the check of heads."""
-        paths = {pin.location for head in self.state.heads.values() for pin in head.pins.values()}
         found = {}
-        for path in sorted(paths):
+        for path in sorted({path for path, _ in self.state.lines()}):
             try:
                 found[path] = list_versions(self.environment.location, path)
             except OmniError:
@@ -197,6 +197,15 @@ class Inspection:
     def open(self, pin: TablePin) -> Table:
         """The table at a pin."""
         return open_pin(self.environment.tables, pin)
+
+    def failure(self, error: OmniError, message: str) -> Finding:
+        """What a check could not look at."""
+        is_damage = isinstance(error, DamageError)
+        return self.damage(message) if is_damage else Finding(Health.ERROR, message)
+
+    def damage(self, message: str) -> Finding:
+        """Stored files that have to be restored."""
+        return Finding(Health.ERROR, message, self.run("verify"), is_damage=True)
 
     def run(self, command: str, options: str = "") -> str:
         """A command for this graph, to be copied."""
@@ -228,41 +237,30 @@ class _Left:
         return f"{forks} of no branch and {files} ({size_text(size)}) that nothing refers to"
 
 
-def check_leftovers(
-    environment: GraphEnvironment, paths: Iterable[str], cleanup: str
-) -> Iterator[Finding]:
+def check_leftovers(look: Inspection) -> Iterator[Finding]:
     """What `cleanup` would remove, and what may belong to a writer that is at work.
 
-    When nobody writes or reads, everything that nothing refers to was left by the dead. Otherwise, and always on an
+    Without writers and readers, everything that nothing refers to was left by the dead. Otherwise, and always on an
     object store, only its age tells.
     """
-    datasets = list(paths)
+    environment, max_age_s = look.environment, staged_max_age_s()
     was_quiet = not _is_in_use(environment)
-    everything = _Left(*find_leftovers(environment, datasets, None))
-    # Again: who began meanwhile has files among these.
+    everything = _Left(*find_leftovers(environment, look.listings, None))
+    # Again: a writer that began meanwhile has files among these.
     is_quiet = was_quiet and not _is_in_use(environment)
     left = everything
     if not is_quiet:
-        left = _Left(*find_leftovers(environment, datasets, staged_max_age_s()))
+        left = _Left(*find_leftovers(environment, look.listings, max_age_s))
     young = everything.without(left)
     if left:
-        yield Finding(check="leftovers", severity=Health.WARNING, message=str(left), action=cleanup)
+        cleanup = look.run("cleanup", f"--keep {KEEP_ADVISED} --confirm")
+        yield Finding(Health.WARNING, str(left), cleanup)
     if young:
-        days = staged_max_age_s() / 86_400
+        quiet = "when nobody is, or " if environment.location.is_local else ""
         yield Finding(
-            check="leftovers",
-            severity=Health.INFO,
-            message=(
-                f"{young}: they may belong to a writer or reader that is at work; `cleanup` removes what is left "
-                f"{'when nobody is, or ' if environment.location.is_local else ''}at an age of {days:g} days "
-                "(OMNIGRAPH_STAGED_MAX_AGE)"
-            ),
-        )
-    if not left and not young:
-        yield Finding(
-            check="leftovers",
-            severity=Health.OK,
-            message="no forks or files that nothing refers to",
+            Health.INFO,
+            f"{young}: they may belong to a writer or reader that is at work; `cleanup` removes what is left {quiet}"
+            f"at an age of {max_age_s / 86_400:g} days (OMNIGRAPH_STAGED_MAX_AGE)",
         )
 
 
@@ -278,60 +276,36 @@ def _is_in_use(environment: GraphEnvironment) -> bool:
 _SHOWN = 10
 
 
-def check_history(
-    environment: GraphEnvironment, history: History, repair: str
-) -> Iterator[Finding]:
+def check_history(look: Inspection) -> Iterator[Finding]:
     """Commits that are there twice, and circles: whatever walks along the history would not come to an end."""
-    twice = sorted(doubled(environment.manifest.commit_rows()))
+    twice = sorted(doubled(look.environment.manifest.commit_rows()))
     for commit_id in twice[:_SHOWN]:
-        yield Finding(
-            check="history",
-            severity=Health.ERROR,
-            message=f"commit {commit_id} is in the catalog more than once",
-            action=repair,
-        )
-    wrong = [commit for commit in disordered(history.commits) if commit not in twice]
+        message = f"commit {commit_id} is in the catalog more than once"
+        yield Finding(Health.ERROR, message, look.run("repair", "--confirm"))
+    wrong = [commit for commit in disordered(look.history.commits) if commit not in twice]
     for commit_id in wrong[:_SHOWN]:
         yield Finding(
-            check="history",
-            severity=Health.ERROR,
-            message=f"commit {commit_id} builds on one that is not older: restore the catalog from a backup",
-        )
-    if not twice and not wrong:
-        yield Finding(
-            check="history",
-            severity=Health.OK,
-            message="every commit is there once, after what it builds on",
+            Health.ERROR,
+            f"commit {commit_id} builds on one that is not older: restore the catalog from a backup",
         )
 
 
-def check_edges(environment: GraphEnvironment, repair: str, verify: str) -> Iterator[Finding]:
+def check_edges(look: Inspection) -> Iterator[Finding]:
     """Edges without one of their ends. Reads the ids of all nodes and the ends of all edges."""
+    environment = look.environment
 
     def schema_of(schema_hash: str) -> GraphSchema:
         return find_schema(environment.objects, environment.manifest, schema_hash)
 
     found, unchecked = dangling_edges(environment, schema_of)
     for failed in unchecked:
-        is_damage = isinstance(failed.error, DamageError)
-        yield Finding(
-            check="edges",
-            severity=Health.ERROR,
-            message=f"{failed.type_key} of branch {failed.branch} cannot be checked: {failed.error.message}",
-            action=verify if is_damage else None,
-            is_damage=is_damage,
-        )
+        what = f"{failed.type_key} of branch {failed.branch} cannot be checked"
+        yield look.failure(failed.error, f"{what}: {failed.error.message}")
     for item in found:
         edges = "1 edge" if item.count == 1 else f"{item.count:,} edges"
         examples = ", ".join(item.examples)
-        yield Finding(
-            check="edges",
-            severity=Health.ERROR,
-            message=f"{item.type_key} of branch {item.branch} has {edges} without an end: {examples}",
-            action=repair,
-        )
-    if not found and not unchecked:
-        yield Finding(check="edges", severity=Health.OK, message="every edge has both ends")
+        message = f"{item.type_key} of branch {item.branch} has {edges} without an end: {examples}"
+        yield Finding(Health.ERROR, message, look.run("repair", "--confirm"))
 
 
 # ---- Checks of `doctor` about where a graph lies: addresses of another root, and links that lead out of it
@@ -340,12 +314,13 @@ def check_edges(environment: GraphEnvironment, repair: str, verify: str) -> Iter
 _SHOWN_LINKS = 3
 
 
-def check_place(environment: GraphEnvironment) -> Iterator[Finding]:
+def check_place(look: Inspection) -> Iterator[Finding]:
     """Whether everything that the graph refers to lies below its root.
 
     Raises:
         OutsideRootError: a version of a fork reads files outside of its dataset.
     """
+    environment = look.environment
     foreign = find_foreign_versions(environment)
     if foreign:
         message = (
@@ -354,28 +329,17 @@ def check_place(environment: GraphEnvironment) -> Iterator[Finding]:
         )
         if recorded_root(environment.objects) != environment.location.root:
             message += ", and the next open for writing corrects them"
-        yield Finding(check="place", severity=Health.INFO, message=message)
-    links = find_links(environment)
-    if links:
+        yield Finding(Health.INFO, message)
+    if links := _find_links(environment.location):
         yield Finding(
-            check="place",
-            severity=Health.WARNING,
-            message=(
-                f"{len(links):,} links below the root, such as {', '.join(links[:_SHOWN_LINKS])}, are not followed: "
-                "put what they lead to in their place, or remove them"
-            ),
-        )
-    if not foreign and not links:
-        yield Finding(
-            check="place",
-            severity=Health.OK,
-            message="every address lies below the root, and no link leads out of it",
+            Health.WARNING,
+            f"{len(links):,} links below the root, such as {', '.join(links[:_SHOWN_LINKS])}, are not followed: "
+            "put what they lead to in their place, or remove them",
         )
 
 
-def find_links(environment: GraphEnvironment) -> list[str]:
+def _find_links(location: GraphLocation) -> list[str]:
     """The links below the root, sorted; empty on an object store, which has none."""
-    location = environment.location
     if not location.is_local:
         return []
     found = (entry.path for entry in walk(location, "") if entry.is_symlink())
