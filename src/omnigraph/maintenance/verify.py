@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.rebasing import recorded_root
 from omnigraph.commit.schemas import find_schema
@@ -220,10 +220,6 @@ class _Run:
         self._unrecorded: defaultdict[str, dict[str, FileSum]] = defaultdict(dict)
         self._decoded: set[tuple[str, tuple[str, ...]]] = set()
 
-    @property
-    def _only_heads(self) -> bool:
-        return self._branches is not None
-
     def verify(self, progress: Progress) -> None:
         with progress.stage("the catalog", 1) as stage:
             is_readable = self._verify_catalog()
@@ -251,12 +247,7 @@ class _Run:
             self._tell(MANIFEST, FileStatus.MISSING, "there is no catalog, or no version of it")
             return False
         self._verify_dataset(MANIFEST, None, {_Wanted(None, newest)})
-        try:
-            self._aside.ask("catalog")
-        except StorageError as error:
-            self._tell(MANIFEST, FileStatus.UNREADABLE, without_advice(error))
-            return False
-        return True
+        return self._decode(MANIFEST, None, "catalog") is not None
 
     def _holds_parts(self) -> bool:
         """Whether something lies here that only a graph leaves."""
@@ -301,7 +292,7 @@ class _Run:
         every = set(wanted)
         for folder in line_folders(dataset.sizes):
             self._verify_line(dataset, folder)
-        if not self._only_heads:
+        if self._branches is None:
             found = (attached_version(name) for name in dataset.sizes)
             every |= {_Wanted(fork_of(item[0]), item[1]) for item in found if item is not None}
         # The newest first: what older versions share with it is not read again.
@@ -333,9 +324,10 @@ class _Run:
     def _verify_line(self, dataset: _Dataset, folder: str) -> None:
         """What belongs to a whole line: its records, and how the dataset knows it."""
         start = f"{folder}/" if folder else ""
-        for name in dataset.records[folder].whole:
+        records = dataset.records[folder]
+        for name in records.whole:
             self._tell(f"{dataset.path}/{start}{name}", FileStatus.OK, "", dataset)
-        for name in dataset.records[folder].damaged:
+        for name in records.damaged:
             message = (
                 "the checksums that it holds cannot be trusted, and files are compared without them"
             )
@@ -343,15 +335,14 @@ class _Run:
             self._unrecorded[line_address(self._location, dataset.path, folder)].update({})
             self._tell(f"{dataset.path}/{start}{name}", FileStatus.MISMATCH, message, dataset)
         self._verify_hint(dataset, start)
-        for name in dataset.records[folder].sums:
+        for name in records.sums:
             if name.startswith("_transactions/") and f"{start}{name}" in dataset.sizes:
                 self._compare_own(dataset, folder, f"{start}{name}")
-        fork = folder.removeprefix("tree/")
-        registration = registration_name(fork)
-        expected = dataset.records[folder].sums.get(REGISTRATION)
+        expected = records.sums.get(REGISTRATION)
         if folder and expected is not None:
-            name = f"{dataset.path}/{registration}"
-            if registration not in dataset.sizes:
+            fork = fork_of(folder) or ""
+            name = f"{dataset.path}/{registration_name(fork)}"
+            if registration_name(fork) not in dataset.sizes:
                 self._tell(name, FileStatus.MISSING, f"the fork {fork} is not registered", dataset)
             else:
                 self._compare(name, Recorded(sums={name: expected}), name, dataset)
@@ -370,14 +361,12 @@ class _Run:
             return
         if not self._compare_own(dataset, folder, manifest):
             return
-        self._compare_transactions(dataset, folder, wanted.version)
+        for name in dataset.records[folder].sums:
+            if name.startswith(f"_transactions/{wanted.version - 1}-"):
+                self._compare_own(dataset, folder, f"{start}{name}")
         place = {"path": dataset.path, "fork": wanted.fork, "version": wanted.version}
-        try:
-            contents = self._aside.ask("version", **place)
-        except StorageError as error:
-            self._tell(
-                f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, without_advice(error), dataset
-            )
+        contents = self._decode(f"{dataset.path}/{manifest}", dataset, "version", **place)
+        if contents is None:
             return
         if wanted.rows is not None and contents["row_count"] != wanted.rows:
             message = (
@@ -389,12 +378,6 @@ class _Run:
         for index in contents["indexes"]:
             self._verify_index(dataset, index)
 
-    def _compare_transactions(self, dataset: _Dataset, folder: str, version: int) -> None:
-        start = f"{folder}/" if folder else ""
-        for name in dataset.records[folder].sums:
-            if name.startswith(f"_transactions/{version - 1}-"):
-                self._compare_own(dataset, folder, f"{start}{name}")
-
     def _verify_fragment(
         self, dataset: _Dataset, names: tuple[str, ...], place: dict[str, object]
     ) -> None:
@@ -405,15 +388,9 @@ class _Run:
         groups = (dataset.members.get(reference(name) or name, set()) | {name} for name in names)
         # All of them, not only up to the first that is damaged.
         are_whole = [self._compare_placed(dataset, name) for group in groups for name in group]
-        if not all(are_whole):
-            return
-        try:
-            self._aside.ask("fragment", **place)
-        except StorageError as error:
+        if all(are_whole):
             file = dataset.places.get(names[0], names[0])
-            self._tell(
-                f"{dataset.path}/{file}", FileStatus.UNREADABLE, without_advice(error), dataset
-            )
+            self._decode(f"{dataset.path}/{file}", dataset, "fragment", **place)
 
     def _verify_index(self, dataset: _Dataset, index: str) -> None:
         key = (dataset.path, (index,))
@@ -427,12 +404,19 @@ class _Run:
         for name in sorted(names):
             if self._compare_placed(dataset, name):
                 file = f"{dataset.path}/{dataset.places[name]}"
-                try:
-                    self._aside.ask("file", name=file)
-                except StorageError as error:
-                    self._tell(file, FileStatus.UNREADABLE, without_advice(error), dataset)
+                self._decode(file, dataset, "file", name=file)
 
     # ---- one file
+
+    def _decode(
+        self, file: str, dataset: _Dataset | None, operation: str, **place: object
+    ) -> dict[str, Any] | None:
+        """What a read of its own process answers; None when it fails, and then the file is reported."""
+        try:
+            return self._aside.ask(operation, **place) or {}
+        except StorageError as error:
+            self._tell(file, FileStatus.UNREADABLE, without_advice(error), dataset)
+            return None
 
     def _compare_placed(self, dataset: _Dataset, name: str) -> bool:
         """Compare a file that versions refer to without its line; whether it may be decoded."""
@@ -523,12 +507,8 @@ class _Run:
             try:
                 find_schema(environment.objects, environment.manifest, schema_hash)
             except OmniError as error:
-                for name in SCHEMA_FILES:
-                    if name in error.message:
-                        self._tell(name, FileStatus.UNREADABLE, without_advice(error))
-                        break
-                else:
-                    self._tell(SCHEMA_FILES[0], FileStatus.UNREADABLE, without_advice(error))
+                name = next((it for it in SCHEMA_FILES if it in error.message), SCHEMA_FILES[0])
+                self._tell(name, FileStatus.UNREADABLE, without_advice(error))
         for name in SCHEMA_FILES:
             self._tell(name, FileStatus.OK)
         if environment.objects.read(RECORDED_ROOT) is not None:
@@ -547,19 +527,12 @@ class _Run:
         if not self._location.is_local:
             return
         arrays = DerivedArrays(self._location, writable=False)
-        for group, name in self._derived_sets():
-            is_whole = arrays.load(group, name) is not None
-            message = (
-                ""
-                if is_whole
-                else "it is built again when it is needed: nothing has to be restored"
-            )
-            status = FileStatus.OK if is_whole else FileStatus.MISMATCH
-            self._tell(f"{DERIVED_FOLDER}/{group}/{name}", status, message)
-
-    def _derived_sets(self) -> Iterator[tuple[str, str]]:
-        root = self._location.path / DERIVED_FOLDER
-        for folder in sorted(root.glob("*/*")):
+        for folder in sorted((self._location.path / DERIVED_FOLDER).glob("*/*")):
             group, name = folder.parts[-2:]
-            if folder.is_dir() and not name.startswith(".") and group != EMBEDDINGS_GROUP:
-                yield group, name
+            if not folder.is_dir() or name.startswith(".") or group == EMBEDDINGS_GROUP:
+                continue
+            status, message = FileStatus.OK, ""
+            if arrays.load(group, name) is None:
+                status = FileStatus.MISMATCH
+                message = "it is built again when it is needed: nothing has to be restored"
+            self._tell(f"{DERIVED_FOLDER}/{group}/{name}", status, message)
