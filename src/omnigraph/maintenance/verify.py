@@ -40,7 +40,7 @@ from omnigraph.storage.listing import (
     line_folder,
     line_folders,
     list_files,
-    manifest_name,
+    manifest_names,
     placed,
     reference,
     registration_name,
@@ -350,10 +350,8 @@ class _Run:
     def _verify_version(self, dataset: _Dataset, wanted: _Wanted) -> None:
         folder = line_folder(wanted.fork)
         start = f"{folder}/" if folder else ""
-        manifest = f"{start}{manifest_name(wanted.version)}"
-        if manifest not in dataset.sizes:
-            old = f"{start}_versions/{wanted.version}.manifest"
-            manifest = old if old in dataset.sizes else manifest
+        manifest, old = (f"{start}{name}" for name in manifest_names(wanted.version))
+        manifest = old if old in dataset.sizes else manifest
         if manifest not in dataset.sizes:
             if wanted.rows is not None:
                 message = f"it is version {wanted.version}, which a branch reads"

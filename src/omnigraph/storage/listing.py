@@ -88,6 +88,11 @@ def manifest_name(version: int) -> str:
     return f"_versions/{_U64_MAX - version}.manifest"
 
 
+def manifest_names(version: int) -> tuple[str, str]:
+    """The manifest of a version as Lance names it now, and as earlier releases of it did."""
+    return manifest_name(version), f"_versions/{version}.manifest"
+
+
 def registration_name(fork: str) -> str:
     """The file by which a dataset knows one of its forks, as a name below the dataset.
 
@@ -184,8 +189,6 @@ def reference(name: str) -> str | None:
 
 #: An object store deletes up to so many objects in one request.
 _BULK = 1000
-#: Lance counts backwards in names, so that the newest version is listed first.
-_FIRST_VERSIONS = frozenset({f"{2**64 - 2}.manifest", "1.manifest"})
 #: Where datasets of types lie.
 _KINDS = ("edges", "nodes")
 _SHARED = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions"})
@@ -259,7 +262,7 @@ def used_dataset(location: GraphLocation, folder: str) -> str | None:
     """A dataset below a folder that has more than its first version; looks at names only."""
     for file in list_files(location, folder):
         dataset, _, name = file.name.rpartition("/_versions/")
-        if name.endswith(".manifest") and name not in _FIRST_VERSIONS:
+        if name.endswith(".manifest") and f"_versions/{name}" not in manifest_names(1):
             return dataset
     return None
 

@@ -9,7 +9,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Protocol
@@ -73,6 +73,17 @@ def open_lock_file(path: Path) -> int:
         raise OutsideRootError(path.name, "it is a link, and a graph holds no links") from error
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """The descriptor of a lock file; closing it releases the lock."""
+    with translated(f"locking {path}"):
+        descriptor = open_lock_file(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class CommitLock(Protocol):
     """Mutual exclusion over the commit window of one graph, between threads and processes."""
 
@@ -123,14 +134,9 @@ class FileCommitLock:
     @contextmanager
     def held(self, timeout_s: float) -> Iterator[HeldTenure]:
         """Hold the lock; every holder has a file description of its own, so threads exclude each other too."""
-        with translated(f"locking {self._path}"):
-            descriptor = open_lock_file(self._path)
-        try:
+        with _opened(self._path) as descriptor:
             _wait(lambda: _try_lock(descriptor), timeout_s)
             yield LocalTenure()
-        finally:
-            # Closing releases the lock.
-            os.close(descriptor)
 
 
 @contextmanager
@@ -140,9 +146,7 @@ def held_file(path: Path) -> Iterator[None]:
     Raises:
         RetryableCommitConflictError: somebody else holds it.
     """
-    with translated(f"locking {path}"):
-        descriptor = open_lock_file(path)
-    try:
+    with _opened(path) as descriptor:
         # A file that its last holder removed in this moment is not the one that others see.
         if not _try_lock(descriptor) or not _is_same_file(descriptor, path):
             raise RetryableCommitConflictError(f"{path.name} is held by another writer; try again")
@@ -150,8 +154,6 @@ def held_file(path: Path) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
@@ -176,14 +178,9 @@ class StagingLock:
         if not self._location.is_local:
             yield
             return
-        path = self._location.path / STAGING_LOCK
-        with translated(f"locking {path}"):
-            descriptor = open_lock_file(path)
-        try:
+        with _opened(self._location.path / STAGING_LOCK) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
-        finally:
-            os.close(descriptor)
 
     @contextmanager
     def try_exclusive(self) -> Iterator[bool]:
@@ -194,20 +191,16 @@ class StagingLock:
         if not self._location.is_local:
             yield False
             return
-        path = self._location.path / STAGING_LOCK
-        try:
-            with translated(f"locking {path}"):
-                descriptor = open_lock_file(path)
-        except StorageError:
-            if os.access(self._location.path, os.W_OK):
-                raise
-            # Whoever may only read cannot tell who stages.
-            yield False
-            return
-        try:
-            yield _try_lock(descriptor)
-        finally:
-            os.close(descriptor)
+        with ExitStack() as stack:
+            try:
+                descriptor = stack.enter_context(_opened(self._location.path / STAGING_LOCK))
+                is_alone = _try_lock(descriptor)
+            except StorageError:
+                if os.access(self._location.path, os.W_OK):
+                    raise
+                # A process that may only read cannot tell who stages.
+                is_alone = False
+            yield is_alone
 
 
 def lock_holder(location: GraphLocation, objects: ControlObjects) -> str | None:
@@ -348,7 +341,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _wait(attempt: _Attempt, timeout_s: float) -> None:
+def _wait(attempt: Callable[[], bool], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
     while not attempt():
@@ -360,10 +353,6 @@ def _wait(attempt: _Attempt, timeout_s: float) -> None:
         pause_s = random.uniform(wait_s / 2, wait_s)
         time.sleep(pause_s)  # neither backend tells when the lock is free
         wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
-
-
-class _Attempt(Protocol):
-    def __call__(self) -> bool: ...
 
 
 # ---- A lock that reads hold together while they run, so that a cleanup knows whether anybody reads
@@ -441,12 +430,9 @@ class ReadingLock:
         if descriptor is None:
             return True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not _try_lock(descriptor)
         finally:
             os.close(descriptor)
-        return False
 
     def _take(self) -> int | None:
         descriptor = self._open()

@@ -29,7 +29,7 @@ from omnigraph.storage.datasets.checksums import (
 from omnigraph.storage.datasets.completeness import check_complete
 from omnigraph.storage.datasets.filters import quote_text
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.datasets.staged import committed_as, landed
+from omnigraph.storage.datasets.staged import commit_once, committed_as
 from omnigraph.storage.datasets.tables import dataset_exists
 from omnigraph.storage.listing import list_files, manifest_name
 from omnigraph.storage.location import MANIFEST, GraphLocation, parse_location, refuse_links
@@ -206,15 +206,9 @@ class CatalogTable:
             transaction = Transaction(dataset.version, LanceOperation.Overwrite(schema, fragments))
             reach(Failpoint.BEFORE_CATALOG_COMMIT)
             try:
-                committed = LanceDataset.commit(dataset, transaction, max_retries=0)
-            except (CommitConflictError, OSError, ValueError, RuntimeError) as error:
-                # A conflict may be one with an earlier request of this very commit, whose answer got lost.
-                made = landed(dataset, transaction)
-                if made is None:
-                    if isinstance(error, CommitConflictError):
-                        raise PublishContention from error
-                    raise
-                committed = made
+                committed = commit_once(dataset, transaction)
+            except CommitConflictError as error:
+                raise PublishContention from error
             if committed.version != dataset.version + 1:
                 raise StorageError(
                     f"the catalog moved from {dataset.version} to {committed.version} in one commit",

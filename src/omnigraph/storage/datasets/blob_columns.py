@@ -224,6 +224,19 @@ def cell_parts(column: Any) -> Any:
 # ---- writing
 
 
+def encoded_columns(rows: Any, schema: Any) -> list[Any]:
+    """The columns of a table or batch as a dataset of this schema stores them; blob columns are cells before."""
+    columns = []
+    for item in schema:
+        column = rows.column(item.name)
+        if isinstance(item.type, lance.blob.BlobType):
+            column = encoded_cells(column)
+        elif column.type != item.type:
+            column = column.cast(item.type)
+        columns.append(column)
+    return columns
+
+
 def encoded_cells(column: Any) -> Any:
     """A column of cells in Lance's blob encoding; bytes are not copied where no cell has a mark."""
     if isinstance(column, pa.ChunkedArray):

@@ -321,6 +321,16 @@ def names_of(fragments: Iterable[FragmentMetadata]) -> Iterator[str]:
             yield fragment.deletion_file.path(fragment.id)
 
 
+def present_files(table: Table) -> Iterator[str]:
+    """The data and deletion files of a table, as names in its dataset."""
+    return names_of(fragment.metadata for fragment in table._dataset.get_fragments())
+
+
+def changed_fragments(operation: object) -> tuple[FragmentMetadata, ...]:
+    """The fragments that an operation brings or changes."""
+    return (*new_fragments(operation), *(getattr(operation, "updated_fragments", None) or ()))
+
+
 def new_fragments(operation: object) -> Iterable[FragmentMetadata]:
     """The fragments that an operation brings, as far as it tells them from those that it changes."""
     for attribute in ("fragments", "new_fragments"):

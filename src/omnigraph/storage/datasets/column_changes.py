@@ -11,7 +11,7 @@ no way to edit it. The few members that change here are edited in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,11 +24,12 @@ from lance.udf import BatchUDF
 from omnigraph.errors import InternalError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import encoded_cells
-from omnigraph.storage.datasets.checksums import sums_in
+from omnigraph.storage.datasets.checksums import names_of, present_files, sums_in
 from omnigraph.storage.datasets.fragments import fragment_text
 from omnigraph.storage.datasets.indexes import index_segments
-from omnigraph.storage.datasets.partitions import TableAddress, open_address
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind, encoded_schema
+from omnigraph.storage.datasets.opening import fragment_of, read_varint, varint
+from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments
+from omnigraph.storage.datasets.staged import StagedWrite, StageKind, encoded_schema, staged_write
 
 if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
@@ -74,9 +75,7 @@ def write_columns(
 
     with translated(f"writing columns of {address.uri}"):
         table = open_address(address)
-        fragment = table._dataset.get_fragment(fragment_id)
-        if fragment is None:
-            raise InternalError(f"{address.uri} has no fragment {fragment_id}")
+        fragment = fragment_of(table._dataset, fragment_id)
         written, _ = fragment.merge_columns(BatchUDF(draft, schema), columns=list(read))
         return fragment_text(table, written, is_new=False)
 
@@ -92,11 +91,7 @@ def stage_columns(
     with translated(f"changing the columns of {table.path}"):
         fragments = [fragment.metadata for fragment in dataset.get_fragments()]
         if not fragments:
-            schema = encoded_schema(
-                pa.schema([item.field for item in columns]),
-                frozenset(item.field.name for item in columns if item.is_blob),
-            )
-            operation: Any = LanceOperation.Overwrite(schema, [])
+            operation: Any = LanceOperation.Overwrite(_schema_of(columns), [])
         elif written:
             changed = [FragmentMetadata.from_json(text) for text in written]
             operation = LanceOperation.Merge(changed, _edited(table, columns, changed))
@@ -104,7 +99,6 @@ def stage_columns(
             operation = LanceOperation.Merge(fragments, _edited(table, columns, fragments))
         else:
             operation = LanceOperation.Project(_edited(table, columns, fragments))
-        transaction = Transaction(table.version, operation)
         renamed = {
             item.origin
             for item in columns
@@ -112,13 +106,13 @@ def stage_columns(
         }
         stale = index_segments(table, renamed) if fragments else []
         then = (Transaction(table.version + 1, LanceOperation.CreateIndex([], stale)),)
-    return StagedWrite(
-        table=table,
-        kind=StageKind.COLUMNS,
-        _transaction=transaction,
-        _later=then if stale else (),
-        sums=sums_in(written),
-    )
+    staged = staged_write(table, StageKind.COLUMNS, operation, sums_in(written))
+    return replace(staged, _later=then) if stale else staged
+
+
+def _schema_of(columns: Sequence[NewColumn]) -> pa.Schema:
+    blobs = frozenset(item.field.name for item in columns if item.is_blob)
+    return encoded_schema(pa.schema([item.field for item in columns]), blobs)
 
 
 def needs_values(table: Table, columns: Sequence[NewColumn]) -> list[NewColumn]:
@@ -148,8 +142,6 @@ def write_table(
     columns: Sequence[NewColumn],
 ) -> list[str]:
     """Write whole rows of some fragments in their new columns; new fragments as JSON. Runs inside workers."""
-    from omnigraph.storage.datasets.partitions import scan_fragments
-
     blobs = frozenset(item.field.name for item in columns if item.is_blob)
     # Values may still be null here: rows that lack one are found when everything is written.
     drafts = pa.schema([item.field.with_nullable(True) for item in columns])
@@ -181,15 +173,10 @@ def stage_table(
     table: Table, columns: Sequence[NewColumn], fragments: Sequence[str]
 ) -> StagedWrite:
     """The table with other columns and all of its rows written anew, so that nothing of a dropped column is left."""
-    schema = encoded_schema(
-        pa.schema([item.field for item in columns]),
-        frozenset(item.field.name for item in columns if item.is_blob),
-    )
+    schema = _schema_of(columns)
     metadata = [FragmentMetadata.from_json(text) for text in fragments]
     operation = LanceOperation.Overwrite(schema, metadata)
-    transaction = Transaction(table.version, operation)
-    sums = sums_in(fragments)
-    return StagedWrite(table=table, kind=StageKind.OVERWRITE, _transaction=transaction, sums=sums)
+    return staged_write(table, StageKind.OVERWRITE, operation, sums_in(fragments))
 
 
 # ---- the schema of Lance, edited
@@ -231,8 +218,8 @@ def _taken_apart(schema: LanceSchema) -> tuple[Any, Any, list[bytes]]:
 
 
 def _has_new_files(table: Table, fragments: Sequence[FragmentMetadata]) -> bool:
-    known = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
-    return any(file.path not in known for item in fragments for file in item.files)
+    known = set(present_files(table))
+    return any(name not in known for name in names_of(fragments) if name.startswith("data/"))
 
 
 def _fresh(item: NewColumn, first_id: int) -> list[bytes]:
@@ -287,13 +274,13 @@ def _members(message: bytes) -> list[_Member]:
     found: list[_Member] = []
     at = 0
     while at < len(message):
-        tag, at = _read_varint(message, at)
+        tag, at = read_varint(message, at)
         number, kind = tag >> 3, tag & 7
         value: Any
         if kind == _VARINT:
-            value, at = _read_varint(message, at)
+            value, at = read_varint(message, at)
         elif kind == _BYTES:
-            size, at = _read_varint(message, at)
+            size, at = read_varint(message, at)
             value, at = message[at : at + size], at + size
         else:
             raise InternalError(f"a field of Lance has a member of wire type {kind}")
@@ -304,27 +291,6 @@ def _members(message: bytes) -> list[_Member]:
 def _message(members: Iterable[_Member]) -> bytes:
     out = b""
     for number, kind, value in members:
-        out += _varint(number << 3 | kind)
-        out += _varint(value) if kind == _VARINT else _varint(len(value)) + value
+        out += varint(number << 3 | kind)
+        out += varint(value) if kind == _VARINT else varint(len(value)) + value
     return out
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while True:
-        byte = number & 0x7F
-        number >>= 7
-        out.append(byte | (0x80 if number else 0))
-        if not number:
-            return bytes(out)

@@ -22,7 +22,7 @@ from omnigraph.storage.datasets.fragments import fragment_text, remove_written
 from omnigraph.storage.datasets.indexes import stage_index_removal
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.row_ids import has_long_sequences, spill_sequences
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind, follow
+from omnigraph.storage.datasets.staged import StagedWrite, StageKind, follow, staged_write
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
@@ -152,12 +152,9 @@ def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None
                     new_fragments=[FragmentMetadata.from_json(text) for text in body["new"]],
                 )
             )
-        exchange = StagedWrite(
-            table=table,
-            kind=StageKind.REWRITE,
-            _transaction=Transaction(table.version, LanceOperation.Rewrite(groups, [])),
-            sums=sums_in(text for body in bodies for text in body["new"]),
-        )
+        sums = sums_in(text for body in bodies for text in body["new"])
+        operation = LanceOperation.Rewrite(groups, [])
+        exchange = staged_write(table, StageKind.REWRITE, operation, sums)
         removal = stage_index_removal(table, gone)
     return exchange if removal is None else follow(removal, exchange)
 

@@ -15,7 +15,8 @@ from lance.file import LanceFileReader
 from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
-from omnigraph.storage.datasets.opening import open_dataset
+from omnigraph.storage.datasets.checksums import names_of
+from omnigraph.storage.datasets.opening import index_folders, open_dataset
 from omnigraph.storage.listing import StoredFile, line_address, line_folder
 
 if TYPE_CHECKING:
@@ -206,18 +207,13 @@ def read_contents(location: GraphLocation, line: Line) -> VersionContents:
     """
     with translated(f"opening version {line.version} of {line.path}"):
         dataset = _open(location, line)
-        fragments: dict[int, tuple[str, ...]] = {}
-        for fragment in dataset.get_fragments():
-            metadata = fragment.metadata
-            names = [f"data/{file.path}" for file in metadata.files]
-            if metadata.deletion_file is not None:
-                names.append(metadata.deletion_file.path(fragment.fragment_id))
-            fragments[fragment.fragment_id] = tuple(names)
-        segments = (segment for index in dataset.describe_indices() for segment in index.segments)
         return VersionContents(
             row_count=int(dataset.count_rows()),
-            fragments=fragments,
-            indexes=tuple(f"_indices/{segment.uuid}" for segment in segments),
+            fragments={
+                fragment.fragment_id: tuple(names_of([fragment.metadata]))
+                for fragment in dataset.get_fragments()
+            },
+            indexes=tuple(index_folders(dataset)),
         )
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import lance
 import numpy as np
 import pyarrow as pa
 from lance import LanceOperation
-from lance.dataset import Transaction
 from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
 
 from omnigraph.core.arrow import pa as _pa
@@ -28,11 +26,18 @@ from omnigraph.storage.answers import (
     remove_answer_folder,
     write_answer,
 )
-from omnigraph.storage.datasets.blob_columns import encoded_cells
-from omnigraph.storage.datasets.checksums import added_names, sum_files, sums_in, text_with_sums
+from omnigraph.storage.datasets.blob_columns import encoded_columns
+from omnigraph.storage.datasets.checksums import (
+    added_names,
+    present_files,
+    sum_files,
+    sums_in,
+    text_with_sums,
+)
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ADDRESS, ROW_ID, OneOf, to_sql
+from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds, with_row_ids
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind
+from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
 from omnigraph.storage.datasets.tables import Table, branch_uri
 from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.location import GraphLocation, parse_location
@@ -56,7 +61,11 @@ def write_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> list[str]:
     Rows come in the column types of the schema; blob columns as cells. When it fails, its files are gone.
     """
     schema = table.schema
-    reader = pa.RecordBatchReader.from_batches(schema, (_encoded(b, schema) for b in batches))
+    encoded = (
+        pa.RecordBatch.from_arrays(encoded_columns(batch, schema), schema=schema)
+        for batch in batches
+    )
+    reader = pa.RecordBatchReader.from_batches(schema, encoded)
     with translated(f"writing rows of {table.path}"):
         written = write_fragments(reader, table._dataset, allow_external_blob_outside_bases=True)
         try:
@@ -72,19 +81,6 @@ def fragment_text(table: Table, fragment: FragmentMetadata, *, is_new: bool = Tr
     location = parse_location(table._dataset.uri)
     names = added_names(table, location, fragment, knows_it=not is_new)
     return text_with_sums(fragment.to_json(), sum_files(location, names))
-
-
-def _encoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch as the dataset stores it: blob columns get Lance's blob encoding."""
-    columns: list[Any] = []
-    for item in schema:
-        column: Any = batch.column(item.name)
-        if isinstance(item.type, lance.blob.BlobType):
-            column = encoded_cells(column)
-        elif column.type != item.type:
-            column = column.cast(item.type)
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def write_replacing(table: Table, replacing: pa.Table, new: pa.Table, kept: KeptIds) -> list[str]:
@@ -155,13 +151,17 @@ def remove_written(table: Table, fragments: Sequence[str]) -> None:
 
 def remove_new_files(table: Table, fragments: Sequence[str]) -> None:
     """Remove the files that were written beside existing fragments; those of the table itself stay."""
-    known = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
-    location = parse_location(table._dataset.uri)
-    objects = ObstoreObjects(location, durable=False)
+    objects = ObstoreObjects(parse_location(table._dataset.uri), durable=False)
+    for name in _new_data(table, fragments):
+        objects.delete(name)
+
+
+def _new_data(table: Table, fragments: Iterable[str]) -> Iterator[str]:
+    """The data files of fragments that the table does not have."""
+    known = set(present_files(table))
     for fragment in fragments:
-        for file in json.loads(fragment)["files"]:
-            if file["path"] not in known:
-                objects.delete(f"data/{file['path']}")
+        names = (f"data/{file['path']}" for file in json.loads(fragment)["files"])
+        yield from (name for name in names if name not in known)
 
 
 # ---- replacing rows
@@ -209,10 +209,7 @@ def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[Any]) -> str
     Writes a deletion file and moves nothing. Only the deletion file is told: the rest is known from the table.
     """
     with translated(f"marking rows of {table.path}"):
-        fragment = table._dataset.get_fragment(fragment_id)
-        if fragment is None:
-            raise InternalError(f"{table.path} has no fragment {fragment_id}")
-        remaining = fragment.delete_rows(offsets.tolist())
+        remaining = fragment_of(table._dataset, fragment_id).delete_rows(offsets.tolist())
         if remaining is None:
             return None
         assert remaining.deletion_file is not None, "rows were deleted"
@@ -251,24 +248,14 @@ def stage_replacement(
         update_mode="rewrite_rows",
         fields_for_preserving_frag_bitmap=[f.id() for f in table._dataset.lance_schema.fields()],
     )
-    return StagedWrite(
-        table=table,
-        kind=StageKind.UPSERT,
-        _transaction=Transaction(table.version, operation),
-        sums=sums_in([*added, *shrunk.values()]),
-    )
+    return staged_write(table, StageKind.UPSERT, operation, sums_in([*added, *shrunk.values()]))
 
 
 def stage_removal(table: Table, shrunk: Mapping[int, str | None], rows: int) -> StagedWrite:
     """Old fragments that lost rows, as a transaction of its own; `shrunk` as in `stage_replacement`."""
     removed, updated = _shrunk(table, shrunk)
     operation = LanceOperation.Delete(updated, removed, f"{rows} rows by address")
-    return StagedWrite(
-        table=table,
-        kind=StageKind.DELETE,
-        _transaction=Transaction(table.version, operation),
-        sums=sums_in(shrunk.values()),
-    )
+    return staged_write(table, StageKind.DELETE, operation, sums_in(shrunk.values()))
 
 
 def fragment_sizes(table: Table) -> dict[int, int]:
@@ -302,9 +289,7 @@ def update_fragment(table: Table, fragment_id: int, rows: pa.Table) -> str:
     Holds the new values in memory; the old ones stream by.
     """
     with translated(f"updating columns of {table.path}"):
-        fragment = table._dataset.get_fragment(fragment_id)
-        if fragment is None:
-            raise InternalError(f"{table.path} has no fragment {fragment_id}")
+        fragment = fragment_of(table._dataset, fragment_id)
         found, fields, offsets = fragment.update_columns(
             rows, left_on=ROW_ID, right_on=ROW_ID, with_offsets=True
         )
@@ -327,20 +312,15 @@ def stage_updates(table: Table, updates: Sequence[str]) -> StagedWrite:
         update_mode="rewrite_columns",
         updated_fragment_offsets=offsets,
     )
-    transaction = Transaction(table.version, operation)
     sums = sums_in(update["fragment"] for update in bodies)
-    return StagedWrite(table=table, kind=StageKind.UPDATE, _transaction=transaction, sums=sums)
+    return staged_write(table, StageKind.UPDATE, operation, sums)
 
 
 def remove_updates(table: Table, updates: Sequence[str], objects: ControlObjects) -> None:
     """Delete the files of updates that are not staged; nothing refers to them."""
-    known = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
     folder = branch_uri(table.path, table.branch)
-    for update in updates:
-        fragment = FragmentMetadata.from_json(json.loads(update)["fragment"])
-        for file in fragment.files:
-            if file.path not in known:
-                objects.delete(f"{folder}/data/{file.path}")
+    for name in _new_data(table, (json.loads(update)["fragment"] for update in updates)):
+        objects.delete(f"{folder}/{name}")
 
 
 # ---- Ledgers: which files a task has written, noted in a file that outlives the task

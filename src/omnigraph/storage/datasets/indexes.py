@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from lance import LanceOperation
-from lance.dataset import Index, Transaction
+from lance.dataset import Index
 from lance.indices import IndicesBuilder
 
 from omnigraph.core.budget import work_steps
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
 from omnigraph.storage.datasets.opening import open_dataset
-from omnigraph.storage.datasets.staged import StagedWrite, StageKind
+from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
 from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.location import parse_location
 
@@ -179,7 +179,7 @@ def stage_indices(table: Table, specs: Iterable[IndexSpec]) -> StagedWrite | Non
         return stage_segments(
             table,
             [
-                (build, _build_segment(table, build.spec, list(build.fragments)))
+                (build, _build(table._dataset.uri, table.version, build.spec, build.fragments))
                 for build in work_steps(builds)
             ],
         )
@@ -196,8 +196,7 @@ def stage_segments(table: Table, built: Sequence[tuple[IndexBuild, Index]]) -> S
         for segment in _segments(table, build.spec.name)
     ]
     operation = LanceOperation.CreateIndex([segment for _, segment in built], removed)
-    transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
+    return staged_write(table, StageKind.INDEX, operation)
 
 
 def index_segments(table: Table, columns: Collection[str]) -> list[Index]:
@@ -220,8 +219,7 @@ def stage_index_removal(table: Table, fragments: Collection[int]) -> StagedWrite
     if not covering:
         return None
     removed = [segment for name in covering for segment in _segments(table, name)]
-    transaction = Transaction(table.version, LanceOperation.CreateIndex([], removed))
-    return StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
+    return staged_write(table, StageKind.INDEX, LanceOperation.CreateIndex([], removed))
 
 
 def _segments(table: Table, name: str) -> list[Index]:
@@ -243,15 +241,16 @@ def _segments(table: Table, name: str) -> list[Index]:
     ]
 
 
-def _build_segment(table: Table, spec: IndexSpec, fragments: list[int]) -> Index:
-    settings: dict[str, Any] = dict(spec.settings)
+def _build(
+    uri: str, version: int, spec: IndexSpec, fragments: Sequence[int], **more: object
+) -> Index:
+    settings: dict[str, Any] = dict(spec.settings) | more
     # Lance locks a handle while it builds: a handle that readers share would fail them, or fail because of them.
-    dataset = open_dataset(table._dataset.uri, table.version)
-    return dataset.create_index_uncommitted(
+    return open_dataset(uri, version).create_index_uncommitted(
         spec.column,
         str(spec.kind),
         name=spec.name,
-        fragment_ids=fragments,
+        fragment_ids=list(fragments),
         replace=True,
         **settings,
     )
@@ -310,19 +309,11 @@ def plan_index_parts(
 
 def build_index_part(task: IndexPartTask) -> str:
     """Build one part aside; the part as text for `stage_index_parts`. Moves nothing."""
-    settings: dict[str, Any] = dict(task.spec.settings)
+    more: dict[str, object] = {}
     if task.centroids is not None:
-        settings["ivf_centroids"] = pa.ipc.open_stream(task.centroids).read_all()["v"].chunk(0)
+        more["ivf_centroids"] = pa.ipc.open_stream(task.centroids).read_all()["v"].chunk(0)
     with translated(f"building a part of index {task.spec.name} of {task.uri}"):
-        dataset = open_dataset(task.uri, task.version)
-        part = dataset.create_index_uncommitted(
-            task.spec.column,
-            str(task.spec.kind),
-            name=task.spec.name,
-            fragment_ids=list(task.fragments),
-            replace=True,
-            **settings,
-        )
+        part = _build(task.uri, task.version, task.spec, task.fragments, **more)
     return base64.b64encode(pickle.dumps(part)).decode()
 
 

@@ -125,7 +125,7 @@ def _edited(message: bytes, wanted: int, edit: Callable[[bytes], bytes]) -> byte
             pieces.append(raw)
         else:
             new = edit(payload)
-            pieces += [_varint(number << 3 | _BYTES), _varint(len(new)), new]
+            pieces += [varint(number << 3 | _BYTES), varint(len(new)), new]
     return b"".join(pieces)
 
 
@@ -134,13 +134,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | None, bytes]]:
     at = 0
     while at < len(message):
         begin = at
-        tag, at = _read_varint(message, at)
+        tag, at = read_varint(message, at)
         payload = None
         kind = tag & 7
         if kind == _VARINT:
-            _, at = _read_varint(message, at)
+            _, at = read_varint(message, at)
         elif kind == _BYTES:
-            size, at = _read_varint(message, at)
+            size, at = read_varint(message, at)
             payload = message[at : at + size]
             at += size
         elif kind in _FIXED_SIZES:
@@ -152,7 +152,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | None, bytes]]:
         yield tag >> 3, payload, message[begin:at]
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of variable length, and where it ends.
+
+    Raises:
+        StorageError: there is none.
+    """
     value = shift = 0
     while at < len(data) and shift < 64:
         byte = data[at]
@@ -164,7 +169,8 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise _damaged()
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """The inverse of `read_varint`."""
     pieces = bytearray()
     while value > 0x7F:
         pieces.append(value & 0x7F | 0x80)
@@ -217,3 +223,17 @@ def open_dataset(uri: str, version: int | None = None, *, shared: bool = True) -
         return found
     message = with_bases(found._ds.serialized_manifest(), place)
     return LanceDataset(uri, version=found.version, serialized_manifest=message, session=caches)
+
+
+def index_folders(dataset: LanceDataset) -> Iterator[str]:
+    """The folders of the indexes of a version, as names in whatever line they lie."""
+    for index in dataset.describe_indices():
+        yield from (f"_indices/{segment.uuid}" for segment in index.segments)
+
+
+def fragment_of(dataset: LanceDataset, number: int) -> lance.LanceFragment:
+    """A fragment by its id; a ValueError when the dataset has none."""
+    found = dataset.get_fragment(number)
+    if found is None:
+        raise ValueError(f"there is no fragment {number}")
+    return found

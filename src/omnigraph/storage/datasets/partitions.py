@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequestError, InternalError
+from omnigraph.errors import BadRequestError
 from omnigraph.storage._failures import readable, translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
-from omnigraph.storage.datasets.opening import open_dataset
+from omnigraph.storage.datasets.opening import fragment_of, open_dataset
 from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def check_condition(table: Table, where: str) -> None:
 
 def list_fragment_groups(table: Table, group_rows: int = GROUP_ROWS) -> tuple[FragmentGroup, ...]:
     """All rows of a table in parts for tasks; empty for an empty table. Looks at metadata in memory only."""
-    with translated(f"looking at the fragments of {table.path}"):
-        fragments = [fragment.metadata for fragment in table._dataset.get_fragments()]
-        return group_fragments(((item.id, item.num_rows) for item in fragments), group_rows)
+    return group_fragments(table_extent(table).fragments, group_rows)
 
 
 def group_fragments(
@@ -161,14 +159,6 @@ def scan_fragments(
         )
 
 
-def fragment_of(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:
-    """A fragment by its id; a ValueError when the dataset has none."""
-    found = dataset.get_fragment(number)
-    if found is None:
-        raise ValueError(f"there is no fragment {number}")
-    return found
-
-
 # ---- Scans of groups of fragments whose batches have a bounded size, whatever the rows hold
 
 
@@ -176,6 +166,14 @@ def fragment_of(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment
 BATCH_BYTES = 8 * 1024 * 1024
 #: What a scan reads ahead of its consumer. Lance's own bound is 2 GiB, which a slow consumer lets it fill.
 READ_AHEAD_BYTES = 32 * 1024 * 1024
+#: Tasks run side by side: one that reads far ahead only takes the memory of the others.
+_BOUNDED: Mapping[str, Any] = {
+    "scan_in_order": True,
+    "batch_size_bytes": BATCH_BYTES,
+    "batch_readahead": 2,
+    "fragment_readahead": 1,
+    "io_buffer_size": READ_AHEAD_BYTES,
+}
 
 
 def scan_group(
@@ -189,37 +187,15 @@ def scan_group(
     with translated(f"scanning version {address.version} of {address.uri}"):
         # As `scan_fragments`: a worker may outlive the graph, so it keeps neither a handle nor the caches of a session.
         dataset = open_dataset(address.uri, address.version, shared=False)
-        fragments = [_fragment(dataset, number) for number in fragment_ids]
+        fragments = [fragment_of(dataset, number) for number in fragment_ids]
         if not fragments:
             return
-        yield from scan_cells(
-            dataset,
-            columns,
-            fragments=fragments,
-            scan_in_order=True,
-            batch_size_bytes=BATCH_BYTES,
-            batch_readahead=2,
-            fragment_readahead=1,
-            io_buffer_size=READ_AHEAD_BYTES,
-        )
+        yield from scan_cells(dataset, columns, fragments=fragments, **_BOUNDED)
 
 
 def stored_bytes(table: Table) -> int:
     """About how many bytes the rows of a table take on disk; blobs that lie in files of their own do not count."""
-    with translated(f"looking at the fragments of {table.path}"):
-        sizes = (
-            file.file_size_bytes
-            for fragment in table._dataset.get_fragments()
-            for file in fragment.metadata.files
-        )
-        return sum(size or 0 for size in sizes)
-
-
-def _fragment(dataset: lance.LanceDataset, number: int) -> lance.LanceFragment:
-    found = dataset.get_fragment(number)
-    if found is None:
-        raise InternalError(f"{dataset.uri} has no fragment {number}")
-    return found
+    return table_extent(table).stored_bytes
 
 
 # ---- A table in parts of about equal work for tasks of other processes, and the scans of such parts
@@ -367,18 +343,7 @@ def scan_part(
 def _scan(
     dataset: lance.LanceDataset, columns: Sequence[str], options: Mapping[str, Any]
 ) -> Iterator[pa.RecordBatch]:
-    return scan_cells(
-        dataset,
-        columns,
-        scan_in_order=True,
-        batch_size=BATCH_ROWS,
-        batch_size_bytes=BATCH_BYTES,
-        # Tasks run side by side: one that reads far ahead only takes the memory of the others.
-        batch_readahead=2,
-        fragment_readahead=1,
-        io_buffer_size=READ_AHEAD_BYTES,
-        **options,
-    )
+    return scan_cells(dataset, columns, batch_size=BATCH_ROWS, **_BOUNDED, **options)
 
 
 def _bare_rows(rows: int) -> Iterable[pa.RecordBatch]:

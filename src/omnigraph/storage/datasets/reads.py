@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.core.ids import new_ulid
-from omnigraph.errors import InternalError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, to_sql
+from omnigraph.storage.datasets.opening import fragment_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -210,12 +210,9 @@ def part_row_ids(table: Table, part: ColumnPart) -> npt.NDArray[np.int64]:
 
 def _scanner(table: Table, columns: list[str], part: ColumnPart, batch_rows: int | None) -> Any:
     dataset = table._dataset
-    fragment = dataset.get_fragment(part.fragment_id)
-    if fragment is None:
-        raise InternalError(f"{table.path} has no fragment {part.fragment_id}")
     return dataset.scanner(
         columns=columns,
-        fragments=[fragment],
+        fragments=[fragment_of(dataset, part.fragment_id)],
         include_deleted_rows=True,
         scan_in_order=True,
         batch_size=batch_rows,

@@ -16,6 +16,7 @@ from omnigraph.core.arrow import pa
 from omnigraph.storage._failures import translated
 from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.filters import ROW_ID, UPDATED_AT
+from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import RowSet, hidden_rows, row_ids_of
 
@@ -47,8 +48,8 @@ class HiddenRows:
         here, there = open_address(self.address), open_address(self.other)
         with translated(f"comparing versions of {self.address.uri}"):
             found, _ = hidden_rows(
-                (here, _fragment(here, self.fragment)),
-                (there, _fragment(there, self.other_fragment)),
+                (here, fragment_of(here._dataset, self.fragment)),
+                (there, fragment_of(there._dataset, self.other_fragment)),
             )
         return RowSet(address=self.address, row_ids=found)
 
@@ -67,7 +68,7 @@ class LineageRows:
     def resolved(self) -> RowSet:
         """The rows by their row ids, or the fragment where it has no others."""
         table = open_address(self.address)
-        fragment = _fragment(table, self.fragment)
+        fragment = fragment_of(table._dataset, self.fragment)
         compare = ">" if self.is_updated else "<="
         with translated(f"comparing versions of {self.address.uri}"):
             found: Any = table._dataset.scanner(
@@ -148,7 +149,7 @@ def scan_row_ids(rows: RowSet) -> Iterator[NDArray[np.uint64]]:
         table = open_address(rows.address)
         with translated(f"reading rows of {rows.address.uri}"):
             for number in rows.fragments:
-                yield row_ids_of(table, [_fragment(table, number)])
+                yield row_ids_of(table, [fragment_of(table._dataset, number)])
     if len(rows.row_ids):
         yield rows.row_ids
 
@@ -162,7 +163,7 @@ def sample_rows(rows: RowSet, count: int) -> RowSet:
     ids = rows.row_ids
     if rows.fragments:
         with translated(f"reading rows of {rows.address.uri}"):
-            fragments = [_fragment(table, number) for number in rows.fragments]
+            fragments = [fragment_of(table._dataset, number) for number in rows.fragments]
             ids = np.concatenate([row_ids_of(table, fragments), ids])
     chosen = np.sort(random.choice(len(ids), max(1, count), replace=False))
     return RowSet(address=rows.address, row_ids=ids[chosen])
@@ -174,10 +175,3 @@ def _whole(address: TableAddress, fragment: lance.LanceFragment) -> RowSet:
         fragments=(fragment.fragment_id,),
         fragment_rows=fragment.count_rows(),
     )
-
-
-def _fragment(table: Table, number: int) -> lance.LanceFragment:
-    found = table._dataset.get_fragment(number)
-    if found is None:
-        raise ValueError(f"there is no fragment {number}")
-    return found

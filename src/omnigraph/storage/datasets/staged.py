@@ -17,19 +17,21 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.core.failpoints import Failpoint, reach
-from omnigraph.errors import DriftError, InternalError
+from omnigraph.errors import DriftError
 from omnigraph.storage._failures import translated
-from omnigraph.storage.datasets.blob_columns import encoded_cells
+from omnigraph.storage.datasets.blob_columns import encoded_columns
 from omnigraph.storage.datasets.checksums import (
     FileSums,
+    changed_fragments,
     file_sums,
     names_of,
-    new_fragments,
+    present_files,
     record_commit,
     sums_in,
+    transaction_name,
 )
 from omnigraph.storage.datasets.completeness import check_complete
-from omnigraph.storage.datasets.opening import open_dataset
+from omnigraph.storage.datasets.opening import fragment_of, open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri, dataset_exists
 from omnigraph.storage.listing import manifest_name
 from omnigraph.storage.location import GraphLocation, refuse_links
@@ -63,7 +65,7 @@ def open_private(staged: StagedWrite) -> PrivateVersion:
             transaction = Transaction(dataset.version, step.operation)
             committed = LanceDataset.commit(dataset, transaction, detached=True)
             files.append(f"_versions/d{committed.version}.manifest")
-            files.append(f"_transactions/{dataset.version}-{transaction.uuid}.txn")
+            files.append(transaction_name(transaction))
             dataset = open_dataset(base._dataset.uri, committed.version)
         before = {
             fragment.fragment_id: fragment.metadata.files[0].path
@@ -97,6 +99,22 @@ def close_private(private: PrivateVersion, objects: ControlObjects) -> None:
 OWN_MARK = "omnigraph:writer"
 
 
+def commit_once(before: LanceDataset, transaction: Transaction) -> LanceDataset:
+    """Commit a transaction, without another try.
+
+    Raises:
+        CommitConflictError: another commit was faster.
+    """
+    try:
+        return LanceDataset.commit(before, transaction, max_retries=0)
+    except (CommitConflictError, OSError, ValueError, RuntimeError):
+        # A conflict may be one with an earlier request of this very commit, whose answer got lost.
+        made = landed(before, transaction)
+        if made is None:
+            raise
+        return made
+
+
 def landed(before: LanceDataset, transaction: Transaction) -> LanceDataset | None:
     """The version right after `before`, if this very transaction made it; None when it did not, or nothing can tell.
 
@@ -112,12 +130,17 @@ def landed(before: LanceDataset, transaction: Transaction) -> LanceDataset | Non
 
 def committed_as(dataset: LanceDataset, uuid: str) -> bool:
     """Whether the version of a dataset was made by the transaction of this id."""
-    try:
-        found = dataset.read_transaction(int(dataset.version))
-    except (TypeError, OSError, ValueError, RuntimeError):
-        # Lance cannot show every transaction; of those that this project commits it can.
-        return False
+    found = _transaction(dataset, int(dataset.version))
     return found is not None and str(found.uuid) == uuid
+
+
+def _transaction(dataset: LanceDataset, version: int) -> Transaction | None:
+    """The transaction that made a version, if Lance can show it: of those that this project commits it can."""
+    try:
+        return dataset.read_transaction(version)
+    except (TypeError, OSError, ValueError, RuntimeError):
+        # Compactions that rewrote an index, which this project never makes, or a version that is gone.
+        return None
 
 
 def is_own_movement(table: Table, after: int, until: int) -> bool:
@@ -127,11 +150,7 @@ def is_own_movement(table: Table, after: int, until: int) -> bool:
 
 
 def _has_mark(table: Table, version: int) -> bool:
-    try:
-        transaction = table._dataset.read_transaction(version)
-    except (TypeError, OSError, ValueError, RuntimeError):
-        # Lance cannot show compactions that rewrote an index, which this project never makes.
-        return False
+    transaction = _transaction(table._dataset, version)
     properties = None if transaction is None else transaction.transaction_properties
     return properties is not None and OWN_MARK in properties
 
@@ -144,10 +163,7 @@ def transaction_uuids(table: Table, after: int) -> tuple[str | None, ...]:
 def _uuid(table: Table, version: int) -> str | None:
     if version == table.version:
         return table.transaction_uuid()
-    try:
-        transaction = table._dataset.read_transaction(version)
-    except (TypeError, OSError, ValueError, RuntimeError):
-        return None
+    transaction = _transaction(table._dataset, version)
     return None if transaction is None else str(transaction.uuid)
 
 
@@ -215,6 +231,17 @@ class StagedWrite:
     @property
     def _steps(self) -> tuple[Transaction, ...]:
         return (self._transaction, *self._later)
+
+
+def staged_write(
+    table: Table,
+    kind: StageKind,
+    operation: LanceOperation.BaseOperation,
+    sums: FileSums | None = None,
+) -> StagedWrite:
+    """An operation on a table as a staged write of one version."""
+    transaction = Transaction(table.version, operation)
+    return StagedWrite(table=table, kind=kind, _transaction=transaction, sums=sums or {})
 
 
 def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
@@ -291,17 +318,13 @@ def stage_delete(table: Table, row_addresses: Sequence[int]) -> StagedWrite | No
     removed: list[int] = []
     with translated(f"staging deletes of {table.path}"):
         for fragment_id, rows in offsets.items():
-            fragment = table._dataset.get_fragment(fragment_id)
-            if fragment is None:
-                raise InternalError(f"{table.path} has no fragment {fragment_id}")
-            remaining = fragment.delete_rows(rows)
+            remaining = fragment_of(table._dataset, fragment_id).delete_rows(rows)
             if remaining is None:
                 removed.append(fragment_id)
             else:
                 updated.append(remaining)
         operation = LanceOperation.Delete(updated, removed, f"{len(row_addresses)} rows by address")
-        transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=StageKind.DELETE, _transaction=transaction)
+    return staged_write(table, StageKind.DELETE, operation)
 
 
 def stage_fragments(
@@ -316,19 +339,12 @@ def stage_fragments(
         else LanceOperation.Append(metadata)
     )
     kind = StageKind.OVERWRITE if overwrite else StageKind.APPEND
-    return StagedWrite(
-        table=table,
-        kind=kind,
-        _transaction=Transaction(table.version, operation),
-        sums=sums_in(texts),
-    )
+    return staged_write(table, kind, operation, sums_in(texts))
 
 
 def stage_restore(table: Table, version: int) -> StagedWrite:
     """The content of an older version as a new version. For recovery only: it undoes what came in between."""
-    operation = LanceOperation.Restore(version)
-    transaction = Transaction(table.version, operation)
-    return StagedWrite(table=table, kind=StageKind.RESTORE, _transaction=transaction)
+    return staged_write(table, StageKind.RESTORE, LanceOperation.Restore(version))
 
 
 def check_written(location: GraphLocation, staged: StagedWrite) -> None:
@@ -340,9 +356,7 @@ def check_written(location: GraphLocation, staged: StagedWrite) -> None:
     if not location.is_local:
         return
     for transaction in staged._steps:
-        operation: Any = transaction.operation
-        updated = getattr(operation, "updated_fragments", None) or ()
-        check_complete(staged.table._dataset.uri, (*new_fragments(operation), *updated))
+        check_complete(staged.table._dataset.uri, changed_fragments(transaction.operation))
 
 
 def with_checksums(staged: StagedWrite) -> StagedWrite:
@@ -373,15 +387,9 @@ def commit_staged(staged: StagedWrite) -> Table:
         transaction.transaction_properties = {OWN_MARK: "1"}
         with translated(f"committing {table.path}"):
             try:
-                committed = LanceDataset.commit(committed, transaction, max_retries=0)
-            except (CommitConflictError, OSError, ValueError, RuntimeError) as error:
-                # A conflict may be one with an earlier request of this very commit, whose answer got lost.
-                made = landed(committed, transaction)
-                if made is None:
-                    if isinstance(error, CommitConflictError):
-                        raise _drift(table, expected, table.latest_version) from error
-                    raise
-                committed = made
+                committed = commit_once(committed, transaction)
+            except CommitConflictError as error:
+                raise _drift(table, expected, table.latest_version) from error
         if committed.version != expected + 1:
             # Lance has put it on top of what came in between.
             actual = int(committed.version)
@@ -399,7 +407,7 @@ def _drift(table: Table, expected: int, actual: int) -> DriftError:
 def new_files(staged: StagedWrite) -> list[str]:
     """The files that a staged write made, as names below the root of the graph; nothing else refers to them yet."""
     table = staged.table
-    known = set(names_of(fragment.metadata for fragment in table._dataset.get_fragments()))
+    known = set(present_files(table))
     return [
         name
         for transaction in staged._steps
@@ -409,9 +417,8 @@ def new_files(staged: StagedWrite) -> list[str]:
 
 def _new_files(table: Table, operation: object, known: set[str]) -> list[str]:
     folder = branch_uri(table.path, table.branch)
-    updated = getattr(operation, "updated_fragments", None) or ()
     # A change of columns lists every fragment, with files that the present version reads as well.
-    found = names_of((*new_fragments(operation), *updated))
+    found = names_of(changed_fragments(operation))
     names = [f"{folder}/{name}" for name in found if name not in known]
     for index in getattr(operation, "new_indices", None) or ():
         written = Path(table._dataset.uri) / "_indices" / str(index.uuid)
@@ -486,9 +493,8 @@ def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | Non
     root = Path(branch_uri(location.child(table.path), table.branch))
     names = [root / manifest_name(table.version)]
     for transaction in () if staged is None else staged._steps:
-        below = transaction.read_version
-        names.append(root / "_transactions" / f"{below}-{transaction.uuid}.txn")
-        names.append(root / manifest_name(below + 1))
+        names.append(root / transaction_name(transaction))
+        names.append(root / manifest_name(transaction.read_version + 1))
         names.extend(root / name for name in _files_of(transaction.operation))
     sync_files(names)
 
@@ -496,25 +502,13 @@ def sync_commit(location: GraphLocation, table: Table, staged: StagedWrite | Non
 def _files_of(operation: object) -> Iterable[str]:
     for index in getattr(operation, "new_indices", None) or ():
         yield f"_indices/{index.uuid}"
-    updated = getattr(operation, "updated_fragments", None) or ()
-    for fragment in (*new_fragments(operation), *updated):
-        for file in fragment.files:
-            yield f"data/{file.path}"
+    for name in names_of(changed_fragments(operation)):
+        yield name
+        if name.endswith(".lance"):
             # Large blobs of a data file lie in a folder beside it.
-            yield f"data/{file.path.removesuffix('.lance')}"
-        if fragment.deletion_file is not None:
-            yield fragment.deletion_file.path(fragment.id)
+            yield name.removesuffix(".lance")
 
 
 def _for_writing(rows: pa.Table, table: Table) -> pa.Table:
-    """Rows in the column types of the dataset: blob columns get Lance's blob encoding."""
     schema = table.schema
-    columns: list[Any] = []
-    for field_ in schema:
-        column: Any = rows.column(field_.name)
-        if isinstance(field_.type, lance.blob.BlobType):
-            column = encoded_cells(column)
-        elif column.type != field_.type:
-            column = column.cast(field_.type)
-        columns.append(column)
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(encoded_columns(rows, schema), schema=schema)

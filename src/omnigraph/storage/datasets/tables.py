@@ -19,14 +19,15 @@ from omnigraph.storage._failures import readable, translated
 from omnigraph.storage.datasets.blob_columns import blob_names, read_cells, scan_cells
 from omnigraph.storage.datasets.filters import Filter, to_sql
 from omnigraph.storage.datasets.opening import open_dataset
+from omnigraph.storage.listing import attached_version, manifest_names
 from omnigraph.storage.location import RECLAIMED_MARK, GraphLocation, refuse_links
+from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
 _CACHED_HANDLES = 64
-_U64_MAX = 2**64 - 1
 MAIN = "main"
 
 
@@ -89,11 +90,9 @@ class Table:
         makes it, and a cleanup keeps HEAD and what is pinned, so the next one of a pinned version goes only when HEAD
         is far ahead. Then the listing tells.
         """
-        folder = Path(self._dataset.uri) / "_versions"
-        if folder.is_dir():
-            following = self.version + 1
-            names = (f"{_U64_MAX - following}.manifest", f"{following}.manifest")
-            return not any((folder / name).exists() for name in names)
+        root = Path(self._dataset.uri)
+        if (root / "_versions").is_dir():
+            return not any((root / name).exists() for name in manifest_names(self.version + 1))
         return self.latest_version == self.version
 
     @property
@@ -250,34 +249,26 @@ class TableStore:
 
 def newest_version(location: GraphLocation, path: str, branch: str | None = None) -> int | None:
     """The newest version of a dataset, or of a branch of it; None when there is none. Looks at names only."""
-    from omnigraph.storage.objects import ObstoreObjects
-
-    if location.is_local and not location.path.is_dir():
-        return None
-    names = ObstoreObjects(location, durable=False).names(f"{branch_uri(path, branch)}/_versions")
-    numbers = [int(stem) for name in names if (stem := name.removesuffix(".manifest")).isdigit()]
-    # Lance counts backwards in names, so that the newest version is listed first.
-    return max((min(number, _U64_MAX - number) for number in numbers), default=None)
+    found = (attached_version(name) for name in _manifests(location, path, branch))
+    return max((item[1] for item in found if item is not None), default=None)
 
 
 def dataset_exists(
     location: GraphLocation, path: str, branch: str | None = None, version: int | None = None
 ) -> bool:
     """Whether any version of a dataset is there, or a certain one; looks at names only."""
-    from omnigraph.storage.objects import ObstoreObjects
+    names = _manifests(location, path, branch)
+    return bool(names) if version is None else not names.isdisjoint(manifest_names(version))
 
+
+def _manifests(location: GraphLocation, path: str, branch: str | None) -> set[str]:
+    """The manifests of a dataset or of a branch of it, as names below it."""
     if location.is_local and not location.path.is_dir():
-        return False
-    folder = branch_uri(path, branch)
-    names = ObstoreObjects(location, durable=False).names(f"{folder}/_versions")
-    if version is not None:
-        # Lance counts backwards in names, so that the newest version is listed first.
-        return not {f"{_U64_MAX - version}.manifest", f"{version}.manifest"}.isdisjoint(names)
-    return any(name.endswith(".manifest") for name in names)
+        return set()
+    names = ObstoreObjects(location, durable=False).names(f"{branch_uri(path, branch)}/_versions")
+    return {f"_versions/{name}" for name in names if name.endswith(".manifest")}
 
 
 def is_reclaimed(location: GraphLocation, path: str) -> bool:
     """Whether a whole dataset was cleaned up: there is a mark in its place."""
-    from omnigraph.storage.objects import ObstoreObjects
-
     return ObstoreObjects(location, durable=False).read(f"{path}/{RECLAIMED_MARK}") is not None

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import StorageError
 from omnigraph.storage._failures import translated
-from omnigraph.storage.datasets.checksums import tidy_records
+from omnigraph.storage.datasets.checksums import names_of, tidy_records
 from omnigraph.storage.datasets.forks import list_forks, remove_fork
-from omnigraph.storage.datasets.opening import open_dataset
+from omnigraph.storage.datasets.opening import index_folders, open_dataset
 from omnigraph.storage.derived import remove_texts
 from omnigraph.storage.listing import (
     StoredFile,
@@ -174,7 +174,7 @@ def _references(
                 # Lance lists the indexes below the fork only, and so misses those that it has from its base.
                 found = (int(item["version"]) for item in dataset.versions())
                 for version in set(found) - numbers:
-                    kept |= _index_references(open_dataset(uri, version, shared=False))
+                    kept.update(index_folders(open_dataset(uri, version, shared=False)))
     return gone, kept
 
 
@@ -197,13 +197,9 @@ def _detached_references(
     try:
         with translated(f"reading a private version of {path}"):
             dataset = open_dataset(line_address(location, path, folder), version, shared=False)
-            found = _index_references(dataset)
-            for fragment in dataset.get_fragments():
-                names = (reference(f"data/{item.path}") for item in fragment.metadata.files)
-                found.update(name for name in names if name is not None)
-                if fragment.metadata.deletion_file is not None:
-                    found.add(fragment.metadata.deletion_file.path(fragment.fragment_id))
-            return found
+            names = names_of(fragment.metadata for fragment in dataset.get_fragments())
+            found = {reference(name) or name for name in names}
+            return found.union(index_folders(dataset))
     except StorageError:
         if any(
             file.name == item.name for item in list_files(location, file.name.rpartition("/")[0])
@@ -211,12 +207,6 @@ def _detached_references(
             raise
         # Its writer is done: what it committed is referred to by a version.
         return set()
-
-
-def _index_references(dataset: LanceDataset) -> set[str]:
-    """The names by which a version refers to its indexes, wherever they lie."""
-    indexes = dataset.describe_indices()
-    return {f"_indices/{segment.uuid}" for index in indexes for segment in index.segments}
 
 
 # ---- Sweep: first the manifests of versions, so that they are gone for readers, then what only they held
