@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -111,28 +111,19 @@ def _end_of(process: subprocess.Popen[str]) -> str:
 
 def _operations(location: GraphLocation) -> dict[str, Callable[..., object]]:
     from omnigraph.commit.environment import open_environment
-    from omnigraph.storage.datasets.completeness import (
-        Line,
-        decode_file,
-        decode_fragment,
-        read_contents,
-    )
+    from omnigraph.storage.datasets.completeness import decode_file, decode_fragment, read_contents
 
     def catalog() -> None:
         manifest = open_environment(location, durable=False).manifest
         manifest.state()
         manifest.history()
 
-    def version(path: str, fork: str | None, version: int) -> object:
-        return asdict(read_contents(location, Line(path=path, fork=fork, version=version)))
-
-    def fragment(path: str, fork: str | None, version: int, number: int) -> int:
-        return decode_fragment(location, Line(path=path, fork=fork, version=version), number)
-
-    def file(name: str) -> int:
-        return decode_file(location, name)
-
-    return {"catalog": catalog, "version": version, "fragment": fragment, "file": file}
+    return {
+        "catalog": catalog,
+        "version": partial(read_contents, location),
+        "fragment": partial(decode_fragment, location),
+        "file": partial(decode_file, location),
+    }
 
 
 def _serve(uri: str) -> None:

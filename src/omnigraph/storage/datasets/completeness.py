@@ -5,9 +5,8 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 from lance.file import LanceFileReader
@@ -16,7 +15,7 @@ from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
 from omnigraph.storage.datasets.checksums import names_of
-from omnigraph.storage.datasets.opening import index_folders, open_dataset
+from omnigraph.storage.datasets.opening import fragment_of, index_folders, open_dataset
 from omnigraph.storage.listing import StoredFile, line_address, line_folder
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 # ---- Whether files that were just written are on disk with all of their bytes
 #
 # Lance does not tell when the disk fills up with the last bytes of a file: they wait in memory until the file is
-# closed, and nobody asks how that went. A version of such a file would be committed, and could never be read. So
+# closed, and no caller asks how that went. A version of such a file would be committed, and could never be read. So
 # everything is looked at before it is committed. An object store takes a file as a whole or not at all.
 
 
@@ -66,7 +65,7 @@ def _check_size(path: Path, expected: int | None) -> None:
 
 
 def _check_deletions(path: Path) -> None:
-    """Nobody keeps the size of a file of deleted rows, but both of its formats tell where they end."""
+    """Check a file of deleted rows: no metadata has its size, but both of its formats tell where they end."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -106,18 +105,12 @@ def _cut_short(path: Path) -> StorageError:
 #      read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredFile:
-    """A data or deletion file, or all files of one segment of an index."""
+def _required_files(location: GraphLocation, table: Table) -> Iterator[tuple[str, int | None]]:
+    """Every file that a version of a table refers to, with its size where metadata tells.
 
-    #: Below the root of the graph; the folder of an index ends with a slash.
-    name: str
-    #: None where no metadata tells.
-    size_bytes: int | None
-
-
-def required_files(location: GraphLocation, table: Table) -> Iterator[RequiredFile]:
-    """Everything that a version of a table refers to, where it refers to it: a fork has files of its base."""
+    Names are below the root of the graph: a fork has files of its base. Those of the folders of indexes end with a
+    slash.
+    """
     dataset = table._dataset
     with translated(f"looking at the files of {table.path}"):
         places = {number: base.path for number, base in dataset.base_paths().items()}
@@ -129,16 +122,13 @@ def required_files(location: GraphLocation, table: Table) -> Iterator[RequiredFi
         for fragment in dataset.get_fragments():
             metadata = fragment.metadata
             for file in metadata.files:
-                name = name_of(file.base_id, f"data/{file.path}")
-                yield RequiredFile(name=name, size_bytes=file.file_size_bytes)
+                yield name_of(file.base_id, f"data/{file.path}"), file.file_size_bytes
             deleted = metadata.deletion_file
             if deleted is not None:
-                name = name_of(deleted.base_id, deleted.path(fragment.fragment_id))
-                yield RequiredFile(name=name, size_bytes=None)
+                yield name_of(deleted.base_id, deleted.path(fragment.fragment_id)), None
         for index in dataset.describe_indices():
             for segment in index.segments:
-                name = name_of(segment.base_id, f"_indices/{segment.uuid}/")
-                yield RequiredFile(name=name, size_bytes=segment.size_bytes)
+                yield name_of(segment.base_id, f"_indices/{segment.uuid}/"), segment.size_bytes
 
 
 def find_missing(location: GraphLocation, table: Table, listed: Iterable[StoredFile]) -> str | None:
@@ -149,12 +139,11 @@ def find_missing(location: GraphLocation, table: Table, listed: Iterable[StoredF
         folder, mark, rest = file.name.partition("/_indices/")
         if mark:
             sizes[f"{folder}{mark}{rest.partition('/')[0]}/"] += file.size_bytes
-    for needed in required_files(location, table):
-        if needed.name not in sizes:
-            return f"its file {needed.name} is missing"
-        if needed.size_bytes is not None and sizes[needed.name] != needed.size_bytes:
-            found, whole = sizes[needed.name], needed.size_bytes
-            return f"its file {needed.name} has {found:,} of {whole:,} bytes"
+    for name, whole in _required_files(location, table):
+        if name not in sizes:
+            return f"its file {name} is missing"
+        if whole is not None and sizes[name] != whole:
+            return f"its file {name} has {sizes[name]:,} of {whole:,} bytes"
     return None
 
 
@@ -179,17 +168,7 @@ _BATCH_ROWS = 1024
 _LANCE_FILES = (".lance", ".idx")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One version of the main line of a dataset, or of a fork of it."""
-
-    path: str
-    fork: str | None
-    version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionContents:
+class VersionContents(TypedDict):
     """What a version refers to. Names are as Lance writes them, without the folder of the line that owns the file."""
 
     row_count: int
@@ -199,14 +178,16 @@ class VersionContents:
     indexes: tuple[str, ...]
 
 
-def read_contents(location: GraphLocation, line: Line) -> VersionContents:
+def read_contents(
+    location: GraphLocation, *, path: str, fork: str | None, version: int
+) -> VersionContents:
     """Open a version and list what it refers to.
 
     Raises:
         StorageError: it cannot be opened.
     """
-    with translated(f"opening version {line.version} of {line.path}"):
-        dataset = _open(location, line)
+    with translated(f"opening version {version} of {path}"):
+        dataset = _open(location, path, fork, version)
         return VersionContents(
             row_count=int(dataset.count_rows()),
             fragments={
@@ -217,16 +198,18 @@ def read_contents(location: GraphLocation, line: Line) -> VersionContents:
         )
 
 
-def decode_fragment(location: GraphLocation, line: Line, fragment_id: int) -> int:
+def decode_fragment(
+    location: GraphLocation, *, path: str, fork: str | None, version: int, number: int
+) -> int:
     """Decode every column of every row of a fragment, blobs included; how many rows there are.
 
     Raises:
         StorageError: something cannot be decoded.
     """
     rows = 0
-    with translated(f"decoding fragment {fragment_id} of {line.path}"):
-        dataset = _open(location, line)
-        fragment = dataset.get_fragment(fragment_id)
+    with translated(f"decoding fragment {number} of {path}"):
+        dataset = _open(location, path, fork, version)
+        fragment = fragment_of(dataset, number)
         for batch in scan_cells(dataset, None, fragments=[fragment], batch_size=_BATCH_ROWS):
             _check_values(batch)
             rows += batch.num_rows
@@ -263,7 +246,7 @@ def _holds_moments(type_: Any) -> bool:
     return any(_holds_moments(type_.field(place).type) for place in range(type_.num_fields))
 
 
-def _open(location: GraphLocation, line: Line) -> lance.LanceDataset:
+def _open(location: GraphLocation, path: str, fork: str | None, version: int) -> lance.LanceDataset:
     # No shared session: what it remembers would hide what the files hold now.
-    uri = line_address(location, line.path, line_folder(line.fork))
-    return open_dataset(uri, line.version, shared=False)
+    uri = line_address(location, path, line_folder(fork))
+    return open_dataset(uri, version, shared=False)
