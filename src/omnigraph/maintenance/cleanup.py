@@ -270,7 +270,7 @@ class _Cleanup:
         if plan.has_readers:
             grace_s = reader_grace_us() // MICROSECONDS
             self.notes.append(
-                f"somebody may be reading or writing: what was at a head in the last {grace_s} s stays, too"
+                f"a reader or writer may be at work: what was at a head in the last {grace_s} s stays, too"
             )
         names = {item.path: item.type_key for item in plan.datasets}
         datasets = [
@@ -413,7 +413,7 @@ class _Cleanup:
                 self.stats[path].error = self.stats[path].error or message
         if not found.is_complete:
             self.notes.append(
-                "writers are at work, or nobody can tell: of the files that nothing refers to only old ones go"
+                "writers are at work, or that is not known: of the files that nothing refers to only old ones go"
             )
 
     def _clean_beside(self, history: History) -> None:

@@ -1,4 +1,4 @@
-"""Looking at the health of a graph: every check on its own, so that a broken graph is told as far as it can be read.
+"""The health of a graph: every check on its own, so that a broken graph is reported as far as it can be read.
 
 Nothing is written, nothing is settled, and no lock is held. A check that cannot look is a finding too.
 """
@@ -83,7 +83,7 @@ def examine(
         except OmniError as error:
             found = [look.failure(error, error.message)]
         except BaseException as error:
-            # A damaged graph may fail anywhere: the other checks still tell.
+            # A damaged graph may fail anywhere: the other checks still run.
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             message = f"this check failed: {type(error).__name__}: {error}"
@@ -105,7 +105,7 @@ def _check_files(look: Inspection, progress: Progress | None) -> Iterator[Findin
     try:
         report = verify_graph(look.environment, branches=None, progress=progress or Silent())
     except NotFoundError:
-        # The check of the format tells that there is no graph.
+        # The check of the format reports that there is no graph.
         return
     for item in report.problems:
         yield look.damage(f"{item}; restore it from a backup")
@@ -334,12 +334,12 @@ _ALL_WELL = {
     "place": "every address lies below the root, and no link leads out of it",
     "drift": "no dataset moved without a commit",
     "recovery": "no interrupted write",
-    "lock": "nobody holds the commit lock",
+    "lock": "the commit lock is free",
     "fragments": "the fragments of main are as they should be",
     "leftovers": "no forks or files that nothing refers to",
     "versions": "no version that the newest commits do not need",
 }
-#: In the order in which they are told.
+#: In the order of the report.
 _CHECKS: Mapping[str, Callable[[Inspection], Iterator[Finding]]] = {
     "format": _check_format,
     "catalog": _check_catalog,

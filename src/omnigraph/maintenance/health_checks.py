@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Health(StrEnum):
-    """How bad a finding is; `warning` and `error` need somebody to act."""
+    """How bad a finding is; `warning` and `error` need an action."""
 
     OK = "ok"
     INFO = "info"
@@ -112,7 +112,7 @@ class DoctorReport:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nobody has to act."""
+        """Whether no action is needed."""
         return not any(item.severity in (Health.WARNING, Health.ERROR) for item in self.findings)
 
     @property
@@ -185,7 +185,7 @@ class Inspection:
 
     @cached_property
     def listings(self) -> Mapping[str, DatasetListing]:
-        """The datasets that live branches read; those that cannot be listed are told by the check of heads."""
+        """The datasets that live branches read; the check of heads reports those that cannot be listed."""
         found = {}
         for path in sorted({path for path, _ in self.state.lines()}):
             try:
@@ -256,7 +256,7 @@ def check_leftovers(look: Inspection) -> Iterator[Finding]:
         cleanup = look.run("cleanup", f"--keep {KEEP_ADVISED} --confirm")
         yield Finding(Health.WARNING, str(left), cleanup)
     if young:
-        quiet = "when nobody is, or " if environment.location.is_local else ""
+        quiet = "when none is, or " if environment.location.is_local else ""
         yield Finding(
             Health.INFO,
             f"{young}: they may belong to a writer or reader that is at work; `cleanup` removes what is left {quiet}"
@@ -272,7 +272,7 @@ def _is_in_use(environment: GraphEnvironment) -> bool:
 # ---- Whether what a graph says makes sense: a history without circles, and edges between nodes that exist
 
 
-#: Findings of one kind that are told one by one.
+#: Findings of one kind that are reported one by one.
 _SHOWN = 10
 
 

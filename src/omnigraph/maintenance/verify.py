@@ -521,7 +521,7 @@ class _Run:
                 self._tell(name, FileStatus.UNREADABLE, without_advice(error))
 
     def _verify_derived(self) -> None:
-        """State that is rebuilt when it is damaged; told all the same, because a disk that does this does more."""
+        """State that is rebuilt when it is damaged; reported all the same, because the disk may damage more."""
         if not self._location.is_local:
             return
         arrays = DerivedArrays(self._location, writable=False)

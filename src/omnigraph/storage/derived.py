@@ -1,7 +1,7 @@
 """Rebuildable arrays beside a graph: written once, memory-mapped by every later process.
 
 Nothing here is needed to read the graph, so nothing here fails: what cannot be written is not kept, what cannot be read
-or is not what was written is built again. Local graphs only; on an object store arrays live in memory alone.
+or differs from what was written is built again. Local graphs only; on an object store arrays live in memory alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 DERIVED_FOLDER = "__derived"
-#: The group of vectors that are not in the graph yet. They were paid for: only whoever made them removes them.
+#: The group of vectors that are not in the graph yet. They were paid for: only the job that made them removes them.
 EMBEDDINGS_GROUP = "embeddings"
 #: Ends the names of groups with terms of texts.
 _TEXT_SUFFIX = ".text"

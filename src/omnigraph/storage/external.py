@@ -151,7 +151,7 @@ def normal_form(uri: str) -> ExternalUri:
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     if scheme not in _SCHEMES or not uri[len(scheme) :].startswith("://"):
-        raise ValueError(f"it is no address of {', '.join(f'{name}://' for name in _SCHEMES)}")
+        raise ValueError(f"it is not an address of {', '.join(f'{name}://' for name in _SCHEMES)}")
     if "@" in parts.netloc:
         raise ValueError("it holds credentials")
     if "#" in uri:
@@ -208,7 +208,7 @@ def _decoded(raw: str) -> str:
     try:
         part = unquote(raw, errors="strict")
     except UnicodeDecodeError:
-        raise ValueError("its path is no UTF-8") from None
+        raise ValueError("its path is not UTF-8") from None
     if any(sign in part for sign in "/\\\0"):
         raise ValueError("its path holds an encoded slash, backslash or null")
     return part

@@ -270,7 +270,7 @@ def used_dataset(location: GraphLocation, folder: str) -> str | None:
 def delete_files(location: GraphLocation, names: Iterable[str]) -> int:
     """Delete files of datasets, and folders that held nothing else; how many files there were to delete.
 
-    A file that is gone already counts too: whoever removed it wanted the same.
+    A file that is gone already counts too.
 
     Raises:
         OutsideRootError: a name is not one that files of a dataset have, or leads through a link; nothing was deleted.
@@ -302,7 +302,7 @@ def _delete_local(location: GraphLocation, names: list[str]) -> None:
 
 
 def remove_empty_folders(location: GraphLocation, folder: str) -> None:
-    """Remove a folder and those below it, as far as they hold nothing. Nobody may be about to write there."""
+    """Remove a folder and those below it, as far as they hold nothing. No writer may be about to use it."""
     if location.is_local:
         for inner, _, _ in os.walk(inside(location, folder), topdown=False):
             with suppress(OSError):

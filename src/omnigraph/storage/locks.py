@@ -144,7 +144,7 @@ def held_file(path: Path) -> Iterator[None]:
     """Hold a file that exists only while it is held. Never waits.
 
     Raises:
-        RetryableCommitConflictError: somebody else holds it.
+        RetryableCommitConflictError: another process holds it.
     """
     with _opened(path) as descriptor:
         # A file that its last holder removed in this moment is not the one that others see.
@@ -186,7 +186,7 @@ class StagingLock:
     def try_exclusive(self) -> Iterator[bool]:
         """Hold the lock alone, if no writer has staged files now; whether it is held. Never waits.
 
-        On an object store nobody knows who stages, so the answer is always no.
+        On an object store nothing tells who stages, so the answer is always no.
         """
         if not self._location.is_local:
             yield False
@@ -204,7 +204,7 @@ class StagingLock:
 
 
 def lock_holder(location: GraphLocation, objects: ControlObjects) -> str | None:
-    """Who holds the commit lock now, in words; None when nobody does. Never waits, and changes nothing."""
+    """Who holds the commit lock now, in words; None when it is free. Never waits, and changes nothing."""
     if not location.is_local:
         current = objects.read(COMMIT_LOCK)
         left_s = 0.0 if current is None else LeaseBody.parse(current.data).expires_at - time.time()
@@ -355,19 +355,19 @@ def _wait(attempt: Callable[[], bool], timeout_s: float) -> None:
         wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
 
-# ---- A lock that reads hold together while they run, so that a cleanup knows whether anybody reads
+# ---- A lock that reads hold together while they run, so that a cleanup knows whether any read runs
 #
-# Nobody ever waits for it: a cleanup only looks whether it is free, and a read that cannot take it goes on without.
+# No process ever waits for it: a cleanup only looks whether it is free, and a read that cannot take it goes on without.
 
 
 class Reading:
-    """One read that runs. Ends once, however often it is told to."""
+    """One read that runs. Ends once, however often `end` is called."""
 
     def __init__(self, lock: ReadingLock) -> None:
         self._lock: ReadingLock | None = lock
 
     def end(self) -> None:
-        """The last row was read, or nobody wants more."""
+        """The last row was read, or no more are wanted."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -422,9 +422,9 @@ class ReadingLock:
                 self._descriptor = None
 
     def has_readers(self) -> bool:
-        """Whether somebody reads now, in any process; on an object store nobody knows, so the answer is yes.
+        """Whether a read runs now, in any process; on an object store nothing tells, so the answer is yes.
 
-        Whoever begins to read after a no looks up its target after it, too.
+        A read that begins after a no looks up its target after it, too.
         """
         descriptor = self._open()
         if descriptor is None:

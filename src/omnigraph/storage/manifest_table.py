@@ -67,7 +67,7 @@ class CatalogView:
             return len(self._dataset.get_fragments())
 
     def is_current(self) -> bool:
-        """Whether nobody has committed since; one cheap probe."""
+        """Whether no commit came since; one cheap probe."""
         with translated("looking at the catalog"):
             return int(self._dataset.latest_version) == self.version
 
@@ -185,7 +185,7 @@ class CatalogTable:
         added to that of the catalog.
 
         Raises:
-            PublishContention: somebody committed since `view` was opened.
+            PublishContention: another publisher committed since `view` was opened.
         """
         dataset = view._dataset
         schema = dataset.schema.with_metadata(view.metadata | dict(metadata or {}))
@@ -229,7 +229,7 @@ class CatalogTable:
         """Write all rows again as one fragment, without some and with others, in one strict commit; the view behind it.
 
         Raises:
-            PublishContention: somebody committed since `view` was opened.
+            PublishContention: another publisher committed since `view` was opened.
         """
         added = self._schema.empty_table() if rows is None else rows
         return self.append(view, added, fold=lambda: without, metadata=metadata)

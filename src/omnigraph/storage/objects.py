@@ -180,7 +180,7 @@ def check_answers(location: GraphLocation) -> None:
 
 
 def explain_silence() -> str | None:
-    """Why requests to the endpoint in use fail, if that can be told; None when it answers."""
+    """Why requests to the endpoint in use fail, if that is known; None when it answers."""
     endpoint = _endpoint()
     return None if endpoint is None else why_silent(endpoint)
 

@@ -191,7 +191,7 @@ def plain_bytes(column: Any, owner: str) -> Any:
     """A column of cells as the bytes that they hold, for readers that know nothing but bytes.
 
     Raises:
-        BadRequestError: a cell refers to an address, which is no bytes.
+        BadRequestError: a cell refers to an address and holds no bytes.
     """
     if not pc.any(pc.starts_with(column, MARK), min_count=0).as_py():
         return column

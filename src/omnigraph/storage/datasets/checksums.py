@@ -161,7 +161,7 @@ def record_name(version: int) -> str:
 
 
 def record_sums(uri: str, version: int, sums: FileSums) -> None:
-    """Write the record of a version of the line at an address. What fails is only told in the log."""
+    """Write the record of a version of the line at an address. A failure is only logged."""
     try:
         _write(parse_location(uri), record_name(version), sums)
     except StorageError as error:

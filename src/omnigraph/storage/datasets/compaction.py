@@ -118,7 +118,7 @@ def run_compaction_task(task: CompactionTask) -> str:
                 spill_sequences(table, text, lambda: _versions(dataset, old)) for text in written
             ]
         except BaseException:
-            # Also when the task is cancelled: nobody else knows these files.
+            # Also when the task is cancelled: nothing else knows these files.
             remove_written(table, written)
             raise
         return json.dumps({"old": list(task.fragments), "new": new})

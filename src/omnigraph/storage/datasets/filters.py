@@ -33,7 +33,7 @@ class Compare:
 
     def __post_init__(self) -> None:
         if self.op not in _OPERATORS:
-            raise ValueError(f"{self.op!r} is no comparison")
+            raise ValueError(f"{self.op!r} is not a comparison")
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def write_replacing(table: Table, replacing: pa.Table, new: pa.Table, kept: Kept
     try:
         return written + (write_rows(table, new.to_batches()) if new.num_rows else [])
     except BaseException:
-        # Also when the task is cancelled: nobody else knows these files.
+        # Also when the task is cancelled: nothing else knows these files.
         remove_written(table, written)
         raise
 
@@ -113,7 +113,7 @@ def keep_ids(table: Table, written: Sequence[str], kept: KeptIds) -> list[str]:
             found.append(with_row_ids(table, text, kept.part(begin, end)))
             begin = end
     except BaseException:
-        # Also when the task is cancelled: nobody else knows these files.
+        # Also when the task is cancelled: nothing else knows these files.
         remove_written(table, [*found, *written[len(found) :]])
         raise
     return found
@@ -197,7 +197,7 @@ def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> Staged
             for number in np.unique(addresses >> 32)
         }
     except BaseException:
-        # Also after an interrupt: nobody else knows these files.
+        # Also after an interrupt: nothing else knows these files.
         remove_written(table, added)
         raise
     return stage_replacement(table, added, shrunk)
@@ -206,7 +206,7 @@ def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> Staged
 def delete_offsets(table: Table, fragment_id: int, offsets: NDArray[Any]) -> str | None:
     """What is left of a fragment without some of its rows, for `stage_replacement`; None when nothing is.
 
-    Writes a deletion file and moves nothing. Only the deletion file is told: the rest is known from the table.
+    Writes a deletion file and moves nothing. The answer holds this file alone: the rest is known from the table.
     """
     with translated(f"marking rows of {table.path}"):
         remaining = fragment_of(table._dataset, fragment_id).delete_rows(offsets.tolist())
@@ -405,7 +405,7 @@ class Ledgers:
     def close(self, *, is_committed: bool) -> None:
         """The operation is over: remove what was written for nothing, which is everything unless it was committed.
 
-        What cannot be removed stays for cleanup, and is told in the log.
+        What cannot be removed stays for cleanup, and is logged.
         """
         kept: Collection[str] = self._counted if is_committed else ()
         try:

@@ -398,7 +398,7 @@ def _joined(arrays: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     return np.concatenate(arrays).astype(np.uint64) if arrays else _no_ids()
 
 
-# ---- What moved a dataset behind the back of the catalog, told from its transactions and its rows
+# ---- What moved a dataset without the catalog, by its transactions and its rows
 
 
 class Movement(StrEnum):
@@ -433,7 +433,7 @@ def _movement(head: Table, version: int) -> Movement:
 
 
 def has_same_rows(old: Table, new: Table) -> bool:
-    """Whether no row differs between two states of a dataset, told by row ids and row versions."""
+    """Whether no row differs between two states of a dataset, by row ids and row versions."""
     with translated(f"comparing versions of {old.path}"):
         named = differing_rows(old, new, limit=old.row_count + new.row_count)
         assert named is not None, "no state has more rows to name"

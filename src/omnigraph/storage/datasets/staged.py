@@ -472,7 +472,7 @@ def commit_new_table(location: GraphLocation, new: NewTable) -> Table:
 def create_table(
     location: GraphLocation, path: str, schema: pa.Schema, *, blobs: frozenset[str] = frozenset()
 ) -> Table:
-    """Plan and make a dataset at once, as long as nobody else could be making it."""
+    """Plan and make a dataset at once, as long as no other writer could be making it."""
     return commit_new_table(location, plan_table(path, schema, blobs=blobs))
 
 

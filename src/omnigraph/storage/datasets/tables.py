@@ -191,7 +191,7 @@ class TableStore:
             StorageError: `NOT_FOUND` when there is no such dataset or version, `PERMANENT` when it is damaged.
         """
         if version is None:
-            # HEAD moves: whoever asks now must not get what others found before.
+            # HEAD moves: this caller must not get what others found before.
             return self._open_anew(path, branch, None)
         key = (path, branch, version)
         with self._lock:
