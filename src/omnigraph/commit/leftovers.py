@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.sweep import has_unsettled, settle_all
 from omnigraph.core.budget import finishing
 from omnigraph.core.env_settings import duration_s
@@ -20,13 +21,9 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.answers import abandoned_answers, remove_abandoned
 from omnigraph.storage.datasets.forks import remove_fork
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import Removal, find_orphans, list_dataset, remove_files
 from omnigraph.storage.location import STAGING_FOLDER
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.storage.datasets.tables import Table
-
 
 # ---- Removing what writers staged and never committed
 #

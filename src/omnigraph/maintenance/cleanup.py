@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.leftovers import reclaim_staged_files, staged_max_age_s
+from omnigraph.commit.snapshot import History
 from omnigraph.commit.sweep import settle_all
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import OmniError, RetryableCommitConflictError, StorageError
@@ -57,10 +58,6 @@ from omnigraph.storage.location import (
     STAGING_FOLDER,
 )
 from omnigraph.storage.locks import held_file
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.snapshot import History
 
 _log = logging.getLogger(__name__)
 

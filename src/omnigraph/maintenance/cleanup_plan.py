@@ -21,10 +21,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from stat import S_ISREG
-from typing import TYPE_CHECKING
 
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.leftovers import staged_max_age_s
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
+from omnigraph.commit.snapshot import History, ManifestState
 from omnigraph.core.env_settings import duration_s
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.retention import (
@@ -49,10 +50,6 @@ from omnigraph.storage.datasets.versions import (
 from omnigraph.storage.derived import group_name, list_unused_groups, text_group_name
 from omnigraph.storage.listing import StoredFile, is_unfinished, list_dataset_folders, list_files
 from omnigraph.storage.location import RECLAIMED_MARK, RECOVERY_FOLDER, inside
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.snapshot import History, ManifestState
 
 #: The directory of a dataset and the name of one of its forks.
 Fork = tuple[str, str]

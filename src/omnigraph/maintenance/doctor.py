@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.publisher import FOLD_THRESHOLD
 from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION, TablePin
 from omnigraph.commit.schemas import read_schema_files
@@ -51,9 +51,6 @@ from omnigraph.storage.derived import DERIVED_FOLDER
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
 from omnigraph.storage.locks import lock_holder
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
 
 #: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
 _INDEXED_ROWS = 10_000

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.leftovers import staged_max_age_s
 from omnigraph.commit.lineage import disordered, doubled
 from omnigraph.commit.rebasing import find_foreign_versions, recorded_root
+from omnigraph.commit.rows import TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
+from omnigraph.commit.snapshot import History, ManifestState
 from omnigraph.commit.sweep import has_unsettled
 from omnigraph.commit.targets import open_pin
 from omnigraph.errors import DamageError, OmniError
@@ -20,16 +22,10 @@ from omnigraph.errors.text import size_text
 from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy
 from omnigraph.maintenance.repair import dangling_edges
 from omnigraph.maintenance.retention import KEEP_ADVISED, type_keys
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import DatasetListing, list_versions
+from omnigraph.storage.listing import StoredFile
 from omnigraph.storage.location import GraphLocation, walk
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.commit.snapshot import History, ManifestState
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.listing import StoredFile
-
 
 # ---- What a look at the health of a graph found: findings, and the room that it takes
 

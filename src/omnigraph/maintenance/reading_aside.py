@@ -15,12 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.errors import DamageError, OmniError, StorageError, is_panic
-
-if TYPE_CHECKING:
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import GraphLocation
 
 #: Address space of the process: a size that damage made up fails here, and not by taking all memory of the machine.
 _ADDRESS_SPACE = 32 << 30

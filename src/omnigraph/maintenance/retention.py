@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from omnigraph.commit.lineage import (
     distances,
@@ -24,10 +23,8 @@ from omnigraph.commit.lineage import (
 from omnigraph.commit.rows import MAIN, GraphCommit, Head, PublishedVersion, Tombstone, version_row
 from omnigraph.commit.snapshot import History, branch_of
 from omnigraph.core.env_settings import parse_duration_s
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError
-
-if TYPE_CHECKING:
-    from omnigraph.core.ids import TableKey
 
 # ---- The policy: what a caller asks for, and the floor below which no cleanup goes
 

@@ -7,8 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.rebasing import recorded_root
 from omnigraph.commit.schemas import find_schema
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
@@ -21,6 +22,7 @@ from omnigraph.errors import (
 )
 from omnigraph.maintenance.reading_aside import AsideReader
 from omnigraph.maintenance.retention import type_keys
+from omnigraph.pipeline.workers import Progress, StageProgress
 from omnigraph.storage._failures import without_advice
 from omnigraph.storage.datasets.checksums import (
     REGISTRATION,
@@ -46,11 +48,6 @@ from omnigraph.storage.listing import (
     registration_name,
 )
 from omnigraph.storage.location import MANIFEST, RECORDED_ROOT, RECOVERIES, SCHEMA_FILES
-
-if TYPE_CHECKING:
-    from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.pipeline.workers import Progress, StageProgress
-
 
 # ---- What reading every file of a graph found
 

@@ -28,7 +28,7 @@ from omnigraph.storage.location import (
     is_dataset_path,
     walk,
 )
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import open_store
 
 # ---- The names that Lance gives to the files of a dataset, and how its versions refer to them
 #
@@ -214,7 +214,7 @@ def list_files(location: GraphLocation, folder: str) -> Iterator[StoredFile]:
         if location.is_local:
             yield from _local_files(location, folder)
             return
-        for batch in obstore.list(ObstoreObjects(location, durable=False)._backend, folder):
+        for batch in obstore.list(open_store(location), folder):
             for meta in batch:
                 yield StoredFile(
                     name=meta["path"],
@@ -247,8 +247,9 @@ def list_folders(location: GraphLocation, folder: str) -> list[str]:
             except FileNotFoundError:
                 return []
             return sorted(found)
-        backend = ObstoreObjects(location, durable=False)._backend
-        prefixes = obstore.list_with_delimiter(backend, f"{folder}/")["common_prefixes"]
+        prefixes = obstore.list_with_delimiter(open_store(location), f"{folder}/")[
+            "common_prefixes"
+        ]
     return sorted(name.rstrip("/").rpartition("/")[2] for name in prefixes)
 
 
@@ -285,9 +286,9 @@ def delete_files(location: GraphLocation, names: Iterable[str]) -> int:
         if location.is_local:
             _delete_local(location, wanted)
             return len(wanted)
-        backend = ObstoreObjects(location, durable=False)._backend
+        store = open_store(location)
         for start in range(0, len(wanted), _BULK):
-            obstore.delete(backend, wanted[start : start + _BULK])
+            obstore.delete(store, wanted[start : start + _BULK])
     return len(wanted)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from omnigraph.errors import (
     OutsideRootError,
@@ -34,10 +34,7 @@ from omnigraph.storage.lease import (
     seconds_since_boot,
 )
 from omnigraph.storage.location import COMMIT_LOCK, READING_LOCK, STAGING_LOCK, GraphLocation
-
-if TYPE_CHECKING:
-    from omnigraph.storage.objects import ControlObjects
-
+from omnigraph.storage.objects import ControlObjects
 
 # ---- The commit lock: one writer at a time in the commit window, and a lock that dies with its owner
 #

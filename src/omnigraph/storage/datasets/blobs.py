@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import obstore
@@ -21,10 +21,8 @@ from omnigraph.errors import BlobIntegrityError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import EXTERNAL_KIND, stored_address
 from omnigraph.storage.datasets.filters import ROW_ADDRESS, ROW_ID, Compare, Filter, to_sql
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from omnigraph.storage.datasets.tables import Table
 
 _STRING = ScalarType(Scalar.STRING)
 #: Kinds of descriptors whose bytes lie in a file beside the data file.

@@ -22,7 +22,7 @@ from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.tables import Table, branch_uri
 from omnigraph.storage.listing import delete_files, list_files, manifest_name, registration_name
 from omnigraph.storage.location import GraphLocation, parse_location
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ObstoreObjects, open_store
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -129,8 +129,7 @@ def _pieces(location: GraphLocation, name: str) -> Iterator[bytes | memoryview]:
             while piece := file.read(_STEP_BYTES):
                 yield piece
         return
-    stream = obstore.get(ObstoreObjects(location, durable=False)._backend, name)
-    for buffer in stream.stream(min_chunk_size=_STEP_BYTES):
+    for buffer in obstore.get(open_store(location), name).stream(min_chunk_size=_STEP_BYTES):
         yield memoryview(buffer)
 
 

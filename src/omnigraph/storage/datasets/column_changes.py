@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from lance import LanceOperation
@@ -30,9 +30,7 @@ from omnigraph.storage.datasets.indexes import index_segments
 from omnigraph.storage.datasets.opening import fragment_of, read_varint, varint
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, scan_fragments
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, encoded_schema, staged_write
-
-if TYPE_CHECKING:
-    from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.datasets.tables import Table
 
 #: Columns with new values have these names until the write is staged, so that they meet no existing one.
 _DRAFT = "__draft_"

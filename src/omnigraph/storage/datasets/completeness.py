@@ -16,14 +16,13 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import scan_cells
 from omnigraph.storage.datasets.checksums import names_of
 from omnigraph.storage.datasets.opening import fragment_of, index_folders, open_dataset
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.listing import StoredFile, line_address, line_folder
+from omnigraph.storage.location import GraphLocation
 
 if TYPE_CHECKING:
     import lance
     from lance.fragment import FragmentMetadata
-
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 
 # ---- Whether files that were just written are on disk with all of their bytes

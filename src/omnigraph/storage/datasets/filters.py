@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.core.types import FLOATS, INTEGERS, BaseType, Scalar, integer_range, scalar_of
-
-if TYPE_CHECKING:
-    from omnigraph.core.values import StoredValue
-
+from omnigraph.core.values import StoredValue
 
 # ---- Filters as data, and their rendering for Lance: values are quoted here and nowhere else
 #

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from lance import LanceOperation
@@ -20,12 +20,9 @@ from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID
 from omnigraph.storage.datasets.opening import open_dataset
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind, staged_write
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.listing import delete_files, list_files
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from omnigraph.storage.datasets.tables import Table
-
 
 # ---- Secondary indexes: built aside, committed like any other staged write
 #

@@ -14,11 +14,10 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, to_sql
 from omnigraph.storage.datasets.opening import fragment_of
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Reads by row id: scans, point reads and nearest neighbours

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import lance
 import numpy as np
 import pyarrow as pa
 from lance import LanceOperation
@@ -24,14 +26,10 @@ from omnigraph.storage.datasets.partitions import (
     table_address,
 )
 from omnigraph.storage.datasets.row_ids import INLINE_ROWS, KeptIds
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import lance
     from numpy.typing import NDArray
-
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- Which rows two states of a dataset do not share, found without reading what they do share
@@ -42,9 +40,7 @@ if TYPE_CHECKING:
 # differs.
 
 
-if TYPE_CHECKING:
-    Fragments: TypeAlias = tuple[lance.LanceFragment, ...]
-
+Fragments: TypeAlias = tuple[lance.LanceFragment, ...]
 #: Rows that one filter names.
 _PROBED_ROWS = 8_192
 #: So many rows may be looked at to find one that has to be named.

@@ -30,13 +30,12 @@ from omnigraph.errors import InternalError, StorageError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.checksums import sum_files, sums_in, text_with_sums
 from omnigraph.storage.datasets.filters import CREATED_AT, ROW_ID, UPDATED_AT
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from omnigraph.storage.datasets.tables import Table
 
 _RowIdMeta: Any = RowIdMeta
 

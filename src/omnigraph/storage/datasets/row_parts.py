@@ -18,14 +18,18 @@ from omnigraph.storage.answers import AnswerFolder, read_answer
 from omnigraph.storage.datasets.filters import ROW_ID, UPDATED_AT
 from omnigraph.storage.datasets.opening import fragment_of
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
-from omnigraph.storage.datasets.row_changes import RowSet, hidden_rows, row_ids_of
+from omnigraph.storage.datasets.row_changes import (
+    Differing,
+    Fragments,
+    RowSet,
+    hidden_rows,
+    row_ids_of,
+)
+from omnigraph.storage.datasets.tables import Table
 
 if TYPE_CHECKING:
     import lance
     from numpy.typing import NDArray
-
-    from omnigraph.storage.datasets.row_changes import Differing, Fragments
-    from omnigraph.storage.datasets.tables import Table
 
 
 #: A file that lists row ids.
