@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.late_writers import undo_late_writers
-from omnigraph.commit.publisher import Changes
+from omnigraph.commit.publisher import Changes, Position
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schema_change import (
     SchemaChange,
@@ -106,8 +106,8 @@ class Attempt(AbstractContextManager["Attempt"]):
         self._pins: list[TablePin] = []
         self._created: list[TablePin] = []
         self._committed: list[Table] = []
-        #: The head that the write follows; set while the lock is held.
-        self.head: Head | None = None
+        #: Where the catalog is while the lock is held, and the head that the write follows.
+        self._position: Position | None = None
         #: The published commit, once there is one.
         self.receipt: GraphCommit | None = None
 
@@ -117,12 +117,17 @@ class Attempt(AbstractContextManager["Attempt"]):
         self._window, self._environment = window, environment
         try:
             settle_all(environment)
-            self.head = environment.manifest.check(self._intent.expectations)
+            self._position = environment.manifest.locate(self._intent.expectations)
         except BaseException as error:
             # Also after an interrupt: a lock that nobody leaves would stop every writer.
             window.__exit__(type(error), error, error.__traceback__)
             raise
         return self
+
+    @property
+    def _head(self) -> Head:
+        assert self._position is not None, "only inside the window"
+        return self._position.head
 
     @property
     def is_declared(self) -> bool:
@@ -144,12 +149,11 @@ class Attempt(AbstractContextManager["Attempt"]):
                 has to be prepared again.
             StorageError: the disk did not take everything that was staged; nothing happened.
         """
-        assert self.head is not None, "declared inside the window"
         for item in staged:
             if not item.staged.table.is_head():
                 self._explain_movement(item, [other.table_key for other in staged])
             check_written(self._environment.location, item.staged)
-        intent, head = self._intent, self.head
+        intent, head = self._intent, self._head
         self._staged = staged
         sidecar = Sidecar(
             operation_id=intent.operation_id,
@@ -157,7 +161,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             actor=intent.actor,
             branch=intent.expectations.branch,
             # A new branch gets its incarnation from the publish: until then there is none that could match.
-            branch_incarnation=0 if intent.expectations.fork_of else head.incarnation,
+            branch_incarnation=0 if intent.expectations.new_branch else head.incarnation,
             schema_hash=head.schema_hash,
             commit=PlannedCommit(
                 commit_id=new_ulid(),
@@ -258,7 +262,9 @@ class Attempt(AbstractContextManager["Attempt"]):
             texts=None if change is None else accepted_texts(change.files),
         )
         reach(Failpoint.BEFORE_PUBLISH)
-        self.receipt = self._environment.publish(intent.expectations, changes, commit)
+        self.receipt = self._environment.publish(
+            intent.expectations, changes, commit, self._position
+        )
         for table in self._committed:
             # Not before: a version that is undone may come again with other rows.
             self._environment.tables.remember(table)
@@ -268,8 +274,7 @@ class Attempt(AbstractContextManager["Attempt"]):
     def _changes(self, sidecar: Sidecar) -> Changes:
         if sidecar.schema_change is None:
             return Changes(pins=tuple(self._pins))
-        assert self.head is not None, "published inside the window"
-        return schema_changes(self.head, sidecar.schema_change, self._pins, self._created)
+        return schema_changes(self._head, sidecar.schema_change, self._pins, self._created)
 
     def __exit__(
         self,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import RecoveryAudit
-from omnigraph.commit.publisher import Changes, Manifest
+from omnigraph.commit.publisher import Changes, Manifest, Position
 from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.core.env_settings import whole_number
 from omnigraph.core.ids import fnv1a64
@@ -144,7 +144,11 @@ class GraphEnvironment:
         tenure.needs_fence = False
 
     def publish(
-        self, expectations: Expectations, changes: Changes, commit: NewCommit
+        self,
+        expectations: Expectations,
+        changes: Changes,
+        commit: NewCommit,
+        seen: Position | None = None,
     ) -> GraphCommit:
         """As `Manifest.publish`, under the tenure of this window: the commit follows the head of its branch."""
 
@@ -170,7 +174,9 @@ class GraphEnvironment:
             )
 
         self.tenure.check()
-        return self.manifest.publish(expectations, changes, make_commit, tenure=self.tenure)
+        return self.manifest.publish(
+            expectations, changes, make_commit, tenure=self.tenure, seen=seen
+        )
 
     def publish_branch(self, make_head: Callable[[ManifestState, int], Head]) -> Head:
         """As `Manifest.publish_branch`, under the tenure of this window."""

@@ -4,25 +4,153 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.commit.lineage import walk_back
-from omnigraph.commit.snapshot import ManifestState, check_new_branch, is_free_fork_name
+from omnigraph.commit.rows import GraphCommit, Head
+from omnigraph.commit.snapshot import (
+    ManifestState,
+    Snapshot,
+    check_new_branch,
+    free_fork_name,
+    is_free_fork_name,
+)
 from omnigraph.errors import (
     BranchesExistError,
-    BranchNotFoundError,
     ExpectedVersionMismatchError,
     PreconditionFailedError,
     ReadSetConflictError,
 )
 
 if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit, Head
     from omnigraph.core.ids import TableKey
 
 #: Commits of these kinds change no row, so a caller's expected head survives them.
 ROLLBACK_KIND = "rollback"
 PHYSICAL_KINDS = frozenset({"optimize", "ensure_indices", ROLLBACK_KIND})
+
+#: Looks one commit up.
+Find = Callable[[str], GraphCommit | None]
+
+
+class Requirement(Protocol):
+    """One thing that has to hold beside the versions of tables."""
+
+    def check(self, head: Head, state: ManifestState, find: Find) -> None:
+        """Make sure that it holds.
+
+        Raises:
+            ConflictError: it does not.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class HeadIs:
+    """The caller's own precondition: the branch is at this commit, or only physical commits followed it."""
+
+    commit_id: str
+
+    def check(self, head: Head, state: ManifestState, find: Find) -> None:
+        """As in `Requirement`."""
+        if not _is_reached(self.commit_id, head, find, lambda it: it.kind in PHYSICAL_KINDS):
+            raise PreconditionFailedError(head.branch, self.commit_id, head.commit_id)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseStays:
+    """Only ordinary commits followed this one, and no merge: the base of a merge into the branch stays the same."""
+
+    commit_id: str
+
+    def check(self, head: Head, state: ManifestState, find: Find) -> None:
+        """As in `Requirement`."""
+        if not _is_reached(self.commit_id, head, find, lambda it: it.merged_parent_id is None):
+            raise ReadSetConflictError(f"branch {head.branch}", self.commit_id, head.commit_id)
+
+
+@dataclass(frozen=True, slots=True)
+class NothingFollows:
+    """The branch is at this very commit: not even a physical one followed."""
+
+    commit_id: str
+
+    def check(self, head: Head, state: ManifestState, find: Find) -> None:
+        """As in `Requirement`."""
+        if head.commit_id != self.commit_id:
+            raise ReadSetConflictError(f"branch {head.branch}", self.commit_id, head.commit_id)
+
+
+@dataclass(frozen=True, slots=True)
+class NotPublished:
+    """There is no commit of this id, on any branch."""
+
+    commit_id: str
+
+    def check(self, head: Head, state: ManifestState, find: Find) -> None:
+        """As in `Requirement`."""
+        if find(self.commit_id) is not None:
+            member = f"commit {self.commit_id}"
+            raise ReadSetConflictError(member, None, "it is published already")
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyBranch:
+    """There is no other branch."""
+
+    def check(self, head: Head, state: ManifestState, find: Find) -> None:
+        """As in `Requirement`."""
+        if others := sorted(set(state.heads) - {head.branch}):
+            raise BranchesExistError(others)
+
+
+@dataclass(frozen=True, slots=True)
+class NewBranch:
+    """A branch that a write makes together with its data; it must not exist yet."""
+
+    name: str
+    #: The position that it begins at, as it was read: later commits of its base do not matter to it.
+    origin: Head
+    #: The Lance branch that its tables fork under.
+    fork_name: str
+
+    @classmethod
+    def at(cls, state: ManifestState, name: str, base: str) -> NewBranch:
+        """A branch that begins at the head of another one.
+
+        Raises:
+            BranchNotFoundError: there is no such base.
+            BadRequestError: the name is not allowed.
+        """
+        check_new_branch(state, name)
+        return cls(name, state.head(base), free_fork_name(state, name))
+
+    def check(self, state: ManifestState) -> None:
+        """Make sure that the branch may still begin there.
+
+        Raises:
+            ReadSetConflictError: it exists by now, its fork name is taken, or its base is another one.
+        """
+        self.check_free(state)
+        check_new_branch(state, self.name)
+        used = [head.fork_name for head in state.all_heads if head.fork_name is not None]
+        if not is_free_fork_name(self.fork_name, used):
+            member = f"the fork name of branch {self.name}"
+            raise ReadSetConflictError(member, None, "another branch took it")
+        origin, base = self.origin, state.head(self.origin.branch)
+        if base.incarnation != origin.incarnation:
+            member = f"branch {origin.branch}"
+            raise ReadSetConflictError(member, origin.incarnation, base.incarnation)
+        if base.schema_hash != origin.schema_hash:
+            raise ReadSetConflictError("the schema", origin.schema_hash, base.schema_hash)
+
+    def check_free(self, state: ManifestState) -> None:
+        """Make sure that there is no branch of that name yet.
+
+        Raises:
+            ReadSetConflictError: there is.
+        """
+        if self.name in state.heads:
+            raise ReadSetConflictError(f"branch {self.name}", None, "it exists already")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,100 +164,68 @@ class Expectations:
     touched: Mapping[TableKey, int | None] = field(default_factory=dict)
     #: Versions of the tables that were only read to validate.
     read: Mapping[TableKey, int] = field(default_factory=dict)
-    #: The caller's own precondition on the branch head.
-    head_commit: str | None = None
-    #: The commit that the branch was at; ordinary commits since then do not matter, merges into it do.
-    position: str | None = None
-    #: The position that a new branch begins at, as it was read: later commits of its base do not matter to it. The
-    #: branch must not exist yet.
-    fork_of: Head | None = None
-    #: The Lance branch that the tables of a new branch were forked under.
-    fork_name: str | None = None
-    #: Whether no other branch may exist.
-    is_sole: bool = False
-    #: The very commit that the branch is at: not even a physical one may have followed.
-    exact_head: str | None = None
-    #: The id of a commit that may not have been published, on any branch.
-    unpublished: str | None = None
+    requires: tuple[Requirement, ...] = ()
+    #: The branch that the write makes; nothing else is expected then.
+    new_branch: NewBranch | None = None
+
+    @classmethod
+    def of(
+        cls,
+        seen: Head | Snapshot,
+        *requires: Requirement,
+        touched: Mapping[TableKey, int | None] | None = None,
+        read: Mapping[TableKey, int] | None = None,
+    ) -> Expectations:
+        """That a branch is still the one that was seen, with its schema and these versions of tables."""
+        return cls(
+            branch=seen.branch,
+            incarnation=seen.incarnation,
+            schema_hash=seen.schema_hash,
+            touched=touched or {},
+            read=read or {},
+            requires=requires,
+        )
+
+    def check(self, state: ManifestState, find: Find) -> Head:
+        """The current head, if every expectation holds; for a new branch the head of its base.
+
+        Raises:
+            BranchNotFoundError: the branch is gone.
+            ConflictError: something does not hold any more.
+            PreconditionFailedError: the caller's expected head differs.
+        """
+        if self.new_branch is not None:
+            self.new_branch.check(state)
+            return self.new_branch.origin
+        head = state.head(self.branch)
+        if head.incarnation != self.incarnation:
+            raise ReadSetConflictError(f"branch {self.branch}", self.incarnation, head.incarnation)
+        for requirement in self.requires:
+            requirement.check(head, state, find)
+        if head.schema_hash != self.schema_hash:
+            raise ReadSetConflictError("the schema", self.schema_hash, head.schema_hash)
+        for key, version in self.touched.items():
+            if (actual := _version(head, key)) != version:
+                raise ExpectedVersionMismatchError(key, version, actual)
+        for key, version in self.read.items():
+            if (actual := _version(head, key)) != version:
+                raise ReadSetConflictError(key, version, actual)
+        return head
 
 
-def check_expectations(
-    expectations: Expectations,
-    state: ManifestState,
-    find: Callable[[str], GraphCommit | None],
-) -> Head:
-    """The current head, if every expectation holds; for a new branch the head of its base.
-
-    Raises:
-        ConflictError: one does not hold any more.
-        PreconditionFailedError: the caller's expected head differs.
-    """
-    if expectations.fork_of is not None:
-        return _check_fork(expectations, expectations.fork_of, state)
-    name = expectations.branch
-    head = state.heads.get(name)
-    if head is None:
-        raise BranchNotFoundError(name)
-    if head.incarnation != expectations.incarnation:
-        raise ReadSetConflictError(f"branch {name}", expectations.incarnation, head.incarnation)
-    if expectations.exact_head not in (None, head.commit_id):
-        raise ReadSetConflictError(f"branch {name}", expectations.exact_head, head.commit_id)
-    if expectations.unpublished is not None and find(expectations.unpublished) is not None:
-        member = f"commit {expectations.unpublished}"
-        raise ReadSetConflictError(member, None, "it is published already")
-    others = sorted(set(state.heads) - {name})
-    if expectations.is_sole and others:
-        raise BranchesExistError(others)
-    if expectations.head_commit is not None:
-        _check_head(expectations.head_commit, head, find)
-    if expectations.position is not None:
-        _check_position(expectations.position, head, find)
-    if head.schema_hash != expectations.schema_hash:
-        raise ReadSetConflictError("the schema", expectations.schema_hash, head.schema_hash)
-    for key, version in expectations.touched.items():
-        actual = head.pins[key].version if key in head.pins else None
-        if actual != version:
-            raise ExpectedVersionMismatchError(key, version, actual)
-    for key, version in expectations.read.items():
-        actual = head.pins[key].version if key in head.pins else None
-        if actual != version:
-            raise ReadSetConflictError(key, version, actual)
-    return head
+def _version(head: Head, key: TableKey) -> int | None:
+    return head.pins[key].version if key in head.pins else None
 
 
-def _check_head(wanted: str, head: Head, find: Callable[[str], GraphCommit | None]) -> None:
-    """The caller's expected commit, or one that only physical commits followed."""
+def _is_reached(
+    wanted: str, head: Head, find: Find, may_follow: Callable[[GraphCommit], bool]
+) -> bool:
+    """Whether a branch is at a commit, or only commits followed it that may."""
+    if head.commit_id == wanted:
+        return True
     for commit in walk_back(head.commit_id, find):
         if commit.commit_id == wanted:
-            return
-        if commit.kind not in PHYSICAL_KINDS:
+            return True
+        if not may_follow(commit):
             break
-    raise PreconditionFailedError(head.branch, wanted, head.commit_id)
-
-
-def _check_position(position: str, head: Head, find: Callable[[str], GraphCommit | None]) -> None:
-    """The expected position, or one that only ordinary commits followed: the base of a merge stays the same."""
-    for commit in walk_back(head.commit_id, find):
-        if commit.commit_id == position:
-            return
-        if commit.merged_parent_id is not None:
-            break
-    raise ReadSetConflictError(f"branch {head.branch}", position, head.commit_id)
-
-
-def _check_fork(expectations: Expectations, origin: Head, state: ManifestState) -> Head:
-    """The position that a new branch begins at, if it may still begin there."""
-    if expectations.branch in state.heads:
-        raise ReadSetConflictError(f"branch {expectations.branch}", None, "it exists already")
-    check_new_branch(state, expectations.branch)
-    used = [head.fork_name for head in state.all_heads if head.fork_name is not None]
-    if not is_free_fork_name(str(expectations.fork_name), used):
-        member = f"the fork name of branch {expectations.branch}"
-        raise ReadSetConflictError(member, None, "another branch took it")
-    base = state.head(origin.branch)
-    if base.incarnation != origin.incarnation:
-        member = f"branch {origin.branch}"
-        raise ReadSetConflictError(member, origin.incarnation, base.incarnation)
-    if base.schema_hash != expectations.schema_hash:
-        raise ReadSetConflictError("the schema", expectations.schema_hash, base.schema_hash)
-    return origin
+    return False

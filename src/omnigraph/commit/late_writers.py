@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import ROLLED_BACK, RecoveryRecord
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
-from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations
+from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations, NothingFollows
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.sweep import RECOVERY_ACTOR, restore
@@ -97,12 +97,7 @@ def _restored(pin: TablePin, table: Table) -> TablePin:
 def _publish(
     environment: GraphEnvironment, head: Head, pins: list[TablePin], operation_id: str
 ) -> GraphCommit:
-    expectations = Expectations(
-        branch=head.branch,
-        incarnation=head.incarnation,
-        schema_hash=head.schema_hash,
-        exact_head=head.commit_id,
-    )
+    expectations = Expectations.of(head, NothingFollows(head.commit_id))
     commit = NewCommit(
         commit_id=new_ulid(), kind=ROLLBACK_KIND, operation_id=operation_id, actor=RECOVERY_ACTOR
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from omnigraph.commit.expectations import PHYSICAL_KINDS, Expectations, check_expectations
+from omnigraph.commit.expectations import PHYSICAL_KINDS, Expectations
 from omnigraph.commit.lineage import after_parents, walk_back
 from omnigraph.commit.rows import (
     MAIN,
@@ -88,6 +88,15 @@ class CatalogFold:
     fragments_removed: int
     fragments_added: int
     versions_removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A state of the catalog in which the expectations of a writer hold, and the head that it follows."""
+
+    view: CatalogView
+    state: ManifestState
+    head: Head
 
 
 class _LandedError(Exception):
@@ -189,8 +198,12 @@ class Manifest:
         make_commit: Callable[[Head, int], GraphCommit],
         *,
         tenure: Tenure = UNFENCED,
+        seen: Position | None = None,
     ) -> GraphCommit:
         """Publish one commit on a branch; `make_commit` gets the head it follows and its graph version.
+
+        With the position that `locate` found for the same expectations, the first try looks at nothing again: it is a
+        strict commit on that state, and fails when the catalog has moved.
 
         Raises:
             LeaseLostError: a later holder of the commit lock was here; nothing happened.
@@ -204,13 +217,11 @@ class Manifest:
             for commit_id in tried:
                 if (landed := self.commit(commit_id)) is not None:
                     raise _LandedError(landed)
-            head = self.check(expectations, state)
+            is_seen = seen is not None and state is seen.state
+            head = seen.head if seen and is_seen else expectations.check(state, self.commit)
             graph_version = state.graph_version + 1
-            if expectations.fork_of is not None:
-                assert expectations.fork_name is not None, "a new branch has forks somewhere"
-                head = branch_at(
-                    snapshot_of(head), expectations.branch, graph_version, expectations.fork_name
-                )
+            if (new := expectations.new_branch) is not None:
+                head = branch_at(snapshot_of(head), new.name, graph_version, new.fork_name)
             commit = after_parents(make_commit(head, graph_version), head, self.commit)
             tried.append(commit.commit_id)
             moved = _advance(head, changes, commit, graph_version)
@@ -225,7 +236,7 @@ class Manifest:
             return commit, rows, moved
 
         try:
-            published = self._commit_rows(rows_for, tenure)
+            published = self._commit_rows(rows_for, tenure, seen)
         except _LandedError as landed:
             # What looked like a lost race was won: only the answer got lost.
             return landed.commit
@@ -310,13 +321,14 @@ class Manifest:
         except StorageError as error:
             _log.warning("old versions of the catalog stay until the next fold: %s", error)
 
-    def check(self, expectations: Expectations, state: ManifestState | None = None) -> Head:
-        """The current head, if every expectation holds; for a new branch the head of its base.
+    def locate(self, expectations: Expectations) -> Position:
+        """The position of a writer in the state at HEAD, if all of its expectations hold.
 
         Raises:
             ConflictError: as `publish`.
         """
-        return check_expectations(expectations, state or self.state(), self.commit)
+        view, state = self._look()
+        return Position(view, state, expectations.check(state, self.commit))
 
     def history(self) -> History:
         """Every row that past states follow from; one scan of the whole catalog when it moved."""
@@ -409,6 +421,7 @@ class Manifest:
         self,
         rows_for: Callable[[ManifestState], tuple[_Result, list[Row], Head]],
         tenure: Tenure,
+        seen: Position | None = None,
     ) -> _Result:
         made: list[tuple[_Result, Head]] = []
 
@@ -420,7 +433,7 @@ class Manifest:
             fold = _fold_of(view, (*state.all_heads, head))
             return self._catalog.append(view, to_arrow(rows), fold=fold, metadata=metadata)
 
-        view = self._commit(tenure, append, lambda: (made[0][1],))
+        view = self._commit(tenure, append, lambda: (made[0][1],), seen)
         if view.fragment_count == 1:
             self._trim(view)
         return made[0][0]
@@ -430,6 +443,7 @@ class Manifest:
         tenure: Tenure,
         attempt: Callable[[CatalogView, ManifestState, Mapping[str, str]], CatalogView],
         new_heads: Callable[[], tuple[Head, ...]] = tuple,
+        seen: Position | None = None,
     ) -> CatalogView:
         """Make one version of the catalog under a tenure; `attempt` gets what it goes on top of.
 
@@ -437,7 +451,7 @@ class Manifest:
         """
         with self._publishing:
             for number in range(PUBLISHER_RETRY_BUDGET + 1):
-                view, state = self._look()
+                view, state = self._look() if seen is None or number else (seen.view, seen.state)
                 fence = state.fence
                 if tenure.epoch is not None:
                     if tenure.epoch < fence:

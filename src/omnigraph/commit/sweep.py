@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
 from omnigraph.commit.environment import AcceptedTexts, GraphEnvironment, NewCommit
-from omnigraph.commit.expectations import ROLLBACK_KIND, Expectations
+from omnigraph.commit.expectations import (
+    ROLLBACK_KIND,
+    Expectations,
+    NothingFollows,
+    NotPublished,
+)
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.schema_change import (
@@ -289,13 +294,11 @@ def _publish(
     is_forward: bool,
     texts: AcceptedTexts | None = None,
 ) -> GraphCommit:
-    expectations = Expectations(
-        branch=sidecar.branch,
-        incarnation=sidecar.branch_incarnation,
-        schema_hash=head.schema_hash,
+    expectations = Expectations.of(
+        head,
+        NothingFollows(head.commit_id),
+        NotPublished(sidecar.commit.commit_id),
         touched={key: pin.version for key, pin in head.pins.items()},
-        exact_head=head.commit_id,
-        unpublished=sidecar.commit.commit_id,
     )
     planned = sidecar.commit
     if is_forward:

@@ -343,14 +343,9 @@ class _Run:
         self, snapshot: Snapshot, edits: dict[TableKey, list[ColumnEdit]], workers: Workers
     ) -> GraphCommit:
         environment, pins = self._environment, snapshot.pins
-        expectations = Expectations(
-            branch=snapshot.branch,
-            incarnation=snapshot.incarnation,
-            schema_hash=snapshot.schema_hash,
-            touched={key: pins[key].version for key in edits},
-        )
+        expectations = Expectations.of(snapshot, touched={key: pins[key].version for key in edits})
         # Asking a provider may have taken hours: writing vectors for a state that is gone helps nobody.
-        environment.manifest.check(expectations)
+        environment.manifest.locate(expectations)
         intent = Intent(kind=WriterKind.EMBED, expectations=expectations, actor=self._call.actor)
         with environment.staging.shared():
             staged: list[StagedTable] = []

@@ -11,7 +11,7 @@ from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
 from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
-from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.expectations import BaseStays, Expectations
 from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.commit.rows import MAIN, Head, TablePin
 from omnigraph.commit.sidecar import WriterKind
@@ -386,13 +386,11 @@ class GraphMerger:
                 return _preview(result, job)
             intent = Intent(
                 kind=WriterKind.BRANCH_MERGE,
-                expectations=Expectations(
-                    branch=call.target,
-                    incarnation=target.incarnation,
-                    schema_hash=target.schema_hash,
+                expectations=Expectations.of(
+                    target,
+                    BaseStays(target.commit_id),
                     touched={key: target.pins[key].version for key in job.writes},
                     read={key: target.pins[key].version for key in job.read - job.writes.keys()},
-                    position=target.commit_id,
                 ),
                 actor=call.actor,
                 merged_parent_id=source.commit_id,

@@ -16,10 +16,10 @@ from omnigraph.commit.environment import (
     GraphEnvironment,
     local_load_max_bytes,
 )
-from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.expectations import Expectations, NewBranch
 from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import Snapshot, check_new_branch, free_fork_name, snapshot_of
+from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.errors import (
@@ -30,7 +30,6 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.errors.requests import LOAD
-from omnigraph.graph.mutations import NewBranch
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.job import LoadJob, PreparedLoad
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shapes_of
@@ -41,7 +40,7 @@ from omnigraph.spark.worker_choice import make_engine, session_of_frames
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
 
 if TYPE_CHECKING:
-    from omnigraph.commit.rows import Head, TablePin
+    from omnigraph.commit.rows import TablePin
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.core.ids import TableKey
     from omnigraph.storage.datasets.tables import Table
@@ -129,7 +128,7 @@ class _Run:
         self._open_for_writing = open_for_writing
         self._call = call
         #: Where a new branch begins: fixed for the whole load, whatever its base does meanwhile.
-        self._origin, self._new = self._find_origin()
+        self._new = self._new_branch()
         self._schema_hash = self._snapshot().schema_hash
         self._schema = schema_of(self._schema_hash)
         #: Forks that this run made.
@@ -141,34 +140,31 @@ class _Run:
     @property
     def creates_branch(self) -> bool:
         """Whether the load makes its branch."""
-        return self._origin is not None
+        return self._new is not None
 
     @property
     def has_effect(self) -> bool:
         """Whether the load may have become visible."""
         return self._has_effect
 
-    def _find_origin(self) -> tuple[Head | None, NewBranch | None]:
+    def _new_branch(self) -> NewBranch | None:
         state, call = self._environment.manifest.state(), self._call
         if call.branch in state.heads:
-            return None, None
+            return None
         if call.base is None:
             hint = "give the branch that it should begin at (`--from`, base=) to create it"
             raise BranchNotFoundError(call.branch, hint)
         # Again, and here it counts: the branch may have been deleted since the call began.
         call.authorize_fork()
-        check_new_branch(state, call.branch)
-        new = NewBranch(name=call.branch, fork_name=free_fork_name(state, call.branch))
-        return state.head(call.base), new
+        return NewBranch.at(state, call.branch, call.base)
 
     def _snapshot(self) -> Snapshot:
         """The branch as it is now, or the position that it will begin at."""
-        state, name = self._environment.manifest.state(), self._call.branch
-        if self._origin is None:
-            return snapshot_of(state.head(name))
-        if name in state.heads:
-            raise ReadSetConflictError(f"branch {name}", None, "it exists already")
-        return snapshot_of(self._origin)
+        state = self._environment.manifest.state()
+        if self._new is None:
+            return snapshot_of(state.head(self._call.branch))
+        self._new.check_free(state)
+        return snapshot_of(self._new.origin)
 
     def execute(self) -> LoadResult:
         call = self._call
@@ -304,8 +300,7 @@ class _Run:
                 schema_hash=snapshot.schema_hash,
                 touched={key: pins[key].version for key in prepared.writes},
                 read={key: pins[key].version for key in prepared.read},
-                fork_of=self._origin,
-                fork_name=None if self._new is None else self._new.fork_name,
+                new_branch=self._new,
             )
             writes = [
                 StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)

@@ -15,7 +15,7 @@ from omnigraph.commit.environment import (
     GraphEnvironment,
     GraphSettings,
 )
-from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.expectations import Expectations, HeadIs, NewBranch
 from omnigraph.commit.leftovers import may_leave_files, tidy_up
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
@@ -47,15 +47,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 _Outcome = TypeVar("_Outcome")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBranch:
-    """A branch that a write makes together with its data."""
-
-    name: str
-    #: The Lance branch that its tables fork under.
-    fork_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +178,7 @@ class GraphWriter:
         """
         snapshot = snapshot_of(environment.manifest.state().head(call.branch))
         if call.if_commit is not None:
-            environment.manifest.check(_precondition(snapshot, call.if_commit))
+            environment.manifest.locate(Expectations.of(snapshot, HeadIs(call.if_commit)))
         schema = self._schema_of(snapshot.schema_hash)
         query = self._compile_mutation(call.text, schema, call.name)
         values: dict[str, StoredValue] = {**bind_params(query, call.params), ir.NOW: call.now_ms}
@@ -225,17 +216,13 @@ class GraphWriter:
         snapshot: Snapshot,
         call: _Call,
     ) -> GraphCommit | None:
-        expectations = Expectations(
-            branch=snapshot.branch,
-            incarnation=snapshot.incarnation,
-            schema_hash=snapshot.schema_hash,
-            touched=prepared.touched,
-            read=prepared.read,
-            head_commit=call.if_commit,
+        requires = () if call.if_commit is None else (HeadIs(call.if_commit),)
+        expectations = Expectations.of(
+            snapshot, *requires, touched=prepared.touched, read=prepared.read
         )
         if not prepared.deltas:
-            if call.if_commit is not None:
-                environment.manifest.check(expectations)
+            if requires:
+                environment.manifest.locate(expectations)
             return None
         with environment.staging.shared():
             staged = stage_mutation(
@@ -306,11 +293,11 @@ class GraphWriter:
         assert fork_name is not None, "main owns its tables"
         with environment.window() as held:
             settle_all(held)
-            heads = held.manifest.state().heads
+            state = held.manifest.state()
             if new is None:
-                _check_pin(heads, snapshot, pin)
-            elif new.name in heads:
-                raise ReadSetConflictError(f"branch {new.name}", None, "it exists already")
+                _check_pin(state.heads, snapshot, pin)
+            else:
+                new.check_free(state)
             base = self._open(pin)
             return create_fork(held.location, base, fork_name, check_lock=held.tenure.check)
 
@@ -327,12 +314,3 @@ def _check_pin(heads: Mapping[str, Head], snapshot: Snapshot, pin: TablePin) -> 
     if actual != pin:
         version = None if actual is None else actual.version
         raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
-
-
-def _precondition(snapshot: Snapshot, if_commit: str) -> Expectations:
-    return Expectations(
-        branch=snapshot.branch,
-        incarnation=snapshot.incarnation,
-        schema_hash=snapshot.schema_hash,
-        head_commit=if_commit,
-    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from omnigraph.api.results import SchemaApplyResult
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
 from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
-from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.expectations import Expectations, OnlyBranch
 from omnigraph.commit.leftovers import may_leave_files, tidy_up
 from omnigraph.commit.rows import MAIN, GraphCommit
 from omnigraph.commit.schema_change import SchemaChange
@@ -180,13 +180,11 @@ class SchemaEvolution:
                 discard_staged(environment, work.staged)
                 self._has_unknown_files = may_leave_files(error)
                 raise
-            expectations = Expectations(
-                branch=MAIN,
-                incarnation=snapshot.incarnation,
-                schema_hash=snapshot.schema_hash,
+            expectations = Expectations.of(
+                snapshot,
+                OnlyBranch(),
                 touched={item.table_key: item.staged.read_version for item in work.staged},
                 read=work.read,
-                is_sole=True,
             )
             intent = Intent(
                 kind=WriterKind.SCHEMA_APPLY,

@@ -103,10 +103,7 @@ def _stage_table(table: Table, more_than: int) -> StagedWrite | None:
 
 
 def _intent(snapshot: Snapshot, staged: list[StagedTable]) -> Intent:
-    expectations = Expectations(
-        branch=snapshot.branch,
-        incarnation=snapshot.incarnation,
-        schema_hash=snapshot.schema_hash,
-        touched={item.table_key: item.staged.read_version for item in staged},
+    expectations = Expectations.of(
+        snapshot, touched={item.table_key: item.staged.read_version for item in staged}
     )
     return Intent(kind=WriterKind.OPTIMIZE, expectations=expectations, actor=FOLD_ACTOR)

@@ -168,10 +168,8 @@ def commit_indexes(
             raise
         if not staged:
             return None
-        expectations = Expectations(
-            branch=snapshot.branch,
-            incarnation=snapshot.incarnation,
-            schema_hash=snapshot.schema_hash,
+        expectations = Expectations.of(
+            snapshot,
             touched={item.table_key: snapshot.pins[item.table_key].version for item in staged},
         )
         intent = Intent(kind=WriterKind.ENSURE_INDICES, expectations=expectations, actor=actor)

@@ -457,12 +457,8 @@ class _Run:
     # ---- committing
 
     def _attempt(self) -> Attempt:
-        snapshot = self.snapshot
-        expectations = Expectations(
-            branch=snapshot.branch,
-            incarnation=snapshot.incarnation,
-            schema_hash=snapshot.schema_hash,
-            touched={key: item.pin.version for key, item in self.prepared.items()},
+        expectations = Expectations.of(
+            self.snapshot, touched={key: item.pin.version for key, item in self.prepared.items()}
         )
         intent = Intent(kind=WriterKind.OPTIMIZE, expectations=expectations, actor=self.call.actor)
         return Attempt(self.environment, intent)

@@ -11,7 +11,7 @@ import numpy as np
 
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
-from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.expectations import Expectations, NothingFollows
 from omnigraph.commit.late_writers import is_late_movement, undo_late_writers
 from omnigraph.commit.lineage import doubled
 from omnigraph.commit.publisher import Changes
@@ -242,12 +242,10 @@ def _remove(
             staged.append(
                 StagedTable(table_key=item.type_key, incarnation=pin.incarnation, staged=write)
             )
-        expectations = Expectations(
-            branch=head.branch,
-            incarnation=head.incarnation,
-            schema_hash=head.schema_hash,
+        expectations = Expectations.of(
+            head,
+            NothingFollows(head.commit_id),
             touched={item.type_key: head.pins[item.type_key].version for item in found},
-            exact_head=head.commit_id,
         )
         intent = Intent(kind=WriterKind.REPAIR, expectations=expectations, actor=actor)
         return commit_write(environment, intent, staged)
@@ -497,11 +495,8 @@ def _publish(
         return None
     is_forced = any(item.report.action is RepairAction.FORCED for item in chosen)
     pins = tuple(_pin(item) for item in chosen)
-    expectations = Expectations(
-        branch=head.branch,
-        incarnation=head.incarnation,
-        schema_hash=head.schema_hash,
-        touched={item.pin.table_key: item.pin.version for item in chosen},
+    expectations = Expectations.of(
+        head, touched={item.pin.table_key: item.pin.version for item in chosen}
     )
     commit = NewCommit(
         commit_id=new_ulid(),

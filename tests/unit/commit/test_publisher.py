@@ -8,7 +8,7 @@ import lance
 import pytest
 
 from omnigraph.commit import publisher
-from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.expectations import Expectations, HeadIs
 from omnigraph.commit.publisher import FOLD_THRESHOLD, PUBLISHER_RETRY_BUDGET, Changes
 from omnigraph.commit.rows import STAMP, Tombstone, check_stamp, stamp
 from omnigraph.commit.snapshot import snapshot_at
@@ -206,12 +206,12 @@ def expect(**changed) -> Expectations:
         expect(),
         expect(touched={PAPER: 2}),
         expect(read={CITES: 1}),
-        expect(touched={PAPER: 2, "node:New": None}, read={CITES: 1}, head_commit="c2"),
+        expect(touched={PAPER: 2, "node:New": None}, read={CITES: 1}, requires=(HeadIs("c2"),)),
     ],
 )
 def test_expectations_that_hold_give_the_head(manifest, expectations):
     publish(manifest, "c2", pin(PAPER, 2))
-    assert manifest.check(expectations).commit_id == "c2"
+    assert manifest.locate(expectations).head.commit_id == "c2"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_expectations_that_hold_give_the_head(manifest, expectations):
             {"read_set_conflict": {"member": "branch main", "expected": 9, "actual": 1}},
         ),
         (
-            expect(head_commit="c1"),
+            expect(requires=(HeadIs("c1"),)),
             PreconditionFailedError,
             {"precondition_failure": {"branch": "main", "expected": "c1", "actual": "c2"}},
         ),
@@ -276,15 +276,15 @@ def test_an_expectation_that_does_not_hold_is_named_and_nothing_is_published(
 def test_an_expected_head_survives_commits_that_change_no_row(manifest, kinds):
     for number, kind in enumerate(kinds):
         publish(manifest, f"p{number}", pin(PAPER, 2 + number), kind=kind)
-    assert manifest.check(expect(head_commit="c1")).commit_id == f"p{len(kinds) - 1}"
+    assert manifest.locate(expect(requires=(HeadIs("c1"),))).head.commit_id == f"p{len(kinds) - 1}"
 
 
 def test_an_expected_head_does_not_survive_a_mutation_below_physical_commits(manifest):
     publish(manifest, "c2", pin(PAPER, 2))
     publish(manifest, "p1", pin(PAPER, 3), kind="optimize")
-    assert manifest.check(expect(head_commit="c2")).commit_id == "p1"
+    assert manifest.locate(expect(requires=(HeadIs("c2"),))).head.commit_id == "p1"
     with pytest.raises(PreconditionFailedError):
-        manifest.check(expect(head_commit="c1"))
+        manifest.locate(expect(requires=(HeadIs("c1"),)))
 
 
 # ---- the fold
@@ -310,7 +310,7 @@ def test_the_fold_keeps_every_commit_and_version_and_only_the_newest_heads(manif
     assert len(object_ids(tmp_path, "table:")) == 2
     for number in range(1, published + 1):
         assert snapshot_at(after, f"c{number}").pins[PAPER].version == number
-    open_manifest(tmp_path).check(expect(head_commit=f"c{published}"))
+    open_manifest(tmp_path).locate(expect(requires=(HeadIs(f"c{published}"),)))
 
 
 def test_the_fold_keeps_the_newest_head_of_every_branch_incarnation(
@@ -382,7 +382,7 @@ def test_a_publish_that_lost_against_an_unrelated_one_is_retried_through(manifes
     [
         ({"touched": {PAPER: 1}}, ExpectedVersionMismatchError),
         ({"read": {PAPER: 1}}, ReadSetConflictError),
-        ({"head_commit": "c1"}, PreconditionFailedError),
+        ({"requires": (HeadIs("c1"),)}, PreconditionFailedError),
     ],
 )
 def test_a_publish_that_lost_against_a_related_one_is_a_conflict(
