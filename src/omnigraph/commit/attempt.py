@@ -108,6 +108,8 @@ class Attempt(AbstractContextManager["Attempt"]):
         self._committed: list[Table] = []
         #: Where the catalog is while the lock is held, and the head that the write follows.
         self._position: Position | None = None
+        #: Whether dead writers had left something, which was settled.
+        self.has_healed = False
         #: The published commit, once there is one.
         self.receipt: GraphCommit | None = None
 
@@ -116,7 +118,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         environment = window.__enter__()
         self._window, self._environment = window, environment
         try:
-            settle_all(environment)
+            self.has_healed = bool(settle_all(environment))
             self._position = environment.manifest.locate(self._intent.expectations)
         except BaseException as error:
             # Also after an interrupt: a lock that nobody leaves would stop every writer.

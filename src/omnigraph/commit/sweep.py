@@ -8,7 +8,8 @@ looks again when that is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.audit import ROLLED_BACK, ROLLED_FORWARD, RecoveryRecord
@@ -71,8 +72,29 @@ _log = logging.getLogger(__name__)
 
 
 def has_unsettled(environment: GraphEnvironment) -> bool:
-    """Whether any sidecar is there: the one cheap question at the entry of every write."""
+    """Whether any sidecar is there; one listing."""
     return bool(list_sidecars(environment.objects))
+
+
+def heal(environment: GraphEnvironment) -> bool:
+    """Settle what dead writers left, if they left anything; whether they did. One listing when there is nothing."""
+    if not has_unsettled(environment):
+        return False
+    with settled_window(environment):
+        return True
+
+
+@contextmanager
+def settled_window(environment: GraphEnvironment) -> Iterator[GraphEnvironment]:
+    """Hold the commit lock with everything settled; the environment inside.
+
+    Raises:
+        RetryableCommitConflictError: the lock stayed busy.
+        RecoveryRequiredError: as `settle_all`.
+    """
+    with environment.window() as held:
+        settle_all(held)
+        yield held
 
 
 def settle_all(environment: GraphEnvironment) -> list[RecoveryRecord]:

@@ -356,7 +356,6 @@ class Graph(
         self._require_writable()
         branch = check_branch_name(branch)
         self._authorize(Action.CHANGE, actor, branch=branch)
-        self._heal()
         with self._reading():
             return self._writer.mutate(
                 text, params, name=name, branch=branch, actor=actor, if_commit=if_commit

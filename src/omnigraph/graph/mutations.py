@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.api.results import MutationResult
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write
-from omnigraph.commit.branch_queue import Turns
 from omnigraph.commit.environment import (
     OPTIMISTIC_TRIES,
     REPREPARATION_BUDGET,
     GraphEnvironment,
     GraphSettings,
 )
-from omnigraph.commit.expectations import Expectations, HeadIs, NewBranch
+from omnigraph.commit.expectations import HeadIs, NewBranch
 from omnigraph.commit.leftovers import may_leave_files, tidy_up
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.sweep import settle_all
 from omnigraph.commit.targets import open_pin
+from omnigraph.commit.transaction import BranchQueue, RetryPolicy, Transaction
 from omnigraph.core.budget import ReadLimits, bounded
 from omnigraph.errors import (
     BranchNotFoundError,
@@ -49,18 +47,8 @@ if TYPE_CHECKING:
 _Outcome = TypeVar("_Outcome")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """One call of `mutate`; `now_ms` and external blobs are the same in all tries."""
-
-    text: str | SourceText
-    params: Mapping[str, object] | None
-    name: str | None
-    branch: str
-    actor: str | None
-    if_commit: str | None
-    now_ms: int
-    external: ExternalIntake
+#: Inserts are prepared again whatever the winner did, updates and deletes when it changed no row.
+POLICY = RetryPolicy(heals=True)
 
 
 class _LostRaceError(Exception):
@@ -75,7 +63,7 @@ class _LostRaceError(Exception):
 
 
 class GraphWriter:
-    """Prepares and commits writes. Thread-safe; whoever calls it has settled what dead writers left."""
+    """Prepares and commits mutations. Thread-safe."""
 
     def __init__(
         self,
@@ -88,7 +76,7 @@ class GraphWriter:
         self._settings = settings
         self._compiler = compiler
         self._schema_of = schema_of
-        self._turns = Turns()
+        self._queue = BranchQueue()
 
     def mutate(
         self,
@@ -101,20 +89,42 @@ class GraphWriter:
         if_commit: str | None,
     ) -> MutationResult:
         """Run one mutation query."""
-        call = _Call(
-            text=text,
-            params=params,
-            name=name,
-            branch=branch,
-            actor=actor,
-            if_commit=if_commit,
-            now_ms=self._environment.clock() // 1000,
-            external=ExternalIntake(
-                self._settings.external_blobs, self._settings.mutation_max_bytes
-            ),
+        # The same in all tries.
+        now_ms = self._environment.clock() // 1000
+        external = ExternalIntake(self._settings.external_blobs, self._settings.mutation_max_bytes)
+
+        def prepare(transaction: Transaction) -> MutationResult:
+            snapshot = transaction.snapshot
+            if if_commit is not None:
+                transaction.require(HeadIs(if_commit))
+            schema = self._schema_of(snapshot.schema_hash)
+            query = self._compile(text, schema, name)
+            values: dict[str, StoredValue] = {**bind_params(query, params), ir.NOW: now_ms}
+            prepared = prepare_mutation(
+                query,
+                values,
+                catalog=schema.catalog,
+                identities=schema.identities,
+                rules=schema.rules,
+                snapshot=snapshot,
+                store=transaction.environment.tables,
+                max_bytes=self._settings.mutation_max_bytes,
+                external=external,
+            )
+            return MutationResult(
+                branch=branch,
+                query_name=query.name,
+                affected_nodes=prepared.outcome.affected_nodes,
+                affected_edges=prepared.outcome.affected_edges,
+                actor=actor,
+                commit=_commit(transaction, prepared, is_conditional=if_commit is not None),
+            )
+
+        transaction = Transaction(
+            self._environment, branch, kind=WriterKind.MUTATION, actor=actor, policy=POLICY
         )
-        with self._turns.on(branch):
-            result = self._until_won(lambda environment: self._try_mutation(environment, call))
+        with self._queue.turn(branch):
+            result = transaction.run(prepare)
             # In the same turn: beside other writers a fold would be staged and lose, again and again.
             fold_after(self._environment, self._settings, result.commit)
         return result
@@ -122,7 +132,7 @@ class GraphWriter:
     def fold_after(self, commit: GraphCommit | None) -> None:
         """Fold small fragments of the tables that a commit touched, where it is time to. Never fails."""
         if commit is not None:
-            with self._turns.on(commit.branch):
+            with self._queue.turn(commit.branch):
                 fold_after(self._environment, self._settings, commit)
 
     def ensure_indices(self, branch: str, actor: str | None, limits: ReadLimits) -> IndexReport:
@@ -159,9 +169,7 @@ class GraphWriter:
                     raise lost.conflict from lost
         raise ConflictError("the branch kept moving; try again")
 
-    # ---- mutations
-
-    def _compile_mutation(
+    def _compile(
         self, text: str | SourceText, schema: GraphSchema, name: str | None
     ) -> ir.MutationIR:
         query = self._compiler.compile(text, schema.catalog, name)
@@ -169,75 +177,6 @@ class GraphWriter:
             message = f"`{query.name}` is a read: run it with `query`"
             raise QuerySelectionError(message, (query.name,))
         return query.ir
-
-    def _try_mutation(self, environment: GraphEnvironment, call: _Call) -> MutationResult:
-        """Prepare and commit a mutation once.
-
-        Raises:
-            _LostRaceError: what it was prepared against moved, and preparing it again is invisible.
-        """
-        snapshot = snapshot_of(environment.manifest.state().head(call.branch))
-        if call.if_commit is not None:
-            environment.manifest.locate(Expectations.of(snapshot, HeadIs(call.if_commit)))
-        schema = self._schema_of(snapshot.schema_hash)
-        query = self._compile_mutation(call.text, schema, call.name)
-        values: dict[str, StoredValue] = {**bind_params(query, call.params), ir.NOW: call.now_ms}
-        prepared = prepare_mutation(
-            query,
-            values,
-            catalog=schema.catalog,
-            identities=schema.identities,
-            rules=schema.rules,
-            snapshot=snapshot,
-            store=environment.tables,
-            max_bytes=self._settings.mutation_max_bytes,
-            external=call.external,
-        )
-        try:
-            commit = self._commit_mutation(environment, prepared, snapshot, call)
-        except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
-            tables = {*prepared.touched, *prepared.read}
-            if prepared.insert_only or environment.manifest.is_same_data(snapshot, tables):
-                raise _LostRaceError(conflict) from conflict
-            raise
-        return MutationResult(
-            branch=call.branch,
-            query_name=query.name,
-            affected_nodes=prepared.outcome.affected_nodes,
-            affected_edges=prepared.outcome.affected_edges,
-            actor=call.actor,
-            commit=commit,
-        )
-
-    def _commit_mutation(
-        self,
-        environment: GraphEnvironment,
-        prepared: PreparedMutation,
-        snapshot: Snapshot,
-        call: _Call,
-    ) -> GraphCommit | None:
-        requires = () if call.if_commit is None else (HeadIs(call.if_commit),)
-        expectations = Expectations.of(
-            snapshot, *requires, touched=prepared.touched, read=prepared.read
-        )
-        if not prepared.deltas:
-            if requires:
-                environment.manifest.locate(expectations)
-            return None
-        with environment.staging.shared():
-            staged = stage_mutation(
-                prepared,
-                snapshot,
-                lambda key: self.open_in(environment, snapshot, snapshot.pins[key]),
-            )
-            if not staged:
-                return None
-            writes = [
-                StagedTable(table_key=key, incarnation=snapshot.pins[key].incarnation, staged=write)
-                for key, write in staged.items()
-            ]
-            intent = Intent(kind=WriterKind.MUTATION, expectations=expectations, actor=call.actor)
-            return commit_write(environment, intent, writes)
 
     # ---- indexes
 
@@ -314,3 +253,26 @@ def _check_pin(heads: Mapping[str, Head], snapshot: Snapshot, pin: TablePin) -> 
     if actual != pin:
         version = None if actual is None else actual.version
         raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
+
+
+def _commit(
+    transaction: Transaction, prepared: PreparedMutation, *, is_conditional: bool
+) -> GraphCommit | None:
+    """Stage and publish a mutation; None when it changes nothing."""
+    snapshot = transaction.snapshot
+    pins = snapshot.pins
+    transaction.touched.update(prepared.touched)
+    transaction.read.update(prepared.read)
+    if not prepared.insert_only:
+        transaction.guarded = (snapshot, {*prepared.touched, *prepared.read})
+    if not prepared.deltas:
+        if is_conditional:
+            transaction.check()
+        return None
+    with transaction.environment.staging.shared():
+        staged = stage_mutation(
+            prepared, snapshot, lambda key: transaction.open_for_writing(pins[key])
+        )
+        for key, write in staged.items():
+            transaction.stage(pins[key], write)
+        return None if transaction.is_empty else transaction.commit()

@@ -87,11 +87,9 @@ class OpenGraph:
 
     def _heal(self) -> None:
         """Settle sidecars of dead writers; one listing when there are none."""
-        from omnigraph.commit.sweep import has_unsettled, settle_all
+        from omnigraph.commit.sweep import heal
 
-        if has_unsettled(self._environment):
-            with self._environment.window() as environment:
-                settle_all(environment)
+        heal(self._environment)
 
     def _settle_root(self) -> None:
         """Let forks hold the address of the root that the graph has now; one small read when it did not move."""

@@ -7,8 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from omnigraph import Graph
-from omnigraph.commit.branch_queue import Turns
-from omnigraph.graph.mutations import GraphWriter
+from omnigraph.commit.transaction import BranchQueue, Transaction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,16 +21,16 @@ def test_threads_that_mutate_one_branch_prepare_every_mutation_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = []
-    attempt = GraphWriter._try_mutation
+    begin = Transaction.begin
 
-    def counted(self: GraphWriter, *arguments: object) -> object:
+    def counted(self: Transaction) -> object:
         prepared.append(1)
-        return attempt(self, *arguments)
+        return begin(self)
 
-    monkeypatch.setattr(GraphWriter, "_try_mutation", counted)
+    monkeypatch.setattr(Transaction, "begin", counted)
     with Graph.init(tmp_path / "graph", "node Person { name: String @key }") as graph:
         # However slow the machine is: nobody goes on without a turn here.
-        graph._writer._turns = Turns(longest_wait_s=120)
+        graph._writer._queue = BranchQueue(longest_wait_s=120)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: graph.mutate(ADD, {"name": f"p{number}"}), range(16)))
         assert graph.snapshot().pins["node:Person"].row_count == 16
@@ -39,25 +38,25 @@ def test_threads_that_mutate_one_branch_prepare_every_mutation_once(
 
 
 def test_branches_do_not_wait_for_each_other() -> None:
-    turns = Turns(longest_wait_s=120)
-    with turns.on("main"), ThreadPoolExecutor(1) as pool:
+    turns = BranchQueue(longest_wait_s=120)
+    with turns.turn("main"), ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: enter_and_leave(turns, "draft")).result(60)
 
 
 def test_whoever_waited_long_enough_goes_on_without_a_turn() -> None:
-    turns = Turns(longest_wait_s=0.001)
-    with turns.on("main"), ThreadPoolExecutor(1) as pool:
+    turns = BranchQueue(longest_wait_s=0.001)
+    with turns.turn("main"), ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: enter_and_leave(turns, "main")).result(60)
     # The one that had no turn has not given the turn of another away.
     assert turns._turns == {}
 
 
 def test_a_turn_is_given_on_after_a_failure() -> None:
-    turns = Turns(longest_wait_s=120)
+    turns = BranchQueue(longest_wait_s=120)
     may_fail = Event()
 
     def fail() -> None:
-        with turns.on("main"):
+        with turns.turn("main"):
             may_fail.wait(60)
             raise ValueError("no mutation")
 
@@ -70,6 +69,6 @@ def test_a_turn_is_given_on_after_a_failure() -> None:
     assert turns._turns == {}
 
 
-def enter_and_leave(turns: Turns, branch: str) -> bool:
-    with turns.on(branch):
+def enter_and_leave(turns: BranchQueue, branch: str) -> bool:
+    with turns.turn(branch):
         return True

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.commit.transaction import Transaction
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import STAGING_LOCK, parse_location
 from omnigraph.storage.locks import StagingLock
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from omnigraph.commit.rows import GraphCommit
 
 
 def _try_exclusive(root: Path) -> bool:
@@ -41,17 +44,15 @@ def test_an_object_store_has_none() -> None:
 
 
 def test_a_mutation_holds_it_until_its_commit(tmp_path: Path, monkeypatch) -> None:
-    from omnigraph.graph import mutations as module
-
     root = tmp_path / "g.omni"
     seen: list[bool] = []
-    commit_write = module.commit_write
+    commit = Transaction.commit
 
-    def watched(*arguments, **named):
+    def watched(transaction: Transaction) -> GraphCommit:
         seen.append(_try_exclusive(root))
-        return commit_write(*arguments, **named)
+        return commit(transaction)
 
-    monkeypatch.setattr(module, "commit_write", watched)
+    monkeypatch.setattr(Transaction, "commit", watched)
     with Graph.init(root, "node A { k: String @key }") as graph:
         graph.mutate('query q() { insert A { k: "x" } }')
     assert seen == [False]
