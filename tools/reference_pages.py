@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import pkgutil
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from typer.main import get_command
 
+import omnigraph
 from omnigraph import errors
 from omnigraph.cli.main import app
+from omnigraph.core.env_settings import DECLARED
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.checks import SCHEMA_CODES
 from omnigraph.lang.schema.steps import RULES
@@ -22,6 +27,19 @@ if TYPE_CHECKING:
     from click import Command, Parameter
 
 DOCS = Path(__file__).parents[1] / "docs"
+SOURCES = Path(omnigraph.__file__).parent
+#: The chapters of the settings, with the rooms that read them.
+CHAPTERS = {
+    "Command line and client": ("cli", "client", "api"),
+    "Writes and storage": ("commit", "writes", "storage"),
+    "Reads": ("engine",),
+    "Loads, exports and comparisons": ("pipeline",),
+    "Spark": ("spark",),
+    "Maintenance": ("maintenance",),
+    "Embeddings": ("embedding",),
+    "Server": ("server",),
+    "Process": ("core",),
+}
 NOTICE = "<!-- Written by tools/reference_pages.py from the code; run `make docs-generated` after a change. -->"
 
 
@@ -30,6 +48,7 @@ def main() -> None:
         "reference/cli.md": cli_page(),
         "reference/errors.md": errors_page(),
         "reference/openapi.json": openapi_page(),
+        "reference/settings.md": settings_page(),
     }
     stale = [name for name, text in pages.items() if _read(DOCS / name) != text]
     if "--check" in sys.argv:
@@ -137,6 +156,43 @@ def _subclasses(cls: type[errors.OmniError]) -> Iterator[type[errors.OmniError]]
     for child in cls.__subclasses__():
         yield child
         yield from _subclasses(child)
+
+
+def settings_page() -> str:
+    """Every variable that a module declares."""
+    for module in pkgutil.walk_packages(omnigraph.__path__, "omnigraph."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    lines = [NOTICE, "", "# Settings", ""]
+    lines += [
+        "Every variable of the environment that OmniGraph reads, by the part that reads it. A graph reads its settings",
+        "when it is opened, a server when it starts. A number or duration that is not valid falls back to its default",
+        "with a warning. A duration is a whole number with `s`, `m`, `h`, `d` or `w`; without a unit it is in seconds.",
+        "",
+        "Other settings are in files: servers, profiles, output formats and aliases of the command line in",
+        "[`config.yaml`](../guide/servers-and-scopes.md#your-configuration), graphs, stored queries and policies of a",
+        "server in [its configuration](../guide/deploy.md#several-graphs).",
+    ]
+    rooms = {name: _declaring_room(name) for name in DECLARED}
+    assert {*rooms.values()} <= {room for chapter in CHAPTERS.values() for room in chapter}
+    for chapter, readers in CHAPTERS.items():
+        lines += ["", f"## {chapter}", ""]
+        lines += ["| Variable | Default | Values | Read by | Meaning |", "|---|---|---|---|---|"]
+        for name, room in sorted(rooms.items()):
+            if room in readers:
+                it = DECLARED[name]
+                row = (f"`{name}`", it.shown_default, it.values, f"`{room}`", it.purpose)
+                lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _declaring_room(variable: str) -> str:
+    """The room that declares a variable, which is the one that reads it."""
+    declaration = re.compile(rf'\b(Variable|WholeNumber|Duration)\(\s*"{variable}"')
+    modules = (
+        path for path in SOURCES.rglob("*.py") if declaration.search(path.read_text("utf-8"))
+    )
+    return next(modules).relative_to(SOURCES).parts[0]
 
 
 def _read(path: Path) -> str | None:

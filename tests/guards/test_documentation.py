@@ -107,6 +107,17 @@ def test_every_guide_is_linked_from_the_first_page_and_loading_comes_first() -> 
     assert linked[0] == "guide/load-and-export.md"
 
 
+def test_every_variable_that_a_text_names_is_declared_and_on_the_page_of_settings() -> None:
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+    declared = set(re.findall(r"^\| `(OMNIGRAPH_\w+)`", page, re.MULTILINE))
+    assert declared
+    # What a server prints, prefixes of variables, tokens of named servers, and variables of the tests.
+    others = re.compile(r"OMNIGRAPH_(LISTEN_ADDR|\w*_|TOKEN_\w+|TEST_\w+)")
+    for path in [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "deploy").iterdir()]:
+        for name in re.findall(r"OMNIGRAPH_[A-Z0-9_]+\b(?!\*)", path.read_text(encoding="utf-8")):
+            assert name in declared or others.fullmatch(name), f"{path} names {name}"
+
+
 def _coverage_rows() -> list[str]:
     text = (ROOT / "docs/develop/coverage.md").read_text(encoding="utf-8")
     folders = "|".join(sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir()))

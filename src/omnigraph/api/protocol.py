@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from omnigraph.core.env_settings import Variable
+
 #: Media types of bodies.
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -17,7 +19,10 @@ EXPORTED_TYPES = "Omnigraph-Types"
 #: Header of a blob: the table key of its type as the schema spells it.
 TYPE_KEY = "Omnigraph-Type"
 
-#: The token of a client that is given none.
-BEARER_TOKEN = "OMNIGRAPH_BEARER_TOKEN"
+BEARER_TOKEN = Variable(
+    "OMNIGRAPH_BEARER_TOKEN",
+    "The token that a client or the command line sends when it is given none.",
+    values="a token",
+)
 #: The graph of a server that serves one and has no name for it.
 DEFAULT_GRAPH = "default"

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.api.protocol import BEARER_TOKEN
 from omnigraph.cli.output import print_warning
 from omnigraph.cli.tables import CellLayout, RowFormat
 from omnigraph.client.addresses import owner_of
+from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, InputFileError
 
 if TYPE_CHECKING:
@@ -27,6 +29,17 @@ if TYPE_CHECKING:
 # is empty, and nothing that reads YAML is loaded.
 
 
+_HOME = Variable(
+    "OMNIGRAPH_HOME",
+    "The folder of `config.yaml` and of the tokens that `omnigraph login` stores.",
+    default="`~/.omnigraph`",
+    values="a folder",
+)
+_PROFILE = Variable(
+    "OMNIGRAPH_PROFILE",
+    "The profile of the configuration that holds when no flag names a graph.",
+    values="a name",
+)
 _FILE = "config.yaml"
 _CODE = "config"
 #: Names become parts of variable names and of messages.
@@ -81,9 +94,14 @@ class OperatorConfig:
     aliases: Mapping[str, Alias] = field(default_factory=dict)
 
 
+def active_profile() -> str | None:
+    """The profile that the environment chooses."""
+    return _PROFILE.text() or None
+
+
 def operator_home() -> Path:
     """The folder of the configuration and the credentials; it need not exist."""
-    chosen = os.environ.get("OMNIGRAPH_HOME")
+    chosen = _HOME.text()
     # Unlike `Path.home`, this goes on for a user without a home, as in some containers.
     return Path(chosen or os.path.expanduser("~/.omnigraph"))
 
@@ -281,8 +299,11 @@ def _store(members: Mapping[str, YamlValue], folder: Path) -> str | None:
 
 
 _CREDENTIALS_FILE = "credentials"
-_OWN_TOKEN = "OMNIGRAPH_TOKEN_"
-_ANY_TOKEN = "OMNIGRAPH_BEARER_TOKEN"
+_OWN_TOKEN = Variable(
+    "OMNIGRAPH_TOKEN_",
+    "With the name of a server behind it: the token for this server; `OMNIGRAPH_TOKEN_LAB` for `lab`.",
+    values="a token",
+)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -323,7 +344,7 @@ def find_token(
             return token
         if token := stored().get(owner):
             return token
-    return environment.get(_ANY_TOKEN) or None
+    return environment.get(BEARER_TOKEN) or None
 
 
 def read_credentials() -> dict[str, str]:

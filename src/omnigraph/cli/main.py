@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Collection, Sequence
@@ -34,7 +33,12 @@ from omnigraph.cli.output import (
     print_warning,
     taking_interrupts,
 )
+from omnigraph.core.env_settings import Variable
 from omnigraph.errors import OmniError, is_panic
+
+_DEBUG = Variable(
+    "OMNIGRAPH_DEBUG", "Prints the stack trace of an internal error.", default="off", values="`1`"
+)
 
 # ---- The words of a command line before they are parsed: old spellings, and global flags wherever they stand
 
@@ -216,7 +220,7 @@ def _run(words: list[str], interrupts: Interrupts) -> None:
         # The outermost edge: a person never sees a stack trace unasked.
         if not isinstance(error, Exception) and not is_panic(error):
             raise
-        if os.environ.get("OMNIGRAPH_DEBUG"):
+        if _DEBUG.text():
             traceback.print_exc()
         else:
             print_warning(f"internal error: {error!r} (set OMNIGRAPH_DEBUG=1 for the stack trace)")

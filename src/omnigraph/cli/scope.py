@@ -15,6 +15,7 @@ from omnigraph.cli.capabilities import Capability, CommandRule, ScopeFlag
 from omnigraph.cli.config import (
     OperatorConfig,
     Profile,
+    active_profile,
     find_token,
     read_credentials,
     read_operator_config,
@@ -324,7 +325,7 @@ class Address:
         Raises:
             typer.BadParameter: nothing, or something that it cannot work on.
         """
-        profile = os.environ.get("OMNIGRAPH_PROFILE")
+        profile = active_profile()
         return resolve_scope(self._flags, self._rule, self.config, profile)
 
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from omnigraph.commit.audit import RecoveryAudit
 from omnigraph.commit.publisher import Changes, Manifest, Position
 from omnigraph.commit.rows import GraphCommit, Head
-from omnigraph.core.env_settings import whole_number
+from omnigraph.core.env_settings import Variable, WholeNumber
 from omnigraph.core.ids import fnv1a64
 from omnigraph.errors import BadRequestError, LeaseLostError, RetryableCommitConflictError
 from omnigraph.storage.datasets.tables import TableStore
@@ -266,11 +266,40 @@ def open_environment(
 
 
 _log = logging.getLogger(__name__)
-#: A JSON list of the bases below which external blobs may lie.
-EXTERNAL_BLOB_BASES = "OMNIGRAPH_EXTERNAL_BLOB_BASES"
-#: Bytes of input up to which a load may run in this process.
-LOCAL_LOAD_MAX_BYTES = "OMNIGRAPH_LOCAL_LOAD_MAX_BYTES"
-_DEFAULT_LOCAL_MAX_BYTES = 64 * 1024 * 1024
+EXTERNAL_BLOB_BASES = Variable(
+    "OMNIGRAPH_EXTERNAL_BLOB_BASES",
+    "The folders, `s3://` and `https://` addresses below which external blobs may lie.",
+    default="none",
+    values="a JSON list",
+)
+LOCAL_LOAD_MAX_BYTES = WholeNumber(
+    "OMNIGRAPH_LOCAL_LOAD_MAX_BYTES",
+    64 * 1024 * 1024,
+    "The largest input of a load that runs in process, without Spark.",
+)
+_DURABILITY = Variable(
+    "OMNIGRAPH_DURABILITY",
+    "`full` flushes every commit to disk. `process` does not: commits survive a killed process, not a power cut.",
+    default="`full`",
+    values="`full`, `process`",
+)
+_LOCK_TIMEOUT = WholeNumber(
+    "OMNIGRAPH_LOCK_TIMEOUT_MS", 60_000, "Milliseconds that a write waits for the commit lock."
+)
+_MUTATION_BYTES = WholeNumber(
+    "OMNIGRAPH_MUTATION_MAX_BYTES",
+    256 * 1024 * 1024,
+    "Memory for the pending rows of one mutation.",
+)
+_FOLD = Variable(
+    "OMNIGRAPH_FOLD",
+    "Makes one fragment of many small ones right after the write that notices them.",
+    default="`on`",
+    values="`on`, `off`",
+)
+_FOLD_FRAGMENTS = WholeNumber(
+    "OMNIGRAPH_FOLD_FRAGMENTS", 64, "Small fragments beyond this many are folded.", lowest=1
+)
 _MILLISECONDS = re.compile(r"[0-9]{1,9}")
 #: How often insert-only work that lost a race is prepared again before the conflict surfaces.
 REPREPARATION_BUDGET = 32
@@ -284,14 +313,12 @@ class GraphSettings:
 
     #: Flush every commit to disk before it is acknowledged.
     durable: bool = True
-    lock_timeout_s: float = 60.0
+    lock_timeout_s: float = _LOCK_TIMEOUT.default / 1000
     #: How long the commit lock of an object store stays with a writer that is dead or stands still.
     lease_s: float = LEASE_S
-    mutation_max_bytes: int = 256 * 1024 * 1024
-    #: Make one fragment of many small ones right after the write that notices them.
+    mutation_max_bytes: int = _MUTATION_BYTES.default
     folds: bool = True
-    #: Small fragments beyond this many are folded.
-    fold_fragments: int = 64
+    fold_fragments: int = _FOLD_FRAGMENTS.default
     #: Which external blobs its writers may refer to or copy; none by default, and never stored in the graph.
     external_blobs: ExternalPolicy = DENY_ALL
 
@@ -302,26 +329,20 @@ class GraphSettings:
         Raises:
             BadRequestError: the length of a lease is not usable. Other writers wait for it, so it is not guessed.
         """
-        defaults = GraphSettings()
-        timeout_ms = whole_number("OMNIGRAPH_LOCK_TIMEOUT_MS", int(defaults.lock_timeout_s * 1000))
         return GraphSettings(
-            durable=os.environ.get("OMNIGRAPH_DURABILITY", "full") != "process",
-            lock_timeout_s=timeout_ms / 1000,
+            durable=_DURABILITY.text() != "process",
+            lock_timeout_s=_LOCK_TIMEOUT.read() / 1000,
             lease_s=_lease_s(),
-            mutation_max_bytes=whole_number(
-                "OMNIGRAPH_MUTATION_MAX_BYTES", defaults.mutation_max_bytes
-            ),
-            folds=os.environ.get("OMNIGRAPH_FOLD", "on") != "off",
-            fold_fragments=whole_number(
-                "OMNIGRAPH_FOLD_FRAGMENTS", defaults.fold_fragments, lowest=1
-            ),
+            mutation_max_bytes=_MUTATION_BYTES.read(),
+            folds=_FOLD.text() != "off",
+            fold_fragments=_FOLD_FRAGMENTS.read(),
             external_blobs=_external_policy(),
         )
 
 
 def local_load_max_bytes() -> int:
     """How large the input of a load may be that runs in this process."""
-    return whole_number(LOCAL_LOAD_MAX_BYTES, _DEFAULT_LOCAL_MAX_BYTES)
+    return LOCAL_LOAD_MAX_BYTES.read()
 
 
 def _lease_s() -> float:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.sweep import has_unsettled, settle_all
 from omnigraph.core.budget import finishing
-from omnigraph.core.env_settings import duration_s
+from omnigraph.core.env_settings import Duration
 from omnigraph.errors import (
     OmniError,
     QueryCancelledError,
@@ -33,8 +33,11 @@ from omnigraph.storage.location import STAGING_FOLDER
 # the same way.
 
 
-STAGED_MAX_AGE = "OMNIGRAPH_STAGED_MAX_AGE"
-_DEFAULT_MAX_AGE = "7d"
+STAGED_MAX_AGE = Duration(
+    "OMNIGRAPH_STAGED_MAX_AGE",
+    "7d",
+    "The age at which files of writers that died are removed while other writers work.",
+)
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -62,7 +65,7 @@ class Reclaimed:
 
 def staged_max_age_s() -> float:
     """The age at which a staged file is taken to be forgotten, from `OMNIGRAPH_STAGED_MAX_AGE`."""
-    return duration_s(STAGED_MAX_AGE, _DEFAULT_MAX_AGE)
+    return STAGED_MAX_AGE.read_s()
 
 
 def reclaim_staged_files(

@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
-VARIABLE = "OMNIGRAPH_FAILPOINT"
+from omnigraph.core.env_settings import Variable
+
+VARIABLE = Variable(
+    "OMNIGRAPH_FAILPOINT",
+    "Makes the process fail at a named place; for tests only.",
+    values="`<name>=<action>`",
+)
 
 
 class Failpoint(StrEnum):

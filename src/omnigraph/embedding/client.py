@@ -13,7 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import NoReturn, assert_never
 from urllib.parse import urlsplit
 
-from omnigraph.core.env_settings import whole_number
+from omnigraph.core.env_settings import Variable, WholeNumber
 from omnigraph.embedding.contract import (
     ApiKey,
     AttemptError,
@@ -213,7 +213,6 @@ def _check_request(texts: Sequence[str], dimension: int) -> None:
 # ---- Settings of the embedding client, from the environment
 
 
-_TRUE_WORDS = ("1", "true", "yes", "on")
 #: One day; a larger number of milliseconds is a slip, and the socket layer cannot hold every integer.
 _MAX_MS = 24 * 60 * 60 * 1000
 _MAX_ATTEMPTS = 1000
@@ -263,6 +262,50 @@ PROVIDER_DEFAULTS: Mapping[ProviderName, ProviderDefaults] = MappingProxyType(
 )
 
 
+_PROVIDER = Variable(
+    "OMNIGRAPH_EMBED_PROVIDER",
+    "The service that computes embeddings.",
+    default=f"`{ProviderName.OPENAI_COMPATIBLE}`",
+    values=", ".join(f"`{name}`" for name in ProviderName),
+)
+_MOCK = Variable(
+    "OMNIGRAPH_EMBEDDINGS_MOCK",
+    "Computes deterministic embeddings in process instead of asking a provider.",
+    default="off",
+    values="`1`",
+)
+_MODEL = Variable(
+    "OMNIGRAPH_EMBED_MODEL", "The embedding model.", default="that of the provider", values="a name"
+)
+_BASE_URL = Variable(
+    "OMNIGRAPH_EMBED_BASE_URL",
+    "The address of the provider.",
+    default="that of the provider",
+    values="an `http` or `https` address",
+)
+_DEADLINE = WholeNumber(
+    "OMNIGRAPH_EMBED_DEADLINE_MS",
+    60_000,
+    "Milliseconds for one call with all its attempts; `0` for no limit.",
+    highest=_MAX_MS,
+)
+_TIMEOUT = WholeNumber(
+    "OMNIGRAPH_EMBED_TIMEOUT_MS", 30_000, "Milliseconds for one attempt.", lowest=1, highest=_MAX_MS
+)
+_ATTEMPTS = WholeNumber(
+    "OMNIGRAPH_EMBED_RETRY_ATTEMPTS",
+    4,
+    "Attempts of one call; `0` and `1` both mean that nothing is repeated.",
+    highest=_MAX_ATTEMPTS,
+)
+_BACKOFF = WholeNumber(
+    "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS",
+    200,
+    "Milliseconds before the second attempt; the pause doubles from there.",
+    highest=_MAX_MS,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingSettings:
     """Who embeds, with which model, and how patiently. Holds a key, and prints without it.
@@ -278,14 +321,10 @@ class EmbeddingSettings:
     #: stays empty for a provider without a network.
     base_url: str = ""
     api_key: ApiKey | None = None
-    #: For one request with all its retries; 0 means none.
-    deadline_ms: int = 60_000
-    #: For a single attempt.
-    timeout_ms: int = 30_000
-    #: Attempts in total; 0 and 1 both mean that nothing is repeated.
-    retry_attempts: int = 4
-    #: Pause before the second attempt; it doubles from there.
-    retry_backoff_ms: int = 200
+    deadline_ms: int = _DEADLINE.default
+    timeout_ms: int = _TIMEOUT.default
+    retry_attempts: int = _ATTEMPTS.default
+    retry_backoff_ms: int = _BACKOFF.default
 
     def __post_init__(self) -> None:
         defaults = PROVIDER_DEFAULTS[self.provider]
@@ -314,19 +353,19 @@ class EmbeddingSettings:
         provider = _provider()
         return EmbeddingSettings(
             provider=provider,
-            model=os.environ.get("OMNIGRAPH_EMBED_MODEL", ""),
-            base_url=os.environ.get("OMNIGRAPH_EMBED_BASE_URL", ""),
+            model=_MODEL.text(),
+            base_url=_BASE_URL.text(),
             api_key=_api_key(PROVIDER_DEFAULTS[provider].key_variables),
-            deadline_ms=whole_number("OMNIGRAPH_EMBED_DEADLINE_MS", 60_000, 0, _MAX_MS),
-            timeout_ms=whole_number("OMNIGRAPH_EMBED_TIMEOUT_MS", 30_000, 1, _MAX_MS),
-            retry_attempts=whole_number("OMNIGRAPH_EMBED_RETRY_ATTEMPTS", 4, 0, _MAX_ATTEMPTS),
-            retry_backoff_ms=whole_number("OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", 200, 0, _MAX_MS),
+            deadline_ms=_DEADLINE.read(),
+            timeout_ms=_TIMEOUT.read(),
+            retry_attempts=_ATTEMPTS.read(),
+            retry_backoff_ms=_BACKOFF.read(),
         )
 
 
 def _provider() -> ProviderName:
-    wanted = os.environ.get("OMNIGRAPH_EMBED_PROVIDER", "").strip()
-    if os.environ.get("OMNIGRAPH_EMBEDDINGS_MOCK", "").strip().lower() in _TRUE_WORDS:
+    wanted = _PROVIDER.text()
+    if _MOCK.is_on():
         if wanted and wanted != ProviderName.MOCK:
             _log.warning(
                 "OMNIGRAPH_EMBEDDINGS_MOCK is on: vectors are made up, OMNIGRAPH_EMBED_PROVIDER=%s is not asked",

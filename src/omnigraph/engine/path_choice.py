@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
-from omnigraph.core.env_settings import available_memory, whole_number
+from omnigraph.core.env_settings import Variable, WholeNumber, available_memory
 
 # ---- Settings of the query engine, from the environment
 
@@ -26,54 +26,72 @@ class TraversalMode(StrEnum):
     SCAN = "scan"
 
 
+_MODE = Variable(
+    "OMNIGRAPH_TRAVERSAL_MODE",
+    "The path that every traversal takes; `auto` chooses the cheapest one.",
+    default="`auto`",
+    values="`auto`, `indexed`, `csr`, `scan`",
+)
+_MAX_FRONTIER = WholeNumber(
+    "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER",
+    1024,
+    "The largest number of nodes that a traversal looks up through indexes at once.",
+)
+_MAX_HOPS = WholeNumber(
+    "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS",
+    6,
+    "The largest number of hops that a traversal looks up through indexes.",
+)
+_COLUMN_CACHE = WholeNumber(
+    "OMNIGRAPH_COLUMN_CACHE_BYTES",
+    256 * 1024 * 1024,
+    "Property columns that are kept in memory between queries.",
+)
+_QUERY_MEMORY = WholeNumber(
+    "OMNIGRAPH_QUERY_MEMORY_BYTES",
+    2 * 1024**3,
+    "Memory that the intermediate results of one read may take.",
+    lowest=1,
+    shown="2 GiB, at most a quarter of the memory",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """What can be configured about the execution of reads."""
 
     traversal_mode: TraversalMode = TraversalMode.AUTO
-    #: Largest frontier and number of hops that are probed through indexes.
-    indexed_max_frontier: int = 1024
-    indexed_max_hops: int = 6
-    #: Bytes of property columns that are kept in memory between queries.
-    column_cache_bytes: int = 256 * 1024 * 1024
-    #: Bytes that the intermediate results of one read may take.
-    query_memory_bytes: int = 2 * 1024**3
+    indexed_max_frontier: int = _MAX_FRONTIER.default
+    indexed_max_hops: int = _MAX_HOPS.default
+    column_cache_bytes: int = _COLUMN_CACHE.default
+    query_memory_bytes: int = _QUERY_MEMORY.default
     #: Traversal indexes that are kept in memory between queries.
     adjacency_entries: int = 8
 
     @staticmethod
     def from_environment() -> EngineSettings:
         """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default."""
-        defaults = EngineSettings()
         return EngineSettings(
-            traversal_mode=_mode("OMNIGRAPH_TRAVERSAL_MODE", defaults.traversal_mode),
-            indexed_max_frontier=whole_number(
-                "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", defaults.indexed_max_frontier
-            ),
-            indexed_max_hops=whole_number(
-                "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", defaults.indexed_max_hops
-            ),
-            column_cache_bytes=whole_number(
-                "OMNIGRAPH_COLUMN_CACHE_BYTES", defaults.column_cache_bytes
-            ),
-            query_memory_bytes=whole_number(
-                "OMNIGRAPH_QUERY_MEMORY_BYTES",
-                max(min(defaults.query_memory_bytes, available_memory() // 4), _LEAST_MEMORY),
-                lowest=1,
+            traversal_mode=_traversal_mode(),
+            indexed_max_frontier=_MAX_FRONTIER.read(),
+            indexed_max_hops=_MAX_HOPS.read(),
+            column_cache_bytes=_COLUMN_CACHE.read(),
+            query_memory_bytes=_QUERY_MEMORY.read(
+                max(min(_QUERY_MEMORY.default, available_memory() // 4), _LEAST_MEMORY)
             ),
         )
 
 
-def _mode(name: str, default: TraversalMode) -> TraversalMode:
-    text = os.environ.get(name)
+def _traversal_mode() -> TraversalMode:
+    text = os.environ.get(_MODE)
     if text is None:
-        return default
+        return TraversalMode.AUTO
     try:
         return TraversalMode(text.strip().lower())
     except ValueError:
         known = ", ".join(mode.value for mode in TraversalMode)
-        _log.warning("%s=%s is not one of %s; using %s", name, text, known, default)
-        return default
+        _log.warning("%s=%s is not one of %s; using %s", _MODE, text, known, TraversalMode.AUTO)
+        return TraversalMode.AUTO
 
 
 # ---- Which path a traversal takes: one rule from numbers to a choice. Pure

@@ -26,7 +26,7 @@ from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.leftovers import staged_max_age_s
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import History, ManifestState
-from omnigraph.core.env_settings import duration_s
+from omnigraph.core.env_settings import Duration
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.retention import (
     Line,
@@ -54,8 +54,11 @@ from omnigraph.storage.location import RECLAIMED_MARK, RECOVERY_FOLDER, inside
 #: The directory of a dataset and the name of one of its forks.
 Fork = tuple[str, str]
 
-READER_GRACE = "OMNIGRAPH_READER_GRACE"
-_DEFAULT_READER_GRACE = "1h"
+READER_GRACE = Duration(
+    "OMNIGRAPH_READER_GRACE",
+    "1h",
+    "The time for which cleanup keeps a state that was at the head of a branch, while the graph has readers.",
+)
 MICROSECONDS = 1_000_000
 #: A control file is written in a moment: at this age no process is left that would finish a temporary name.
 _TEMPORARY_MAX_AGE_S = 600.0
@@ -66,7 +69,7 @@ _TEMPORARY_MAX_AGE_S = 600.0
 
 def reader_grace_us() -> int:
     """For how long a state stays after it was at the head of a branch, while a reader may be at it."""
-    return int(duration_s(READER_GRACE, _DEFAULT_READER_GRACE) * MICROSECONDS)
+    return int(READER_GRACE.read_s() * MICROSECONDS)
 
 
 def is_busy(environment: GraphEnvironment) -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.storage.answers import AnswerFolder, new_answer_folder, remove_answers
 from omnigraph.storage.location import GraphLocation, parse_location
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Workers
 
 _log = logging.getLogger(__name__)
-#: A folder or `s3://` prefix for the files of large reads, which driver and executors reach.
-SCRATCH = "OMNIGRAPH_SCRATCH"
+SCRATCH = Variable(
+    "OMNIGRAPH_SCRATCH",
+    "Holds the files of large comparisons; the driver and all executors have to reach it.",
+    default="a temporary folder; on a cluster the graph",
+    values="a folder or `s3://` prefix",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,7 @@ class ScratchPlace:
         """
         if self.is_writer:
             return self.root, False
-        if chosen := os.environ.get(SCRATCH, "").strip():
+        if chosen := SCRATCH.text():
             return parse_location(chosen), False
         if workers is None or workers.is_on_this_machine:
             return parse_location(tempfile.mkdtemp(prefix="omnigraph-")), True

@@ -22,7 +22,7 @@ import typer
 import uvicorn
 
 from omnigraph.api.protocol import DEFAULT_GRAPH
-from omnigraph.core.env_settings import is_on
+from omnigraph.core.env_settings import Variable
 from omnigraph.errors import BadRequestError, OmniError
 from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
@@ -36,6 +36,18 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 _DEFAULT_BIND = "127.0.0.1:8080"
+_BIND = Variable(
+    "OMNIGRAPH_BIND",
+    "The address that the server listens at, unless `--bind` gives one.",
+    default=f"`{_DEFAULT_BIND}`",
+    values="`HOST:PORT`",
+)
+_UNAUTHENTICATED = Variable(
+    "OMNIGRAPH_UNAUTHENTICATED",
+    "Serves without tokens, as `--unauthenticated` does: every caller may do everything.",
+    default="off",
+    values="`1`",
+)
 _SWITCH_S = 0.001
 #: Also a server without any grace ends the ordinary way, if that takes no time.
 _LEAST_GRACE_S = 1.0
@@ -82,11 +94,11 @@ def serve(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_logs()
     chosen = _config(store, graph_id, queries, policy, config)
-    host, port = parse_bind(bind or os.environ.get("OMNIGRAPH_BIND") or _DEFAULT_BIND)
+    host, port = parse_bind(bind or _BIND.text(_DEFAULT_BIND))
     settings = ServerSettings.from_environment()
     if require_all_graphs:
         settings = replace(settings, require_all_graphs=True)
-    is_open = unauthenticated or is_on("OMNIGRAPH_UNAUTHENTICATED")
+    is_open = unauthenticated or _UNAUTHENTICATED.is_on()
     with open_service(chosen, settings, unauthenticated=is_open) as service:
         if is_open and not service.is_open:
             _log.warning("there are tokens, so --unauthenticated has no effect")

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 
+from omnigraph.core.env_settings import Variable
 from omnigraph.errors import (
     BadRequestError,
     InputFileError,
@@ -44,10 +45,25 @@ if TYPE_CHECKING:
 # Only digests are kept. Which token matched decides the actor, and nothing else in a request does.
 
 
-_AWS_SECRET = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"
-_TOKENS_FILE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
-_JSON = "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"
-_SINGLE = "OMNIGRAPH_SERVER_BEARER_TOKEN"
+_AWS_SECRET = Variable(
+    "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET",
+    "A secret of AWS Secrets Manager that holds actors and tokens as JSON. The first of the four sources that is set "
+    "is used.",
+    values="an id",
+)
+_TOKENS_FILE = Variable(
+    "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE",
+    "A file that holds actors and tokens as JSON.",
+    values="a path",
+)
+_JSON = Variable(
+    "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON",
+    "Actors and tokens themselves.",
+    values='`{"actor": "token"}`',
+)
+_SINGLE = Variable(
+    "OMNIGRAPH_SERVER_BEARER_TOKEN", "The token of the one actor `default`.", values="a token"
+)
 _SINGLE_ACTOR = "default"
 #: Characters of a token that cannot be guessed: 96 bits when they are chosen at random.
 _LONG_ENOUGH = 16

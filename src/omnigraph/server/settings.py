@@ -7,24 +7,133 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from omnigraph.core.budget import MemoryAccount, ReadLimits, Turns
-from omnigraph.core.env_settings import available_memory, duration_s, is_on, whole_number
+from omnigraph.core.env_settings import Duration, Variable, WholeNumber, available_memory
 from omnigraph.errors import BadRequestError
 
 MEBIBYTE = 1024 * 1024
 #: One load of the largest body has to fit.
 _LOWEST_BYTES = 256 * MEBIBYTE
-_READ_MEMORY = "OMNIGRAPH_SERVER_READ_MEMORY_BYTES"
-_BODY = "OMNIGRAPH_BODY_MAX_BYTES"
-_LOAD_BODY = "OMNIGRAPH_LOAD_BODY_MAX_BYTES"
-_QUERY_TIMEOUT_MAX = "OMNIGRAPH_QUERY_TIMEOUT_MAX"
-_EXPORT_TIMEOUT = "OMNIGRAPH_EXPORT_TIMEOUT"
-_WRITE_TIMEOUT = "OMNIGRAPH_WRITE_TIMEOUT"
-ACTOR_INFLIGHT = "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX"
-ACTOR_BYTES = "OMNIGRAPH_PER_ACTOR_BYTES_MAX"
-BODIES_BYTES = "OMNIGRAPH_BODIES_MAX_BYTES"
-BODY_VALUES = "OMNIGRAPH_BODY_MAX_VALUES"
-EXPORTS_PER_GRAPH = "OMNIGRAPH_EXPORTS_PER_GRAPH"
-EXPORTS_PER_CALLER = "OMNIGRAPH_EXPORTS_PER_CALLER"
+_QUARTER = "a quarter of the memory, at least 256 MiB"
+ACTOR_INFLIGHT = WholeNumber(
+    "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX",
+    16,
+    "Mutating requests that one actor may have in flight.",
+    lowest=1,
+)
+ACTOR_BYTES = WholeNumber(
+    "OMNIGRAPH_PER_ACTOR_BYTES_MAX",
+    1024 * MEBIBYTE,
+    "Bytes that the requests in flight of one actor may hold together.",
+    lowest=1,
+    shown=_QUARTER,
+)
+_BODY = WholeNumber(
+    "OMNIGRAPH_BODY_MAX_BYTES",
+    MEBIBYTE,
+    "The largest body of a request that is not a load.",
+    lowest=1,
+)
+_LOAD_BODY = WholeNumber(
+    "OMNIGRAPH_LOAD_BODY_MAX_BYTES", 32 * MEBIBYTE, "The largest body of a load.", lowest=1
+)
+BODY_VALUES = WholeNumber(
+    "OMNIGRAPH_BODY_MAX_VALUES",
+    100_000,
+    "Values, at every depth, that a JSON body may hold.",
+    lowest=1,
+)
+BODIES_BYTES = WholeNumber(
+    "OMNIGRAPH_BODIES_MAX_BYTES",
+    1024 * MEBIBYTE,
+    "Memory that the bodies of all requests may take together.",
+    lowest=1,
+    shown=_QUARTER,
+)
+_BODY_IDLE = Duration(
+    "OMNIGRAPH_BODY_IDLE", "10s", "The longest pause between two parts of a body."
+)
+_BODY_TOTAL = Duration(
+    "OMNIGRAPH_BODY_TOTAL", "5m", "The time in which a whole body has to arrive."
+)
+_SEND_IDLE = Duration(
+    "OMNIGRAPH_SEND_IDLE",
+    "60s",
+    "The time that a client has for 48 KiB of its answer, or for the rest of it.",
+)
+_MAX_CONNECTIONS = WholeNumber(
+    "OMNIGRAPH_MAX_CONNECTIONS", 512, "Connections at the same time.", lowest=1
+)
+_HEADER = Duration("OMNIGRAPH_HEADER_TIMEOUT", "10s", "The time for the headers of a request.")
+_KEEP_ALIVE = WholeNumber(
+    "OMNIGRAPH_KEEP_ALIVE_S",
+    5,
+    "Seconds for which a connection is kept for its next request.",
+    lowest=1,
+)
+EXPORTS_PER_GRAPH = WholeNumber(
+    "OMNIGRAPH_EXPORTS_PER_GRAPH", 4, "Exports of one graph at the same time.", lowest=1, highest=8
+)
+EXPORTS_PER_CALLER = WholeNumber(
+    "OMNIGRAPH_EXPORTS_PER_CALLER",
+    2,
+    "Exports of one graph that one caller may have at the same time.",
+    lowest=1,
+    highest=8,
+)
+_READ_THREADS = WholeNumber(
+    "OMNIGRAPH_SERVER_READ_THREADS", 32, "Reads that run at the same time.", lowest=1, highest=1024
+)
+_WRITE_THREADS = WholeNumber(
+    "OMNIGRAPH_SERVER_WRITE_THREADS",
+    64,
+    "Writes that run at the same time. More than one actor may have in flight, so that no actor waits for another.",
+    lowest=1,
+    highest=1024,
+)
+_QUERY_TIMEOUT = Duration(
+    "OMNIGRAPH_QUERY_TIMEOUT",
+    "60s",
+    "The time limit of a read whose caller gives none; `0` for no limit.",
+)
+_QUERY_TIMEOUT_MAX = Duration(
+    "OMNIGRAPH_QUERY_TIMEOUT_MAX",
+    "10m",
+    "The longest time limit that a caller may ask for; `0` for any.",
+)
+_EXPORT_TIMEOUT = Duration(
+    "OMNIGRAPH_EXPORT_TIMEOUT",
+    "6h",
+    "The time limit of an export, a baseline or a diff, whatever its caller asks for; `0` for no limit.",
+)
+_WRITE_TIMEOUT = Duration(
+    "OMNIGRAPH_WRITE_TIMEOUT",
+    "0",
+    "The time limit of a load or a merge before its commit, whatever its caller asks for; `0` for no limit.",
+)
+_QUERY_ROWS = WholeNumber(
+    "OMNIGRAPH_QUERY_MAX_ROWS", 10_000_000, "Rows that one answer may have.", lowest=1
+)
+_READ_MEMORY = WholeNumber(
+    "OMNIGRAPH_SERVER_READ_MEMORY_BYTES",
+    4096 * MEBIBYTE,
+    "Memory that the intermediate results of all reads may take together.",
+    lowest=1,
+    shown="half of the memory, at least 256 MiB",
+)
+_REQUIRE_ALL = Variable(
+    "OMNIGRAPH_REQUIRE_ALL_GRAPHS",
+    "Makes a start fail when one of the graphs cannot be opened.",
+    default="off",
+    values="`1`",
+)
+_ALLOWED_HOSTS = Variable(
+    "OMNIGRAPH_ALLOWED_HOSTS",
+    "Host names that a server without tokens answers to, beside IP addresses and `localhost`.",
+    values="names with commas between them",
+)
+_SHUTDOWN = WholeNumber(
+    "OMNIGRAPH_SHUTDOWN_S", 30, "Seconds that requests in flight have after the signal to stop."
+)
 
 
 class BodyLimit(NamedTuple):
@@ -38,49 +147,33 @@ class BodyLimit(NamedTuple):
 class ServerSettings:
     """Limits and choices of one process."""
 
-    #: Mutating requests that one actor may have in flight, and the bytes they may hold together.
-    actor_inflight_max: int = 16
-    actor_bytes_max: int = 1024 * MEBIBYTE
-    body_max_bytes: int = MEBIBYTE
-    load_body_max_bytes: int = 32 * MEBIBYTE
-    #: Values, at every depth, that a JSON body may hold.
-    body_max_values: int = 100_000
-    #: Memory that the bodies of all requests may take together.
-    bodies_max_bytes: int = 1024 * MEBIBYTE
-    #: How long a body may take without a byte arriving, and altogether.
-    body_idle_s: float = 10.0
-    body_total_s: float = 300.0
-    #: How long a client may take for 48 KiB of its answer, or the rest of it.
-    send_idle_s: float = 60.0
-    #: Connections at the same time, how long the headers of a request may take, and how long a connection is kept for
-    #: the next one.
-    max_connections: int = 512
-    header_s: float = 10.0
-    keep_alive_s: int = 5
-    #: Exports of one graph at the same time, and those of them that one caller may have.
-    exports_per_graph: int = 4
-    exports_per_caller: int = 2
-    #: Reads and writes that run at the same time; each has its own threads, so that neither waits for the other,
-    #: and there are more for writes than one actor may have in flight, so that no actor waits for another one.
-    read_threads: int = 32
-    write_threads: int = 64
-    #: How long a read may work when its caller does not say, and at most; None is as long as it takes.
-    query_timeout_s: float | None = 60.0
-    query_timeout_max_s: float | None = 600.0
-    #: How long an export or a baseline may work, whatever its caller asks for: a slow reader holds a place for it.
-    export_timeout_s: float | None = 6 * 3600.0
-    #: How long a load or a merge may work before its commit, whatever its caller asks for; None is as long as it takes.
+    actor_inflight_max: int = ACTOR_INFLIGHT.default
+    actor_bytes_max: int = ACTOR_BYTES.default
+    body_max_bytes: int = _BODY.default
+    load_body_max_bytes: int = _LOAD_BODY.default
+    body_max_values: int = BODY_VALUES.default
+    bodies_max_bytes: int = BODIES_BYTES.default
+    body_idle_s: float = _BODY_IDLE.default_s
+    body_total_s: float = _BODY_TOTAL.default_s
+    send_idle_s: float = _SEND_IDLE.default_s
+    max_connections: int = _MAX_CONNECTIONS.default
+    header_s: float = _HEADER.default_s
+    keep_alive_s: int = _KEEP_ALIVE.default
+    exports_per_graph: int = EXPORTS_PER_GRAPH.default
+    exports_per_caller: int = EXPORTS_PER_CALLER.default
+    #: Reads and writes have their own threads, so that neither waits for the other.
+    read_threads: int = _READ_THREADS.default
+    write_threads: int = _WRITE_THREADS.default
+    #: None is no limit, here and below.
+    query_timeout_s: float | None = _QUERY_TIMEOUT.default_s
+    query_timeout_max_s: float | None = _QUERY_TIMEOUT_MAX.default_s
+    export_timeout_s: float | None = _EXPORT_TIMEOUT.default_s
     longest_write_s: float | None = None
-    #: Rows that one answer may have.
-    query_max_rows: int = 10_000_000
-    #: Memory that the intermediate results of all reads may take together.
-    read_memory_bytes: int = 4096 * MEBIBYTE
-    #: A start without all graphs is a failure.
+    query_max_rows: int = _QUERY_ROWS.default
+    read_memory_bytes: int = _READ_MEMORY.default
     require_all_graphs: bool = False
-    #: Names that an open server answers to, beside addresses and `localhost`.
     allowed_hosts: frozenset[str] = frozenset()
-    #: How long requests in flight may take after the signal to stop.
-    shutdown_s: int = 30
+    shutdown_s: int = _SHUTDOWN.default
 
     @property
     def body_limit(self) -> BodyLimit:
@@ -131,54 +224,34 @@ class ServerSettings:
     @staticmethod
     def from_environment() -> ServerSettings:
         """The settings of the `OMNIGRAPH_*` variables; what cannot be read falls back to its default."""
-        defaults = ServerSettings()
-        hosts = os.environ.get("OMNIGRAPH_ALLOWED_HOSTS", "").lower().split(",")
+        memory = available_memory()
+        hosts = _ALLOWED_HOSTS.text().lower().split(",")
         return ServerSettings(
-            actor_inflight_max=whole_number(ACTOR_INFLIGHT, defaults.actor_inflight_max, lowest=1),
-            actor_bytes_max=whole_number(
-                ACTOR_BYTES,
-                max(available_memory() // 4, _LOWEST_BYTES),
-                lowest=1,
-            ),
-            body_max_bytes=whole_number(_BODY, defaults.body_max_bytes, lowest=1),
-            load_body_max_bytes=whole_number(_LOAD_BODY, defaults.load_body_max_bytes, lowest=1),
-            body_max_values=whole_number(BODY_VALUES, defaults.body_max_values, lowest=1),
-            bodies_max_bytes=whole_number(
-                BODIES_BYTES, max(available_memory() // 4, _LOWEST_BYTES), lowest=1
-            ),
-            body_idle_s=duration_s("OMNIGRAPH_BODY_IDLE", "10s"),
-            body_total_s=duration_s("OMNIGRAPH_BODY_TOTAL", "5m"),
-            send_idle_s=duration_s("OMNIGRAPH_SEND_IDLE", "60s"),
-            max_connections=whole_number(
-                "OMNIGRAPH_MAX_CONNECTIONS", defaults.max_connections, lowest=1
-            ),
-            header_s=duration_s("OMNIGRAPH_HEADER_TIMEOUT", "10s"),
-            keep_alive_s=whole_number("OMNIGRAPH_KEEP_ALIVE_S", defaults.keep_alive_s, lowest=1),
-            exports_per_graph=whole_number(
-                EXPORTS_PER_GRAPH, defaults.exports_per_graph, lowest=1, highest=8
-            ),
-            exports_per_caller=whole_number(
-                EXPORTS_PER_CALLER, defaults.exports_per_caller, lowest=1, highest=8
-            ),
-            read_threads=whole_number(
-                "OMNIGRAPH_SERVER_READ_THREADS", defaults.read_threads, lowest=1, highest=1024
-            ),
-            write_threads=whole_number(
-                "OMNIGRAPH_SERVER_WRITE_THREADS", defaults.write_threads, lowest=1, highest=1024
-            ),
-            query_timeout_s=duration_s("OMNIGRAPH_QUERY_TIMEOUT", "60s") or None,
-            query_timeout_max_s=duration_s(_QUERY_TIMEOUT_MAX, "10m") or None,
-            export_timeout_s=duration_s(_EXPORT_TIMEOUT, "6h") or None,
-            longest_write_s=duration_s(_WRITE_TIMEOUT, "0") or None,
-            query_max_rows=whole_number(
-                "OMNIGRAPH_QUERY_MAX_ROWS", defaults.query_max_rows, lowest=1
-            ),
-            read_memory_bytes=whole_number(
-                _READ_MEMORY, max(available_memory() // 2, _LOWEST_BYTES), lowest=1
-            ),
-            require_all_graphs=is_on("OMNIGRAPH_REQUIRE_ALL_GRAPHS"),
+            actor_inflight_max=ACTOR_INFLIGHT.read(),
+            actor_bytes_max=ACTOR_BYTES.read(max(memory // 4, _LOWEST_BYTES)),
+            body_max_bytes=_BODY.read(),
+            load_body_max_bytes=_LOAD_BODY.read(),
+            body_max_values=BODY_VALUES.read(),
+            bodies_max_bytes=BODIES_BYTES.read(max(memory // 4, _LOWEST_BYTES)),
+            body_idle_s=_BODY_IDLE.read_s(),
+            body_total_s=_BODY_TOTAL.read_s(),
+            send_idle_s=_SEND_IDLE.read_s(),
+            max_connections=_MAX_CONNECTIONS.read(),
+            header_s=_HEADER.read_s(),
+            keep_alive_s=_KEEP_ALIVE.read(),
+            exports_per_graph=EXPORTS_PER_GRAPH.read(),
+            exports_per_caller=EXPORTS_PER_CALLER.read(),
+            read_threads=_READ_THREADS.read(),
+            write_threads=_WRITE_THREADS.read(),
+            query_timeout_s=_QUERY_TIMEOUT.read_s() or None,
+            query_timeout_max_s=_QUERY_TIMEOUT_MAX.read_s() or None,
+            export_timeout_s=_EXPORT_TIMEOUT.read_s() or None,
+            longest_write_s=_WRITE_TIMEOUT.read_s() or None,
+            query_max_rows=_QUERY_ROWS.read(),
+            read_memory_bytes=_READ_MEMORY.read(max(memory // 2, _LOWEST_BYTES)),
+            require_all_graphs=_REQUIRE_ALL.is_on(),
             allowed_hosts=frozenset(host.strip() for host in hosts if host.strip()),
-            shutdown_s=whole_number("OMNIGRAPH_SHUTDOWN_S", defaults.shutdown_s),
+            shutdown_s=_SHUTDOWN.read(),
         )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from omnigraph.core.env_settings import cache_folder
+from omnigraph.core.env_settings import Variable, cache_folder
 from omnigraph.errors import BadRequestError, SparkError
 from omnigraph.spark.jvm import (
     Archive,
@@ -53,10 +53,29 @@ SMALL_INPUT_BYTES = 64 * 1024 * 1024
 LOG_LEVEL = "spark.log.level"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-_MASTER = "OMNIGRAPH_SPARK_MASTER"
-_MEMORY = "OMNIGRAPH_SPARK_DRIVER_MEMORY"
-_CONF = "OMNIGRAPH_SPARK_CONF"
-_ARCHIVE = "OMNIGRAPH_SPARK_ARCHIVE"
+_MASTER = Variable(
+    "OMNIGRAPH_SPARK_MASTER",
+    "The master of the Spark session that OmniGraph starts.",
+    default=f"`{DEFAULT_MASTER}`",
+    values="`local[…]`, `spark://host:7077`, `yarn`, `k8s://…`",
+)
+_MEMORY = Variable(
+    "OMNIGRAPH_SPARK_DRIVER_MEMORY",
+    "The heap of the JVM of the driver.",
+    default="a quarter of the memory, 1 to 4 GiB",
+    values="`2g`, `512m`",
+)
+_CONF = Variable(
+    "OMNIGRAPH_SPARK_CONF",
+    "Settings of Spark that win over those of OmniGraph.",
+    values="a JSON object",
+)
+_ARCHIVE = Variable(
+    "OMNIGRAPH_SPARK_ARCHIVE",
+    "Keeps an archive of Java classes in the cache folder, which makes later starts shorter.",
+    default="`on`",
+    values="`on`, `off`",
+)
 _MEMORY_FORM = re.compile(r"[1-9][0-9]*[kmgt]b?", re.IGNORECASE)
 _GIB = 1024**3
 
@@ -88,14 +107,14 @@ class SparkSettings:
         Raises:
             BadRequestError: a variable cannot be read. A wrong master or too little memory is no matter for a guess.
         """
-        memory = os.environ.get(_MEMORY, "").strip() or default_memory(_machine_bytes())
+        memory = _MEMORY.text() or default_memory(_machine_bytes())
         if not _MEMORY_FORM.fullmatch(memory):
             raise BadRequestError(f"{_MEMORY}={memory} is no amount of memory: write 2g or 512m")
         return SparkSettings(
-            master=os.environ.get(_MASTER, "").strip() or DEFAULT_MASTER,
+            master=_MASTER.text(DEFAULT_MASTER),
             driver_memory=memory,
-            conf=parse_conf(os.environ.get(_CONF, "")),
-            use_archive=os.environ.get(_ARCHIVE, "").strip().lower() != "off",
+            conf=parse_conf(_CONF.text()),
+            use_archive=_ARCHIVE.text().lower() != "off",
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Protocol
 
+from omnigraph.core.env_settings import Variable
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import LeaseLostError, StorageError
 from omnigraph.storage.objects import ControlObjects, owner_of, put_owned
@@ -19,14 +20,18 @@ from omnigraph.storage.objects import ControlObjects, owner_of, put_owned
 
 _log = logging.getLogger(__name__)
 
-#: The variable that sets the length of a lease, in milliseconds.
-LEASE_VARIABLE = "OMNIGRAPH_LOCK_LEASE_MS"
 #: The length of a lease. The successor of a dead writer waits for as long, and settles what that writer left, in less
 #: than 5 seconds together.
 LEASE_S = 2.5
 #: What the length of a lease may be set to, here and in the object of another writer.
 SHORTEST_LEASE_S = 0.1
 LONGEST_LEASE_S = 600.0
+LEASE_VARIABLE = Variable(
+    "OMNIGRAPH_LOCK_LEASE_MS",
+    "Milliseconds for which the commit lock of an object store stays with a writer that died or stands still.",
+    default=f"`{LEASE_S * 1000:.0f}`",
+    values=f"{SHORTEST_LEASE_S * 1000:.0f} to {LONGEST_LEASE_S * 1000:.0f}",
+)
 #: A request about a lease may take a third of it: one that hangs is given up in time for another one.
 _REQUESTS = 3
 #: The length of leases that do not name theirs, made by earlier releases.

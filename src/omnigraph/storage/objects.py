@@ -22,7 +22,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import LocalStore, from_url
 
-from omnigraph.core.env_settings import duration_s, whole_number
+from omnigraph.core.env_settings import Duration, WholeNumber
 from omnigraph.errors import DamageError, StorageError, StorageFailure
 from omnigraph.errors.text import size_text
 from omnigraph.storage._failures import store_code, translated
@@ -79,12 +79,22 @@ def _sync(path: Path, flags: int) -> bool:
 # time limits from variables, which are set here from those of this project.
 
 
-#: How long one request may take.
-REQUEST_TIMEOUT = "OMNIGRAPH_STORAGE_TIMEOUT"
-#: How long an endpoint may take to accept a connection, and to answer the first question.
-CONNECT_TIMEOUT = "OMNIGRAPH_STORAGE_CONNECT_TIMEOUT"
-#: How often a request is sent again that failed for a reason that may pass.
-RETRIES = "OMNIGRAPH_STORAGE_RETRIES"
+REQUEST_TIMEOUT = Duration(
+    "OMNIGRAPH_STORAGE_TIMEOUT",
+    "30s",
+    "The time limit of one request to an object store; Lance and obstore read it as `AWS_TIMEOUT`.",
+)
+CONNECT_TIMEOUT = Duration(
+    "OMNIGRAPH_STORAGE_CONNECT_TIMEOUT",
+    "10s",
+    "The time for an object store to accept a connection (`AWS_CONNECT_TIMEOUT`) and to answer the first request.",
+)
+RETRIES = WholeNumber(
+    "OMNIGRAPH_STORAGE_RETRIES",
+    5,
+    "How often a failed request to an object store is sent again.",
+    highest=100,
+)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 #: Variables that decide what a store is and how it is asked.
@@ -135,9 +145,9 @@ def _connected(
 ) -> Backend:
     """A store with its connections, which the next one at the same address uses again; `settings` tell them apart."""
     del settings
-    timeout_s = duration_s(REQUEST_TIMEOUT, "30s")
+    timeout_s = REQUEST_TIMEOUT.read_s()
     retry: Any = {
-        "max_retries": whole_number(RETRIES, 5, highest=100),
+        "max_retries": RETRIES.read(),
         "retry_timeout": timedelta(seconds=2 * timeout_s),
         "backoff": {"init_backoff": _FIRST_PAUSE, "max_backoff": _LONGEST_PAUSE, "base": 2},
     }
@@ -154,8 +164,8 @@ def _connected(
 @cache
 def set_limits() -> None:
     """Give Lance and obstore the time limits: both read them from the variables of the process."""
-    os.environ.setdefault("AWS_TIMEOUT", f"{duration_s(REQUEST_TIMEOUT, '30s'):.0f}s")
-    os.environ.setdefault("AWS_CONNECT_TIMEOUT", f"{duration_s(CONNECT_TIMEOUT, '10s'):.0f}s")
+    os.environ.setdefault("AWS_TIMEOUT", f"{REQUEST_TIMEOUT.read_s():.0f}s")
+    os.environ.setdefault("AWS_CONNECT_TIMEOUT", f"{CONNECT_TIMEOUT.read_s():.0f}s")
 
 
 def check_answers(location: GraphLocation) -> None:
@@ -191,7 +201,7 @@ def why_silent(endpoint: str) -> str | None:
     host = parts.hostname or ""
     if urllib.request.getproxies().get(parts.scheme) and not urllib.request.proxy_bypass(host):
         return None
-    limit_s = duration_s(CONNECT_TIMEOUT, "10s")
+    limit_s = CONNECT_TIMEOUT.read_s()
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(host, parts.port, timeout=limit_s)
     try:

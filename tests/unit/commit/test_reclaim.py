@@ -12,7 +12,6 @@ import pytest
 from omnigraph.commit.environment import open_environment
 from omnigraph.commit.leftovers import reclaim_staged_files, staged_max_age_s
 from omnigraph.core import failpoints
-from omnigraph.core.env_settings import duration_s
 from omnigraph.core.failpoints import FailpointError
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import RecoveryRequiredError
@@ -213,4 +212,4 @@ def test_a_duration_that_cannot_be_read_falls_back_with_a_warning(
 
 def test_without_the_variable_the_default_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMNIGRAPH_STAGED_MAX_AGE", raising=False)
-    assert duration_s("OMNIGRAPH_STAGED_MAX_AGE", "90s") == 90
+    assert staged_max_age_s() == WEEK_S

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from omnigraph.cli.capabilities import RULES
 from omnigraph.cli.config import (
     OperatorConfig,
     Profile,
+    active_profile,
     credentials_path,
     forget_token,
     read_operator_config,
@@ -61,7 +61,7 @@ class ScopeView:
 @scoped("profile list")
 def list_profiles(json: AsJson = False) -> None:
     """List the profiles and the defaults; a star marks what holds now."""
-    views = list(scope_views(read_operator_config(), os.environ.get("OMNIGRAPH_PROFILE")))
+    views = list(scope_views(read_operator_config(), active_profile()))
     if json:
         print_json({"profiles": [asdict(view) for view in views]})
     elif views:
@@ -90,7 +90,7 @@ def show_profile(
     json: AsJson = False,
 ) -> None:
     """Show one profile, or the scope that holds now."""
-    views = list(scope_views(read_operator_config(), os.environ.get("OMNIGRAPH_PROFILE")))
+    views = list(scope_views(read_operator_config(), active_profile()))
     found = next((v for v in views if (v.active if name is None else v.name == name)), None)
     if found is None:
         which = "no scope holds" if name is None else f"there is no profile `{name}`"

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow.fs as _fs
 
 from omnigraph.core.arrow import pa
-from omnigraph.core.env_settings import whole_number
+from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
@@ -40,24 +40,25 @@ _TABLE_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
-#: How many times larger than a file its content may be.
-UNPACK_MAX_RATIO = "OMNIGRAPH_UNPACK_MAX_RATIO"
-_DEFAULT_MAX_RATIO = 100
-#: Content up to so many bytes is read whatever the size of its file.
-UNPACK_ALLOWED_BYTES = "OMNIGRAPH_UNPACK_ALLOWED_BYTES"
-_DEFAULT_ALLOWED_BYTES = 256 * 1024 * 1024
+UNPACK_MAX_RATIO = WholeNumber(
+    "OMNIGRAPH_UNPACK_MAX_RATIO",
+    100,
+    "How many times larger than a packed or columnar file its content may be.",
+    lowest=1,
+)
+UNPACK_ALLOWED_BYTES = WholeNumber(
+    "OMNIGRAPH_UNPACK_ALLOWED_BYTES",
+    256 * 1024 * 1024,
+    "Content up to this size is read whatever the size of its file.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackLimits:
     """How much a file may hold. They travel with the file, so that executors need no settings."""
 
-    max_ratio: int = field(
-        default_factory=lambda: whole_number(UNPACK_MAX_RATIO, _DEFAULT_MAX_RATIO, 1)
-    )
-    allowed_bytes: int = field(
-        default_factory=lambda: whole_number(UNPACK_ALLOWED_BYTES, _DEFAULT_ALLOWED_BYTES)
-    )
+    max_ratio: int = field(default_factory=UNPACK_MAX_RATIO.read)
+    allowed_bytes: int = field(default_factory=UNPACK_ALLOWED_BYTES.read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.core.arrow import pa
-from omnigraph.core.env_settings import whole_number
+from omnigraph.core.env_settings import WholeNumber
 from omnigraph.core.values import MANAGED
 from omnigraph.errors import ExternalBlobPolicyError, ResourceLimitError
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
 #: The published stubs of pyarrow describe arrays of one type only.
 
-EXTERNAL_BLOB_MAX_BYTES = "OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES"
-_DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+EXTERNAL_BLOB_MAX_BYTES = WholeNumber(
+    "OMNIGRAPH_EXTERNAL_BLOB_MAX_BYTES",
+    256 * 1024 * 1024,
+    "External blobs that one task of a load copies at once.",
+    lowest=1,
+)
 #: Records that are shaped together when their external blobs are copied: all bytes are in memory at once.
 COPIED_TOGETHER = 16
 
@@ -44,8 +48,7 @@ class ExternalRule:
 
     policy: ExternalPolicy = DENY_ALL
     keeps_references: bool = False
-    #: Bytes of external blobs that a task copies at once.
-    max_bytes: int = _DEFAULT_MAX_BYTES
+    max_bytes: int = EXTERNAL_BLOB_MAX_BYTES.default
 
     @property
     def copies(self) -> bool:
@@ -58,7 +61,7 @@ def external_rule(policy: ExternalPolicy, *, is_overwrite: bool) -> ExternalRule
     return ExternalRule(
         policy=policy,
         keeps_references=is_overwrite,
-        max_bytes=whole_number(EXTERNAL_BLOB_MAX_BYTES, _DEFAULT_MAX_BYTES, lowest=1),
+        max_bytes=EXTERNAL_BLOB_MAX_BYTES.read(),
     )
 
 

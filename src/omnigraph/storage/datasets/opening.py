@@ -10,7 +10,7 @@ from typing import Any
 import lance
 from lance import LanceDataset
 
-from omnigraph.core.env_settings import whole_number
+from omnigraph.core.env_settings import WholeNumber
 from omnigraph.errors import OutsideRootError, StorageError, StorageFailure
 from omnigraph.storage.location import is_dataset_path, is_fork_name
 
@@ -188,9 +188,17 @@ def _damaged() -> StorageError:
 # ---- The one door through which datasets of a graph are opened: whatever they record, they read inside the graph
 
 
-#: Every version of a table and of the catalog adds about 30 KB, and hardly an old one is read again.
-_METADATA_CACHE_BYTES = 32 * 1024 * 1024
-_INDEX_CACHE_BYTES = 1024 * 1024 * 1024
+#: Every version of a table and of the manifest adds about 30 KB, and hardly an old one is read again.
+_METADATA_CACHE = WholeNumber(
+    "OMNIGRAPH_METADATA_CACHE_BYTES",
+    32 * 1024 * 1024,
+    "Memory for metadata of files, of all graphs of a process. Raise it for tables of many thousand fragments.",
+)
+_INDEX_CACHE = WholeNumber(
+    "OMNIGRAPH_INDEX_CACHE_BYTES",
+    1024**3,
+    "Memory for parts of indexes, of all graphs of a process.",
+)
 
 
 @cache
@@ -200,10 +208,8 @@ def session() -> Any:  # lance exports its Session without a type
     Lance would keep 1 GiB of metadata and 6 GiB of indexes, and every commit adds to both.
     """
     return lance.Session(  # type: ignore[attr-defined]  # lance exports it without a type
-        metadata_cache_size_bytes=whole_number(
-            "OMNIGRAPH_METADATA_CACHE_BYTES", _METADATA_CACHE_BYTES
-        ),
-        index_cache_size_bytes=whole_number("OMNIGRAPH_INDEX_CACHE_BYTES", _INDEX_CACHE_BYTES),
+        metadata_cache_size_bytes=_METADATA_CACHE.read(),
+        index_cache_size_bytes=_INDEX_CACHE.read(),
     )
 
 
