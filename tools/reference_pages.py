@@ -1,4 +1,4 @@
-"""Write the reference pages that follow from the code; `--check` fails when they are out of date."""
+"""Write the reference pages and pictures that follow from the code; `--check` fails when they are out of date."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pictures import walk_picture, walks
 from typer.main import get_command
 
 import omnigraph
@@ -50,6 +51,7 @@ def main() -> None:
         "reference/openapi.json": openapi_page(),
         "reference/settings.md": settings_page(),
     }
+    pages |= {f"images/walk-{name}.svg": walk_picture(name, path) for name, path in walks().items()}
     stale = [name for name, text in pages.items() if _read(DOCS / name) != text]
     if "--check" in sys.argv:
         if stale:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,29 @@ def test_every_variable_that_a_text_names_is_declared_and_on_the_page_of_setting
     for path in [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "deploy").iterdir()]:
         for name in re.findall(r"OMNIGRAPH_[A-Z0-9_]+\b(?!\*)", path.read_text(encoding="utf-8")):
             assert name in declared or others.fullmatch(name), f"{path} names {name}"
+
+
+def test_a_walk_names_modules_that_its_call_goes_through() -> None:
+    page = (ROOT / "docs/concepts/architecture.md").read_text(encoding="utf-8")
+    told = re.split(r"^## ", page, flags=re.MULTILINE)
+    traced = subprocess.run(
+        [sys.executable, ROOT / "tools/walk.py", "-v"], capture_output=True, text=True, check=True
+    ).stdout
+    for walk in re.split(r"^(?=\w)", traced, flags=re.MULTILINE)[1:]:
+        call, *_ = walk.split()
+        (section,) = (text for text in told if text.startswith(f"A {call}\n"))
+        named = set(re.findall(r"^\| `([a-z_/]+)` \|", section, re.MULTILINE))
+        assert named
+        assert named - set(walk.split()) == set(), f"a {call} does not go through these"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_module_that_a_page_names_exists(page: Path) -> None:
+    sources = ROOT / "src/omnigraph"
+    rooms = "|".join(path.name for path in sources.iterdir() if path.is_dir())
+    named = rf"`(?:src/)?(?:omnigraph/)?((?:{rooms})/[a-z_/]+?)(?:/|\.py)?`"
+    for name in re.findall(named, page.read_text(encoding="utf-8")):
+        assert (sources / name).is_dir() or (sources / f"{name}.py").exists(), name
 
 
 def _coverage_rows() -> list[str]:

@@ -39,7 +39,7 @@ from omnigraph.errors import BadRequestError, OmniError
 
 _log = logging.getLogger(__name__)
 
-#: The pause doubles at most this often (spec: search §6).
+#: The pause doubles at most this often.
 _MOST_DOUBLINGS = 10
 #: What is left for an attempt that starts exactly at the deadline; zero would mean "no limit" to some libraries.
 _LEAST_TIMEOUT_S = 0.001

@@ -72,7 +72,7 @@ def check_model(
     property_name: str,
     purpose: EmbedPurpose = EmbedPurpose.QUERY,
 ) -> None:
-    """Refuse to mix vectors of two models, in a search or in one column (spec: search §6, `@embed`).
+    """Refuse to mix vectors of two models, in a search or in one column.
 
     Args:
         recorded: The model that the schema records for the property; None means that nothing is checked.
@@ -170,7 +170,7 @@ FLOAT32_EPSILON = 2.0**-23
 
 
 def to_unit_vector(components: Sequence[object], dimension: int) -> tuple[float, ...]:
-    """The components as 32-bit floats, divided by their norm (spec: search §6).
+    """The components as 32-bit floats, divided by their norm.
 
     Squares are summed one by one and rooted in 64 bits, the norm is rounded to 32 bits, the division happens in 32
     bits; every step is defined, so two processes get the same bits.

@@ -22,7 +22,7 @@ from omnigraph.errors.text import size_text
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, StageProgress
 
-# ---- What the file pipeline is asked to do: the spec, the seed manifest, selectors and modes (spec: search §7)
+# ---- What the file pipeline is asked to do: the spec, the seed manifest, selectors and modes
 
 
 _Body = TypeVar("_Body", bound=BaseModel)
@@ -208,7 +208,7 @@ def _read(path: Path, model: type[_Body], *, code: str) -> _Body:
         raise_problems(path, problems_of(error, content, mapping="a mapping"), code=code)
 
 
-# ---- Records of a file and their texts: pure functions over one record (spec: search §7)
+# ---- Records of a file and their texts: pure functions over one record
 
 
 def text_of(type_name: str, data: Mapping[str, Any], fields: Sequence[str]) -> str:
@@ -259,7 +259,7 @@ def _spelling(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# ---- The file pipeline: JSON lines in, the same lines with vectors out. No graph is involved (spec: search §7)
+# ---- The file pipeline: JSON lines in, the same lines with vectors out. No graph is involved
 #
 # Lines keep their order. Records wait in memory until their texts fill one batch for the provider, so a batch bounds
 # memory whatever the size of the file. The output appears when it is complete: a failure leaves the old one as it
