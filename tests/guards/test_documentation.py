@@ -143,8 +143,20 @@ def test_a_module_that_a_page_names_exists(page: Path) -> None:
         assert (sources / name).is_dir() or (sources / f"{name}.py").exists(), name
 
 
+def test_every_document_that_a_text_names_is_in_the_repository() -> None:
+    written = [
+        path for folder in ("src", "tests", "tools", "docs") for path in (ROOT / folder).rglob("*")
+    ]
+    texts = [*PAGES, *(path for path in written if path.suffix in (".py", ".md"))]
+    known = {path.name for path in texts} | {"readme.md"}
+    for path in texts:
+        text = path.read_text(encoding="utf-8")
+        assert set(re.findall(r"\b[\w-]+\.md\b", text)) - known == set(), path
+        assert path == Path(__file__) or "§" not in text, path
+
+
 def _coverage_rows() -> list[str]:
-    text = (ROOT / "docs/develop/coverage.md").read_text(encoding="utf-8")
+    text = (ROOT / "tests/coverage.md").read_text(encoding="utf-8")
     folders = "|".join(sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir()))
     return re.findall(rf"`((?:{folders})/[^`]+)`", text)
 

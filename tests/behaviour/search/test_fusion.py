@@ -1,4 +1,4 @@
-"""`rrf`: fusion of two rankings, step by step as search.md §5 says it."""
+"""`rrf`: fusion of two rankings, step by step."""
 
 from __future__ import annotations
 

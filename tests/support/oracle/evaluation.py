@@ -1,6 +1,6 @@
 """What a read query means, over dictionaries and with nested loops.
 
-Written from the specification (query-language.md §3-§6, search.md §4-§5, the docstrings of `lang.query.ir`) and
+Written from the documentation (`docs/reference/query-language.md`, the docstrings of `lang.query.ir`) and
 sharing nothing with the engine. A match is understood declaratively: a row is one choice of an entity for every
 variable, `$_` included, that makes every clause true. How the choice is found does not matter and is not clever.
 

@@ -1,4 +1,4 @@
-"""Which physical indexes a schema asks for, type by type (search.md §2)."""
+"""Which physical indexes a schema asks for, type by type."""
 
 from __future__ import annotations
 

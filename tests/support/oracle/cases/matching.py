@@ -1,4 +1,4 @@
-"""Cases of query-language.md §4: bindings, traversals, negation."""
+"""Cases of patterns: bindings, traversals, negation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of query-language.md §6: what is returned, aggregates, order, limit."""
+"""Cases of results: what is returned, aggregates, order, limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the search functions (query-language.md §5, search.md §4 and §5)."""
+"""Cases of the search functions."""
 
 from __future__ import annotations
 

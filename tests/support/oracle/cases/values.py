@@ -1,4 +1,4 @@
-"""Cases of the operators, of null, of numbers of different types and of parameters (query-language.md §3 and §4)."""
+"""Cases of the operators, of null, of numbers of different types and of parameters."""
 
 from __future__ import annotations
 
