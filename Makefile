@@ -41,7 +41,8 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generate
 	@$(BIN)/codespell
 	@$(BIN)/python tools/reference_pages.py --check
 
-test: check ## check + the whole test suite
+test: check ## check + the whole test suite, the explorer page in a Chromium that is installed if need be
+	@$(BIN)/python tools/browser.py || true
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 coverage: $(VENV)/.dev ## the test suite once more, with branch coverage and its gate; takes a quarter longer

@@ -164,6 +164,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say whether the explorer page was tested: a machine without a browser skips all of its tests."""
+    ran = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+    if pages := sum("test_explorer_page" in report.nodeid for report in ran):
+        terminalreporter.write_line(f"explorer page: {pages} tests ran in a browser")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
 
