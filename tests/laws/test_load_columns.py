@@ -25,7 +25,7 @@ from omnigraph.core.values import canonical_spelling
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import keys as keys_module
 from omnigraph.pipeline.exchange import key_files, write_keys
-from omnigraph.pipeline.joins import Found, LocalJoins
+from omnigraph.pipeline.joins import LocalJoins
 from omnigraph.pipeline.keys import (
     MAX_PARTS,
     derived_ids,
@@ -45,7 +45,7 @@ from omnigraph.pipeline.load.records import BadRecordError, decode_line
 from omnigraph.pipeline.load.shaping import shape_records
 from omnigraph.pipeline.load.values import Timestamps
 from omnigraph.pipeline.upsert import LocalMatcher, Merged
-from omnigraph.pipeline.violations import Problems
+from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.answers import new_answer_folder
 from omnigraph.storage.datasets.fragments import write_rows
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.keys import KeyScan
     from omnigraph.pipeline.load.shaping import RawRecords
     from omnigraph.storage.datasets.tables import Table
+    from omnigraph.writes.rules import Found
 
 __all__ = ["spark"]
 
@@ -553,7 +554,9 @@ _LINES = st.lists(
 )
 
 
-def _one_by_one(lines: list[bytes], plan: LoadPlan, problems: Problems) -> Iterator[RawRecords]:
+def _one_by_one(
+    lines: list[bytes], plan: LoadPlan, violations: ViolationCounts
+) -> Iterator[RawRecords]:
     """What the module says the format means: every line for itself."""
     found = []
     for number, line in enumerate(lines, start=1):
@@ -562,11 +565,13 @@ def _one_by_one(lines: list[bytes], plan: LoadPlan, problems: Problems) -> Itera
         try:
             found.append((number, decode_line(line, plan)))
         except BadRecordError as bad:
-            count_bad(bad, number, "f", problems)
+            count_bad(bad, number, "f", violations)
     yield from group_records(found)
 
 
-def _shaped(groups: Iterator[RawRecords], plan: LoadPlan, problems: Problems) -> dict[str, Any]:
+def _shaped(
+    groups: Iterator[RawRecords], plan: LoadPlan, violations: ViolationCounts
+) -> dict[str, Any]:
     """Rows per type with their lines, in the order in which they are written."""
     rows: dict[str, list[Any]] = {}
     counts: dict[str, int] = {}
@@ -575,15 +580,15 @@ def _shaped(groups: Iterator[RawRecords], plan: LoadPlan, problems: Problems) ->
         first = counts.get(key, 0)
         shaped = shape_records(raw, plan, source="f", part=3, first_row=first)
         counts[key] = first + raw.count
-        problems.merge(shaped.problems)
+        violations.merge(shaped.violations)
         columns = [plain(column.cast(column.type)) for column in shaped.rows.columns]
         if len(shaped.lines):
             rows.setdefault(key, []).append((shaped.lines.tolist(), columns))
     return rows
 
 
-def _known(problems: Problems) -> list[tuple[str, int | None, str | None, str]]:
-    found = [item for records in problems.examples.values() for item in records]
+def _known(violations: ViolationCounts) -> list[tuple[str, int | None, str | None, str]]:
+    found = [item for records in violations.examples.values() for item in records]
     return sorted((item.rule, item.line, item.field, item.message) for item in found)
 
 
@@ -592,7 +597,7 @@ def _known(problems: Problems) -> list[tuple[str, int | None, str | None, str]]:
 def test_lines_read_together_are_the_lines_read_one_by_one(
     plan: LoadPlan, lines: list[bytes]
 ) -> None:
-    together, alone = Problems(), Problems()
+    together, alone = ViolationCounts(), ViolationCounts()
     numbers = np.arange(1, len(lines) + 1, dtype=np.int64)
     fast = _shaped(read_lines(list(lines), numbers, plan, together, "f"), plan, together)
     slow = _shaped(_one_by_one(lines, plan, alone), plan, alone)
@@ -609,7 +614,7 @@ def test_plain_lines_take_the_fast_way(plan: LoadPlan) -> None:
         json.dumps({"type": "Thing", "data": row}).encode(),
         b'{"edge":"near","from":"a","to":"b"}',
     ]
-    groups = list(read_lines(lines, np.array([1, 2]), plan, Problems(), "f"))
+    groups = list(read_lines(lines, np.array([1, 2]), plan, ViolationCounts(), "f"))
     assert [raw.shape.key for raw in groups] == ["node:Thing", "edge:Near"]
     for raw in groups:
         assert all(isinstance(column, pa.Array) for column in raw.columns.values())
@@ -625,16 +630,16 @@ def test_edges_named_in_different_case_keep_their_order(plan: LoadPlan) -> None:
         for name in ("near", "Near", "near")
     ]
     lines = [text.encode() for text in texts]
-    groups = list(read_lines(lines, np.arange(1, 4), plan, Problems(), "f"))
+    groups = list(read_lines(lines, np.arange(1, 4), plan, ViolationCounts(), "f"))
     assert [line for raw in groups for line in raw.lines.tolist()] == [1, 2, 3]
 
 
 def test_a_null_for_data_is_refused_however_its_name_is_written(plan: LoadPlan) -> None:
     for name in ("data", "d\\u0061ta"):
-        problems = Problems()
+        violations = ViolationCounts()
         line = f'{{"edge":"Near","from":"a","to":"b","{name}":null}}'.encode()
-        list(read_lines([line], np.array([1]), plan, problems, "f"))
-        assert problems.totals == {"invalid record": 1}
+        list(read_lines([line], np.array([1]), plan, violations, "f"))
+        assert violations.totals == {"invalid record": 1}
 
 
 # ---- ids
@@ -770,7 +775,7 @@ def _notes(graph: Graph) -> Table:
 def _same(first: Found, second: Found) -> None:
     assert first.total == second.total
     order = [
-        sorted(found.examples, key=lambda item: (item.key, item.addresses))
+        sorted(found.examples, key=lambda item: (str(item.value), item.addresses))
         for found in (first, second)
     ]
     assert order[0] == order[1]
@@ -851,12 +856,14 @@ def test_keys_of_one_owner_are_no_violation_wherever_that_is_asked(
     sizes = {} if is_small else {"small_rows": 0, "broadcast_keys": 0}
     there = SparkJoins(SparkWorkers(spark, Silent()), **sizes)
     found = there.duplicated(scans[0], "id")
-    assert [(item.key, len(item.addresses), item.count) for item in found.examples] == [("x", 2, 2)]
+    assert [(item.value, len(item.addresses), item.count) for item in found.examples] == [
+        ("x", 2, 2)
+    ]
     assert found.total == 1
     _same(found, local.duplicated(scans[0], "id"))
     found = there.shared(*scans, "id")
     assert found.total == 3
-    assert [item.key for item in found.examples] == ["w", "x"]
+    assert [item.value for item in found.examples] == ["w", "x"]
     _same(found, local.shared(*scans, "id"))
     # Nothing is left when every key belongs to its owner.
     assert local.shared(scans[1], scans[1], "id").total == 0

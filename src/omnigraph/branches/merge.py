@@ -12,7 +12,6 @@ from omnigraph.branches.three_way import SOURCE, TARGET, find_row_ids, plan_rows
 from omnigraph.branches.truth_table import CONFLICTS, Base, Choice
 from omnigraph.commit.documents import TypeChanges
 from omnigraph.commit.targets import open_pin, reading_pins
-from omnigraph.core.arrow import pa
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
@@ -23,12 +22,11 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 from omnigraph.errors.writes import RowImage
+from omnigraph.lang.schema.rules import EdgesPerSource, End, Unique
 from omnigraph.pipeline.compare import row_shape
 from omnigraph.pipeline.copying import CopyPlan, PlannedConflict, RowPlan, lost_sources, stage_copy
-from omnigraph.pipeline.keys import find_keys, joined_text, key_scans, text_key
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
-from omnigraph.pipeline.violations import Image
-from omnigraph.storage.datasets.fragments import read_addresses
+from omnigraph.pipeline.violations import Image, TableChanges
 from omnigraph.storage.datasets.staged import (
     PrivateVersion,
     StagedWrite,
@@ -36,13 +34,13 @@ from omnigraph.storage.datasets.staged import (
     open_private,
     stage_fragments,
 )
+from omnigraph.writes.rules import Violation, check
 
 if TYPE_CHECKING:
     from omnigraph.commit.rows import TablePin
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.lang.schema.rules import EdgesPerSource, Endpoints, TableRules, Unique
-    from omnigraph.pipeline.joins import Found, Joins
+    from omnigraph.lang.schema.rules import TableRules
     from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.storage.datasets.tables import Table, TableStore
     from omnigraph.storage.objects import ControlObjects
@@ -68,151 +66,11 @@ class Conflicts:
         self.found += conflicts[: max(0, MAX_CONFLICTS - len(self.found))]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedTable:
-    """One table that the merge writes."""
-
-    image: Image
-    #: Ids of the rows that go.
-    deleted_ids: Sequence[str] = ()
-    #: Sources of edges that go or are replaced.
-    old_sources: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultChecker:
-    """Checks the result of one merge."""
-
-    tables: Mapping[TableKey, MergedTable]
-    rules: Mapping[TableKey, TableRules]
-    joins: Joins
-    #: A table of the target that the merge does not write.
-    untouched: Callable[[TableKey], Image]
-    conflicts: Conflicts
-
-    def check_all(self) -> None:
-        """Check every rule between rows; violations are added to `conflicts`."""
-        for key, merged in self.tables.items():
-            for unique in self.rules[key].uniques:
-                self._check_unique(unique, key, merged.image)
-        for key, rules in self.rules.items():
-            if rules.endpoints is not None:
-                self._check_ends(rules.endpoints, key)
-                if rules.per_source is not None and key in self.tables:
-                    self._check_cardinality(rules.per_source, rules.endpoints, key)
-
-    # ---- uniqueness
-
-    def _check_unique(self, rule: Unique, key: TableKey, image: Image) -> None:
-        if not image.new:
-            return
-        members = list(zip(rule.members, rule.bases, strict=True))
-        new = key_scans(image.table, image.new, members)
-        found = [self.joins.duplicated(new)]
-        old = key_scans(image.table, image.old, members)
-        if old:
-            found.append(self.joins.shared(new, old))
-        for part in found:
-            conflicts = []
-            for item in part.examples:
-                ids = read_addresses(image.table, "id", item.addresses[:2])
-                value = item.key if len(rule.members) == 1 else joined_text(item.key)
-                message = f"@unique violation on {rule}: {value!r} belongs to {ids[0]!r} and to {ids[1]!r}"
-                conflicts.append(_conflict(ConflictKind.UNIQUE_VIOLATION, key, message, ids[0]))
-            self.conflicts.add(conflicts, part.total)
-
-    # ---- edges
-
-    def _check_ends(self, rule: Endpoints, key: TableKey) -> None:
-        """Edges that the merge brings need both ends; nodes that it removes must leave no edge behind."""
-        broken: dict[str, str] = {}
-        unseen = 0
-        ends = (("src", rule.source, rule.source_type), ("dst", rule.target, rule.target_type))
-        for column, node, type_name in ends:
-            if key in self.tables:
-                unseen += self._add_dangling(broken, key, column, node, type_name)
-            if node in self.tables and self.tables[node].deleted_ids:
-                unseen += self._add_left_behind(broken, key, column, node, type_name)
-        conflicts = [
-            _conflict(
-                ConflictKind.ORPHAN_EDGE,
-                key,
-                f"edge {rule.edge_type} {edge_id!r}: {sentence}",
-                edge_id,
-            )
-            for edge_id, sentence in sorted(broken.items())
-        ]
-        self.conflicts.add(conflicts, len(conflicts) + unseen)
-
-    def _add_dangling(
-        self, broken: dict[str, str], key: TableKey, column: str, node: TableKey, type_name: str
-    ) -> int:
-        """Add new edges without an end; how many more there are than can be shown."""
-        image = self.tables[key].image
-        references = image.scans(column, is_new=True)
-        if not references:
-            return 0
-        nodes = self.tables[node].image if node in self.tables else self.untouched(node)
-        found = self.joins.missing(references, key_scans(nodes.table, None, text_key("id")))
-        return _add_broken(broken, image, found, column, type_name)
-
-    def _add_left_behind(
-        self, broken: dict[str, str], key: TableKey, column: str, node: TableKey, type_name: str
-    ) -> int:
-        """Add edges of the merged result whose end the merge removes; how many more there are than can be shown."""
-        image = self.tables[key].image if key in self.tables else self.untouched(key)
-        edges = key_scans(image.table, None, text_key(column))
-        if not edges:
-            return 0
-        found = self.joins.named(edges, self.tables[node].deleted_ids)
-        return _add_broken(broken, image, found, column, type_name)
-
-    def _check_cardinality(self, rule: EdgesPerSource, ends: Endpoints, key: TableKey) -> None:
-        merged = self.tables[key]
-        touched = merged.image.scans("src", is_new=True)
-        if not touched and not merged.old_sources:
-            return
-        counted = key_scans(merged.image.table, None, text_key("src"))
-        found = self.joins.outside(counted, touched, rule.low, rule.high, merged.old_sources)
-        # Edges of a source that does not exist are orphans, and told as such.
-        existing = self._existing(ends.source, [item.key for item in found.examples])
-        bounds = f"{rule.low}..{'' if rule.high is None else rule.high}"
-        conflicts = [
-            _conflict(
-                ConflictKind.CARDINALITY_VIOLATION,
-                key,
-                f"@card violation on edge {rule.edge_type}: {item.key!r} has {item.count} edges, "
-                f"allowed are {bounds}",
-            )
-            for item in found.examples
-            if item.key in existing
-        ]
-        hidden = len(found.examples) - len(conflicts)
-        self.conflicts.add(conflicts, found.total - hidden)
-
-    def _existing(self, node: TableKey, ids: list[str]) -> set[str]:
-        if not ids:
-            return set()
-        image = self.tables[node].image if node in self.tables else self.untouched(node)
-        keys = pa.array(ids, pa.utf8())
-        pieces = find_keys(key_scans(image.table, None, text_key("id")), keys, keys)
-        return {entity_id for piece in pieces for entity_id in piece["key"].to_pylist()}
-
-
-def _add_broken(
-    broken: dict[str, str], image: Image, found: Found, column: str, type_name: str
-) -> int:
-    addresses = [item.addresses[0] for item in found.examples]
-    ids = read_addresses(image.table, "id", addresses) if addresses else []
-    for edge_id, item in zip(ids, found.examples, strict=True):
-        broken.setdefault(edge_id, f"{column} {item.key!r} not found in {type_name}")
-    return found.total - len(found.examples)
-
-
-def _conflict(
-    kind: ConflictKind, key: TableKey, message: str, entity_id: str | None = None
-) -> MergeConflict:
-    return MergeConflict(kind=kind, type_key=key, message=message, entity_id=entity_id)
+_KINDS = {
+    Unique: ConflictKind.UNIQUE_VIOLATION,
+    End: ConflictKind.ORPHAN_EDGE,
+    EdgesPerSource: ConflictKind.CARDINALITY_VIOLATION,
+}
 
 
 # ---- One merge from two heads to staged writes: plan every type, stage, check the result
@@ -389,6 +247,7 @@ class MergeJob:
             if not plan.row_count:
                 continue
             copy = CopyPlan(
+                key=key,
                 source=self._open(self.given.source.pins[key]),
                 # The fork of a target that writes to a type for the first time has the same rows and row ids.
                 target=open_for_writing(self.given.target.pins[key]),
@@ -403,7 +262,7 @@ class MergeJob:
                 MergeConflict(
                     kind=ConflictKind.VALUE_CONSTRAINT_VIOLATION, type_key=key, message=text
                 )
-                for _, text in copied.violations
+                for text in copied.violations
             ]
             self.conflicts.add(violations, copied.violation_total)
         reach(Failpoint.MERGE_STAGED)
@@ -414,26 +273,42 @@ class MergeJob:
         """Check the rules between rows on the merged result; violations are added to `conflicts`."""
         privates: list[PrivateVersion] = []
         try:
-            tables: dict[TableKey, MergedTable] = {}
+            images: dict[TableKey, Image] = {}
             for key, write in self.writes.items():
                 private = open_private(self._simple_image(key) or write)
                 privates.append(private)
-                tables[key] = MergedTable(
-                    image=Image(table=private.table, new=private.new_fragments),
-                    deleted_ids=self.plans[key].deleted_ids,
+                images[key] = Image(
+                    table=private.table,
+                    new=private.new_fragments,
+                    removed_ids=self.plans[key].deleted_ids,
                     old_sources=self._old_sources(key),
                 )
-            ResultChecker(
-                tables=tables,
-                rules=self.given.rules,
-                joins=self.engine.for_rows(self.changed_rows).joins,
-                untouched=self._untouched,
-                conflicts=self.conflicts,
-            ).check_all()
+            joins = self.engine.for_rows(self.changed_rows).joins
+            changes = TableChanges(images=images, joins=joins, untouched=self._untouched)
+            orphans: set[tuple[str, str | None]] = set()
+            for violation in check(self.given.rules, changes):
+                self._add_violation(violation, orphans)
         finally:
             for private in privates:
                 close_private(private, self.objects)
         reach(Failpoint.MERGE_CHECKED)
+
+    def _add_violation(self, violation: Violation, orphans: set[tuple[str, str | None]]) -> None:
+        conflicts = [
+            MergeConflict(
+                kind=_KINDS[type(violation.rule)],
+                type_key=violation.key,
+                message=text,
+                entity_id=example.ids[0] if example.ids else None,
+            )
+            for example, text in zip(violation.examples, violation.texts, strict=True)
+        ]
+        if isinstance(violation.rule, End):
+            # An edge that lacks both ends is one conflict.
+            conflicts = [c for c in conflicts if (c.type_key, c.entity_id) not in orphans]
+            orphans |= {(conflict.type_key, conflict.entity_id) for conflict in conflicts}
+        told_before = len(violation.examples) - len(conflicts)
+        self.conflicts.add(conflicts, violation.total - told_before)
 
     def _untouched(self, key: TableKey) -> Image:
         self.read.add(key)
@@ -446,8 +321,8 @@ class MergeJob:
         the commit, is enough.
         """
         rules = self.given.rules[key]
-        ends = () if rules.endpoints is None else (rules.endpoints.source, rules.endpoints.target)
-        loses_rows = (self.plans[k].deleted for k in (key, *ends) if k in self.plans)
+        tables = (key, *(end.node for end in rules.ends))
+        loses_rows = (self.plans[k].deleted for k in tables if k in self.plans)
         if rules.uniques or rules.per_source is not None or any(loses_rows):
             return None
         return stage_fragments(self.writes[key].table, self._fragments[key])

@@ -35,7 +35,7 @@ from omnigraph.lang.schema.catalog import Catalog, TypeKind
 from omnigraph.lang.schema.compiler import CompiledSchema, as_compiled
 from omnigraph.lang.schema.plan import MigrationPlan, plan_between, plan_migration
 from omnigraph.pipeline.rewrite import TableMigration, TableMigrations, plan_tables, reshape_table
-from omnigraph.pipeline.violations import Problems, add_nulls, check_required, check_rows
+from omnigraph.pipeline.violations import ViolationCounts, check_columns, check_rows, required
 from omnigraph.policy.rules import Action
 from omnigraph.storage.datasets.staged import StagedWrite, close_private, open_private, plan_table
 from omnigraph.storage.location import table_location
@@ -173,8 +173,8 @@ class SchemaEvolution:
             try:
                 for item in migrations.continued:
                     work.prepare(item)
-                if work.problems:
-                    raise SchemaViolationsError(work.problems.report())
+                if work.violations:
+                    raise SchemaViolationsError(work.violations.report())
             except BaseException as error:
                 # Also after an interrupt: nothing but this run knows the staged files.
                 discard_staged(environment, work.staged)
@@ -233,30 +233,31 @@ class _Preparation:
         self.staged: list[StagedTable] = []
         #: Versions of tables that were only looked at.
         self.read: dict[TableKey, int] = {}
-        self.problems = Problems()
+        self.violations = ViolationCounts()
 
     def prepare(self, item: TableMigration) -> None:
         pin = self._snapshot.pins[item.old_key]
         table = open_pin(self._environment.tables, pin)
         engine = self._engine.for_rows(pin.row_count)
         if item.required:
-            problems = check_required(table, item.new_key, item.required, engine)
-            self.problems.merge(problems)
-            if problems:
+            rules = [required(item.new_key, name) for name in item.required.values()]
+            names = {new: old for old, new in item.required.items()}
+            nulls = check_columns(table, item.new_key, rules, engine.workers, names)
+            self.violations.merge(nulls)
+            if nulls:
                 # What is read next takes for granted that there is no null.
                 return
         if not item.moves(table.schema):
             if item.rules != type(item.rules)():
                 self.read[item.old_key] = pin.version
-                self.problems.merge(check_rows(table, item.new_key, item.rules, engine))
+                self.violations.merge(check_rows(table, item.new_key, item.rules, engine))
             return
-        reshaped = reshape_table(table, item.change, engine.workers)
+        reshaped = reshape_table(table, item.new_key, item.change, engine.workers)
         self.staged.append(
             StagedTable(table_key=item.old_key, incarnation=pin.incarnation, staged=reshaped.staged)
         )
-        for name, total in reshaped.null_totals.items():
-            add_nulls(self.problems, item.new_key, name, total, reshaped.null_ids[name])
-        if not reshaped.null_totals:
+        self.violations.merge(reshaped.nulls)
+        if not reshaped.nulls:
             self._check_staged(item, reshaped.staged)
 
     def _check_staged(self, item: TableMigration, staged: StagedWrite) -> None:
@@ -267,7 +268,7 @@ class _Preparation:
             stack.callback(close_private, private, self._environment.objects)
             table: Table = private.table
             engine = self._engine.for_rows(table.row_count)
-            self.problems.merge(check_rows(table, item.new_key, item.rules, engine))
+            self.violations.merge(check_rows(table, item.new_key, item.rules, engine))
 
 
 # ---- The schema half of the façade

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import pa
 from omnigraph.errors import MAX_CONFLICTS, InternalError
 from omnigraph.pipeline.exchange import BUCKET, Exchange, key_files, run_exchange, write_keys
 from omnigraph.pipeline.upsert import shrink_fragment, shrink_fragments, shrink_items
@@ -28,12 +28,12 @@ from omnigraph.storage.datasets.fragments import (
 from omnigraph.storage.datasets.partitions import TableAddress, open_address, table_address
 from omnigraph.storage.datasets.row_changes import kept_ids, scan_by_row_id, take_by_row_id
 from omnigraph.storage.datasets.staged import StagedWrite, stage_fragments
-from omnigraph.writes.columns import stored_values
-from omnigraph.writes.rules import complaint, rule_name, violations
+from omnigraph.writes.rules import check_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.rules import ValueRule
     from omnigraph.pipeline.scratch import Scratch
     from omnigraph.pipeline.worker_set import LoadEngine
@@ -201,6 +201,7 @@ _ADDRESSES = pa.schema([(BUCKET, pa.int32()), ("address", pa.int64())])
 class CopyPlan:
     """Which rows of the source come, which rows of the target they replace, and which go."""
 
+    key: TableKey
     source: Table
     target: Table
     rows: RowPlan
@@ -209,12 +210,12 @@ class CopyPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """Staged rows, and the values among them that violate a rule: id and sentence of the first, and how many."""
+    """Staged rows, and the values among them that violate a rule: texts about the first, and how many."""
 
     staged: StagedWrite
     #: The rows that come, as fragments.
     fragments: tuple[str, ...]
-    violations: tuple[tuple[str, str], ...]
+    violations: tuple[str, ...]
     violation_total: int
 
 
@@ -240,7 +241,7 @@ def stage_copy(plan: CopyPlan, engine: LoadEngine, scratch: Scratch, root: Graph
         staged = stage_removal(plan.target, shrunk, plan.rows.deleted)
     else:
         staged = stage_replacement(plan.target, fragments, shrunk)
-    bad = [(str(key), str(text)) for answer in answers for key, text in answer["violations"]]
+    bad = [str(text) for answer in answers for text in answer["violations"]]
     return Copied(
         staged=staged,
         fragments=tuple(fragments),
@@ -257,6 +258,7 @@ class CopyItem:
     """Rows that one task copies: new ones, or ones that replace rows of the target."""
 
     number: int
+    key: TableKey
     source: TableAddress
     target: TableAddress
     #: All of one kind.
@@ -274,6 +276,7 @@ def _items(plan: CopyPlan, ledgers: AnswerFolder) -> list[CopyItem]:
     return [
         CopyItem(
             number=number,
+            key=plan.key,
             source=source,
             target=target,
             parts=tuple(group),
@@ -308,7 +311,7 @@ def copy_rows(item: CopyItem) -> Message:
         # In their order the ids that rows keep take little room.
         order = np.argsort(replaced)
         come, replaced = come[order], replaced[order]
-    bad: list[tuple[str, str]] = []
+    bad: list[str] = []
     total = 0
 
     def batches() -> Iterator[Any]:
@@ -317,10 +320,9 @@ def copy_rows(item: CopyItem) -> Message:
         # Lance pulls these rows, and would report a stop in between as a failure to write.
         for batch in _read(source, come, names):
             advance(batch.num_rows)
-            for rule in item.rules:
-                found = _broken(rule, batch)
-                total += len(found)
-                bad.extend(found[: MAX_CONFLICTS - len(bad)])
+            for violation in check_values(item.key, item.rules, batch, MAX_CONFLICTS):
+                total += violation.total
+                bad.extend(violation.texts[: MAX_CONFLICTS - len(bad)])
             yield batch
 
     kept = kept_ids(target, replaced)
@@ -344,18 +346,6 @@ def _read(table: Table, row_ids: NDArray[np.uint64], columns: list[str]) -> Iter
             yield batch
         if missing:
             raise InternalError(f"{missing} rows of {table.path} are gone")
-
-
-def _broken(rule: ValueRule, batch: Any) -> list[tuple[str, str]]:
-    mask = violations(rule, batch.column(rule.property))
-    if not pc.any(mask).as_py():
-        return []
-    rows: Any = batch.filter(mask)
-    values = stored_values(rows[rule.property])
-    return [
-        (entity_id, f"{rule_name(rule)}: {value!r} of {entity_id!r} {complaint(rule)}")
-        for entity_id, value in zip(rows["id"].to_pylist(), values, strict=True)
-    ]
 
 
 # ---- rows that go

@@ -7,31 +7,16 @@ for any size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.lang.schema.rules import Example
 from omnigraph.pipeline.keys import KeyScan, find_keys, first_members, scan_keys
+from omnigraph.writes.rules import Found
 
 _EMPTY = pa.table({"key": pa.array([], pa.utf8()), "address": pa.array([], pa.int64())})
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One key that violates something, the rows that have it, and how many there are."""
-
-    key: str
-    addresses: tuple[int, ...] = ()
-    count: int = 0
-
-
-@dataclass(slots=True)
-class Found:
-    """How many violations there are, and some of them in the order of their keys."""
-
-    total: int = 0
-    examples: list[Example] = field(default_factory=list)
 
 
 class Joins(Protocol):

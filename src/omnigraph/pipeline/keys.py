@@ -95,9 +95,9 @@ def derived_ids(spellings: Sequence[Any]) -> Any:
     return pc.binary_join_element_wise(*pieces, '"]', "")
 
 
-# ---- A sieve for texts: passes every text of a set and few others, many times faster than looking each one up
+# ---- A prefilter for texts: passes every text of a set and few others, many times faster than looking each one up
 #
-# Texts are told apart by their last eight bytes, hashed into a bitmap. Whoever needs certainty looks at what passed.
+# Texts are told apart by their last eight bytes, hashed into a bitmap. What passed still has to be looked up.
 
 
 _BITS = 22
@@ -107,7 +107,7 @@ _MAX_TEXTS = 1 << (_BITS - 2)
 _WIDTH = 8
 
 
-class Sieve:
+class KeyPrefilter:
     """Which texts may be in a set."""
 
     def __init__(self, texts: Any) -> None:
@@ -318,11 +318,11 @@ def is_few(brought: int, others: Sequence[KeyScan], small_rows: int = SMALL_ROWS
 
 def _sifted(tables: Iterator[Any], keys: Any) -> Iterator[Any]:
     """Rows with one of the keys. Those that may have one are gathered: every look-up begins by hashing all keys."""
-    sieve = Sieve(keys)
+    prefilter = KeyPrefilter(keys)
     waiting: list[Any] = []
     rows = 0
     for table in tables:
-        mask = sieve.passes(table["key"])
+        mask = prefilter.passes(table["key"])
         waiting.append(table if mask is None else table.filter(pa.array(mask)))
         rows += waiting[-1].num_rows
         if rows >= _BATCH_ROWS:

@@ -12,7 +12,6 @@ from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.arrow import pc
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.types import is_wider
-from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.backfill import (
     Call,
     Constant,
@@ -29,6 +28,7 @@ from omnigraph.lang.schema.steps import (
     DropType,
     TightenNullability,
 )
+from omnigraph.pipeline.violations import ViolationCounts, required
 from omnigraph.pipeline.workers import Message, Workers, raise_failure
 from omnigraph.storage.datasets.column_changes import (
     NewColumn,
@@ -41,6 +41,7 @@ from omnigraph.storage.datasets.column_changes import (
 from omnigraph.storage.datasets.fragments import fragment_sizes, remove_new_files, remove_written
 from omnigraph.storage.datasets.partitions import TableAddress, list_fragment_groups, table_address
 from omnigraph.writes.columns import blob_columns, column_array, table_schema
+from omnigraph.writes.rules import check_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,44 +131,47 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshaped:
-    """A staged change, and the rows that lack a required value: how many per column, and ids of some."""
+    """A staged change, and the rows that lack a required value."""
 
     staged: StagedWrite
-    null_totals: Mapping[str, int] = field(default_factory=dict)
-    null_ids: Mapping[str, list[str]] = field(default_factory=dict)
+    nulls: ViolationCounts = field(default_factory=ViolationCounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
     address: TableAddress
+    key: TableKey
     fragments: tuple[int, ...]
     columns: tuple[ColumnChange, ...]
 
 
-def reshape_table(table: Table, change: TableChange, workers: Workers) -> Reshaped:
-    """Write what is new and stage the change. When it fails, its files are gone."""
+def reshape_table(table: Table, key: TableKey, change: TableChange, workers: Workers) -> Reshaped:
+    """Write what is new and stage the change; `key` is the one that the table will have.
+
+    When it fails, its files are gone.
+    """
     targets = [column.target for column in change.columns]
     needed = needs_values(table, targets)
     # Blobs lie partly outside the columns, so that their values cannot be written beside existing rows.
     is_rewritten = change.is_rewritten or any(item.is_blob for item in needed)
     if is_rewritten and table.row_count:
-        return _rewritten(table, change, workers)
+        return _rewritten(table, key, change, workers)
     written = {item.field.name for item in needed}
     columns = tuple(column for column in change.columns if column.field.name in written)
     sizes = fragment_sizes(table)
     if not columns or not sizes:
         return Reshaped(staged=stage_columns(table, targets))
     address = table_address(table)
-    items = [_Item(address=address, fragments=(one,), columns=columns) for one in sizes]
+    items = [_Item(address=address, key=key, fragments=(one,), columns=columns) for one in sizes]
     answers = _run(table, workers, "write columns", _write_columns, items)
     staged = stage_columns(table, targets, [answer["fragments"][0] for answer in answers])
     return _reshaped(staged, answers)
 
 
-def _rewritten(table: Table, change: TableChange, workers: Workers) -> Reshaped:
+def _rewritten(table: Table, key: TableKey, change: TableChange, workers: Workers) -> Reshaped:
     address = table_address(table)
     items = [
-        _Item(address=address, fragments=group.fragment_ids, columns=change.columns)
+        _Item(address=address, key=key, fragments=group.fragment_ids, columns=change.columns)
         for group in list_fragment_groups(table)
     ]
     answers = _run(table, workers, "write rows", _write_rows, items)
@@ -194,22 +198,20 @@ def _run(
 
 
 def _reshaped(staged: StagedWrite, answers: Sequence[Message]) -> Reshaped:
-    totals: dict[str, int] = {}
-    ids: dict[str, list[str]] = {}
+    nulls = ViolationCounts()
     for answer in answers:
-        for name, (count, examples) in answer["nulls"].items():
-            totals[name] = totals.get(name, 0) + int(count)
-            ids[name] = [*ids.get(name, ()), *examples][:MAX_EXAMPLES]
-    return Reshaped(staged=staged, null_totals=totals, null_ids=ids)
+        nulls.merge(ViolationCounts.from_message(answer["nulls"]))
+    return Reshaped(staged=staged, nulls=nulls)
 
 
 class _Values:
     """Computes columns batch by batch, and counts the rows that lack a required value."""
 
-    def __init__(self, columns: Sequence[ColumnChange]) -> None:
-        self._columns = columns
-        self.reads = sorted({"id"}.union(*(column.reads for column in columns)))
-        self.nulls: dict[str, tuple[int, list[str]]] = {}
+    def __init__(self, item: _Item) -> None:
+        self._key = item.key
+        self._columns = item.columns
+        self.reads = sorted({"id"}.union(*(column.reads for column in item.columns)))
+        self.nulls = ViolationCounts()
 
     def compute(self, batch: Any) -> list[Any]:
         return [self._column(column, batch) for column in self._columns]
@@ -229,25 +231,24 @@ class _Values:
         if values is None:
             values = _pa.nulls(batch.num_rows, field_.type)
         if not field_.nullable and values.null_count:
-            lacking = batch.column("id").filter(pc.is_null(values)).to_pylist()
-            count, examples = self.nulls.get(field_.name, (0, []))
-            examples = [*examples, *lacking][:MAX_EXAMPLES]
-            self.nulls[field_.name] = (count + len(lacking), examples)
+            rows = _pa.table({"id": batch.column("id"), field_.name: values})
+            for violation in check_values(self._key, [required(self._key, field_.name)], rows):
+                self.nulls.add_all(violation)
         return values
 
 
 def _write_columns(item: _Item) -> Message:
-    values = _Values(item.columns)
+    values = _Values(item)
     fields = [column.field for column in item.columns]
     text = write_columns(item.address, item.fragments[0], values.reads, values.compute, fields)
-    return {"fragments": [text], "nulls": values.nulls}
+    return {"fragments": [text], "nulls": values.nulls.to_message()}
 
 
 def _write_rows(item: _Item) -> Message:
-    values = _Values(item.columns)
+    values = _Values(item)
     targets = [column.target for column in item.columns]
     written = write_table(item.address, item.fragments, values.reads, values.compute, targets)
-    return {"fragments": written, "nulls": values.nulls}
+    return {"fragments": written, "nulls": values.nulls.to_message()}
 
 
 # ---- What a migration plan means for the tables: their new columns, and the rules that their rows are held

@@ -1,32 +1,43 @@
-"""Violations counted exactly, with examples; rules between rows, for loads and for new rules of a schema."""
+"""Violations counted exactly, with examples; tables as the checker of rules sees them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.core.arrow import pc
+from omnigraph.core.arrow import pa
 from omnigraph.errors import MAX_EXAMPLES, BadRecord, LoadReport
 from omnigraph.errors.writes import LINE
-from omnigraph.pipeline.keys import KeyScan, joined_text, key_scans, text_key
-from omnigraph.pipeline.upsert import LoadMode
-from omnigraph.pipeline.workers import Message, detail
-from omnigraph.storage.datasets.fragments import read_addresses
+from omnigraph.lang.schema.rules import (
+    DistinctIds,
+    EdgesPerSource,
+    End,
+    Example,
+    NewIds,
+    Required,
+    RowRule,
+    TableRules,
+    Unique,
+    ValueRule,
+    rule_field,
+    rule_name,
+    rule_topic,
+)
+from omnigraph.pipeline.keys import KeyScan, find_keys, joined_text, key_scans, text_key
+from omnigraph.pipeline.workers import Message, Workers, detail
+from omnigraph.storage.datasets.fragments import fragment_sizes, read_addresses
 from omnigraph.storage.datasets.partitions import (
     TableAddress,
     list_fragment_groups,
     scan_fragments,
     table_address,
 )
-from omnigraph.writes.columns import stored_values
-from omnigraph.writes.rules import complaint, rule_name, violations
+from omnigraph.writes.rules import Found, Violation, check, check_values
 
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
-    from omnigraph.lang.schema.rules import EdgesPerSource, Endpoints, TableRules, Unique, ValueRule
-    from omnigraph.pipeline.joins import Example, Found, Joins
+    from omnigraph.pipeline.joins import Joins
     from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.storage.datasets.tables import Table
 
@@ -41,7 +52,7 @@ _MAX_MESSAGE_CHARACTERS = 1000
 
 
 @dataclass(slots=True)
-class Problems:
+class ViolationCounts:
     """Violations found so far. Travels in messages, so it stays small whatever the data is."""
 
     totals: dict[str, int] = field(default_factory=dict)
@@ -57,11 +68,29 @@ class Problems:
         if len(kept) < MAX_EXAMPLES:
             kept.append(_printable(record))
 
-    def add_found(self, rule: str, total: int, records: list[BadRecord]) -> None:
-        """Count violations of one rule, with some of them as examples."""
-        self.count(rule, total)
-        kept = self.examples.setdefault(rule, [])
-        kept.extend(map(_printable, records[: MAX_EXAMPLES - len(kept)]))
+    def add_all(
+        self, violation: Violation, locate: Callable[[Violation, Example], Place] | None = None
+    ) -> None:
+        """Count the violations of one rule between rows; without `locate` they are in the graph."""
+        name, field_ = rule_name(violation.rule), rule_field(violation.rule)
+        records = []
+        for example, text in zip(violation.examples, violation.texts, strict=True):
+            place = Place(GRAPH) if locate is None else locate(violation, example)
+            record = BadRecord(
+                source=place.source,
+                line=place.line,
+                unit=place.unit,
+                type_key=violation.key,
+                field=field_,
+                value=None if example.value is None else shown(example.value),
+                rule=name,
+                message=text,
+            )
+            records.append(_printable(record))
+        records.sort(key=lambda record: (record.source, record.line or 0))
+        self.count(name, violation.total)
+        kept = self.examples.setdefault(name, [])
+        kept.extend(records[: MAX_EXAMPLES - len(kept)])
 
     def count(self, rule: str, number: int) -> None:
         """Count violations whose examples are added elsewhere."""
@@ -71,7 +100,7 @@ class Problems:
         """Whether another example of a rule would be kept."""
         return len(self.examples.get(rule, ())) < MAX_EXAMPLES
 
-    def merge(self, other: Problems) -> None:
+    def merge(self, other: ViolationCounts) -> None:
         """Add what was found elsewhere; examples that came first stay first."""
         for rule, total in other.totals.items():
             self.count(rule, total)
@@ -92,17 +121,17 @@ class Problems:
         )
 
     def to_message(self) -> dict[str, Any]:
-        """The problems as plain JSON values."""
+        """The counts as plain JSON values."""
         records = [record.to_json() for kept in self.examples.values() for record in kept]
         return {"totals": self.totals, "examples": records}
 
     @staticmethod
-    def from_message(message: dict[str, Any]) -> Problems:
+    def from_message(message: dict[str, Any]) -> ViolationCounts:
         """The inverse of `to_message`."""
-        problems = Problems(totals=dict(message["totals"]))
+        counts = ViolationCounts(totals=dict(message["totals"]))
         for body in message["examples"]:
-            problems.examples.setdefault(body["rule"], []).append(BadRecord(**body))
-        return problems
+            counts.examples.setdefault(body["rule"], []).append(BadRecord(**body))
+        return counts
 
 
 def shown(value: object) -> str:
@@ -131,6 +160,10 @@ def in_file(record: BadRecord, lines_before: int, unit: str) -> BadRecord:
     return replace(record, line=line, unit=unit)
 
 
+#: Where rows are that no file brought.
+GRAPH = "graph"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a record came from: source, number, and what is counted."""
@@ -157,371 +190,197 @@ def _printable(record: BadRecord) -> BadRecord:
     )
 
 
-# ---- Rules between rows of a load: ids, uniqueness, ends of edges, edges per source, over the image that it would
-#      make
+# ---- Tables as they are now and after a write: loads, merges and schema changes
 #
 # Written once over `Joins`; which side of a comparison is large is the business of the joins.
 
 
-KEY_CONFLICT = "key_conflict"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One table as it would be after the load."""
+    """One table as it would be after the write."""
 
     table: Table
-    #: Fragments that the load adds; none for a table that it does not touch.
+    #: Fragments that the write adds; none for a table that it does not touch.
     new: tuple[int, ...] = ()
-    #: Whether some ids of the new rows are given or derived; generated ones are distinct.
+    #: Whether some ids of the new rows are given or derived; generated ones are distinct, and mean nothing to people.
     has_given_ids: bool = True
-    #: Sources of edges that the load replaces: they may have lost one.
+    #: Whether all old rows go.
+    is_replaced: bool = False
+    #: Ids of old rows that go, where they are known.
+    removed_ids: Sequence[str] = ()
+    #: Sources of edges that go or are replaced: they may have lost one.
     old_sources: Sequence[str] = ()
-
-    @property
-    def old(self) -> list[int]:
-        """Fragments that were there before."""
-        from omnigraph.storage.datasets.fragments import fragment_sizes
-
-        new = set(self.new)
-        return [number for number in fragment_sizes(self.table) if number not in new]
 
     def scans(self, column: str, *, is_new: bool) -> list[KeyScan]:
         """The texts of a column, of the new rows or of the old ones."""
         return key_scans(self.table, self.new if is_new else self.old, text_key(column))
 
+    @property
+    def old(self) -> list[int]:
+        """Fragments that were there before."""
+        new = set(self.new)
+        return [number for number in fragment_sizes(self.table) if number not in new]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelationChecker:
-    """Checks one load. Tables that it looks at are added to `read`."""
+class TableChanges:
+    """The tables of one write, as the checker sees them."""
 
-    mode: LoadMode
     images: Mapping[TableKey, Image]
-    rules: Mapping[TableKey, TableRules]
     joins: Joins
-    #: The image of a table that the load does not touch.
+    #: The image of a table that the write does not touch.
     untouched: Callable[[TableKey], Image]
-    #: Where a new row came from.
-    locate: Callable[[TableKey, int], Place]
-    problems: Problems
     #: Hears what is checked next.
-    tell: Callable[[str], None]
+    tell: Callable[[str], None] = lambda _: None
 
-    def check_all(self) -> None:
-        """Check every rule; violations are counted in `problems`."""
-        self.check_ids()
-        for key, image in self.images.items():
-            for unique in self.rules[key].uniques:
-                with self._step(f"{unique} is unique"):
-                    self._check_unique(unique, key, image)
-        for key, rules in self.rules.items():
-            name = key.partition(":")[2]
-            if rules.endpoints is not None:
-                with self._step(f"ends of {name}"):
-                    self._check_ends(rules.endpoints, key)
-            if rules.per_source is not None and key in self.images:
-                with self._step(f"edges per source of {name}"):
-                    self._check_cardinality(rules.per_source, key, self.images[key])
+    def find(self, key: TableKey, rule: RowRule) -> list[Found]:
+        """As `ChangedRows.find`."""
+        topic = rule_topic(rule)
+        if not self._is_affected(key, rule):
+            return []
+        self.tell(topic)
+        # Jobs in Spark are named as well.
+        with detail(topic):
+            image = self._image(key)
+            return [_named(rule, image, found) for found in self._find(rule, image)]
 
-    @contextmanager
-    def _step(self, what: str) -> Iterator[None]:
-        """Name a check where people follow the load, and its jobs in Spark."""
-        self.tell(what)
-        with detail(what):
-            yield
+    def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
+        """As `ChangedRows.existing`."""
+        keys = pa.array(list(ids), pa.utf8())
+        pieces = find_keys(key_scans(self._image(key).table, None, text_key("id")), keys, keys)
+        return {entity_id for piece in pieces for entity_id in piece["key"].to_pylist()}
 
-    # ---- ids
+    def _image(self, key: TableKey) -> Image:
+        return self.images.get(key) or self.untouched(key)
 
-    def check_ids(self) -> None:
-        """Check that ids are distinct, and in an append that they are new."""
-        for key, image in self.images.items():
-            with self._step(f"ids of {key.partition(':')[2]}"):
-                self._check_ids(key, image)
-
-    def _check_ids(self, key: TableKey, image: Image) -> None:
-        if not image.new or not image.has_given_ids:
-            return
-        name = key.partition(":")[2]
-        new = image.scans("id", is_new=True)
-        found = self.joins.duplicated(new)
-
-        def twice(item: Example) -> str:
-            return f"the id {item.key!r} of {name} is given {item.count:,} times"
-
-        self._report(found, key, "id", f"duplicate id of {name}", twice)
-        old = image.scans("id", is_new=False) if self.mode is LoadMode.APPEND else []
-        if old:
-            found = self.joins.shared(new, old)
-            self._report(
-                found,
-                key,
-                "id",
-                f"{KEY_CONFLICT} of {name}",
-                lambda item: (
-                    f"a {key.partition(':')[0]} of type {name} with id {item.key!r} exists already"
-                ),
-            )
-
-    # ---- uniqueness
-
-    def _check_unique(self, rule: Unique, key: TableKey, image: Image) -> None:
-        if not image.new:
-            return
-        members = list(zip(rule.members, rule.bases, strict=True))
-        new = key_scans(image.table, image.new, members)
-        old = key_scans(image.table, image.old, members)
-        field = rule.members[0] if len(rule.members) == 1 else ", ".join(rule.members)
-        name = f"@unique violation on {rule}"
-
-        def message(item: Example) -> str:
-            ids = _ids_at(image.table, item.addresses[:2])
-            value = item.key if len(rule.members) == 1 else joined_text(item.key)
-            return f"{name}: {value!r} belongs to {ids[0]!r} and to {ids[1]!r}"
-
-        # Rows of one id are one entity: what is wrong with them is told about the id.
-        owner = "id" if image.has_given_ids else None
-        self._report(self.joins.duplicated(new, owner), key, field, name, message, place=-1)
-        if old:
-            self._report(self.joins.shared(new, old, owner), key, field, name, message)
-
-    # ---- edges
-
-    def _check_ends(self, rule: Endpoints, key: TableKey) -> None:
-        ends = (("src", rule.source, rule.source_type), ("dst", rule.target, rule.target_type))
-        for column, node, type_name in ends:
-            image = self.images.get(key)
-            is_stranding = self.mode is LoadMode.OVERWRITE and node in self.images
-            if image is None:
-                if not is_stranding:
-                    continue
-                image = self.untouched(key)
-                references = image.scans(column, is_new=False)
-            else:
-                references = image.scans(column, is_new=True)
-            if not references:
-                continue
-            nodes = self.images.get(node) or self.untouched(node)
-            ids = key_scans(nodes.table, None, text_key("id"))
-            name = f"{column} of {rule.edge_type} not found in {type_name}"
-            found = self.joins.missing(references, ids)
-
-            def message(item: Example, column: str = column, type_name: str = type_name) -> str:
-                return f"edge {rule.edge_type}: {column} {item.key!r} not found in {type_name}"
-
-            self._report(found, key, "from" if column == "src" else "to", name, message)
-
-    def _check_cardinality(self, rule: EdgesPerSource, key: TableKey, image: Image) -> None:
-        touched = image.scans("src", is_new=True)
-        if not touched and not image.old_sources:
-            return
-        counted = key_scans(image.table, None, text_key("src"))
-        found = self.joins.outside(counted, touched, rule.low, rule.high, image.old_sources)
-        bounds = f"{rule.low}..{'' if rule.high is None else rule.high}"
-        name = f"@card violation on edge {rule.edge_type}"
-
-        def message(item: Example) -> str:
-            return f"{name}: {item.key!r} has {item.count} edges, allowed are {bounds}"
-
-        self._report(found, key, "from", name, message)
-
-    # ---- reports
-
-    def _report(
-        self,
-        found: Found,
-        key: TableKey,
-        field: str,
-        rule: str,
-        message: Callable[[Example], str],
-        *,
-        place: int = 0,
-    ) -> None:
-        if not found.total:
-            return
-        records = []
-        for item in found.examples:
-            where = self._place(key, item.addresses, place)
-            record = BadRecord(
-                source=where.source,
-                line=where.line,
-                unit=where.unit,
-                type_key=key,
-                field=field,
-                value=shown(joined_text(item.key) if ", " in field else item.key),
-                rule=rule,
-                message=message(item),
-            )
-            records.append(record)
-        records.sort(key=lambda record: (record.source, record.line or 0))
-        self.problems.add_found(rule, found.total, records)
-
-    def _place(self, key: TableKey, addresses: Sequence[int], place: int) -> Place:
-        """Where the row of an example came from; rows that the graph had before are in the graph."""
+    def _is_affected(self, key: TableKey, rule: RowRule) -> bool:
         image = self.images.get(key)
-        new = set(image.new) if image is not None else set()
-        mine = [address for address in addresses if address >> 32 in new]
-        if not mine:
-            return Place("graph")
-        return self.locate(key, mine[place])
+        if isinstance(rule, End):
+            nodes = self.images.get(rule.node)
+            loses_nodes = nodes is not None and (nodes.is_replaced or len(nodes.removed_ids) > 0)
+            return loses_nodes or (image is not None and bool(image.new))
+        if image is None:
+            return False
+        if isinstance(rule, DistinctIds | NewIds):
+            return bool(image.new) and image.has_given_ids
+        return bool(image.new) or (isinstance(rule, EdgesPerSource) and len(image.old_sources) > 0)
+
+    def _find(self, rule: RowRule, image: Image) -> Iterator[Found]:
+        joins = self.joins
+        match rule:
+            case DistinctIds():
+                yield joins.duplicated(image.scans("id", is_new=True))
+            case NewIds():
+                if old := image.scans("id", is_new=False):
+                    yield joins.shared(image.scans("id", is_new=True), old)
+            case Unique():
+                members = list(zip(rule.members, rule.bases, strict=True))
+                new = key_scans(image.table, image.new, members)
+                # Rows of one id are one entity: what is wrong with them is told about the id.
+                owner = "id" if image.has_given_ids else None
+                yield joins.duplicated(new, owner)
+                if old := key_scans(image.table, image.old, members):
+                    yield joins.shared(new, old, owner)
+            case End():
+                nodes = self._image(rule.node)
+                ids = key_scans(nodes.table, None, text_key("id"))
+                if new := image.scans(rule.column, is_new=True):
+                    yield joins.missing(new, ids)
+                if nodes.is_replaced or nodes.removed_ids:
+                    if not (old := image.scans(rule.column, is_new=False)):
+                        return
+                    # Of replaced nodes it is only known which are there.
+                    yield (
+                        joins.missing(old, ids)
+                        if nodes.is_replaced
+                        else joins.named(old, nodes.removed_ids)
+                    )
+            case EdgesPerSource():
+                counted = key_scans(image.table, None, text_key("src"))
+                touched = image.scans("src", is_new=True)
+                yield joins.outside(counted, touched, rule.low, rule.high, image.old_sources)
 
 
-def _ids_at(table: Table, addresses: Sequence[int]) -> list[str]:
-    from omnigraph.storage.datasets.fragments import read_addresses
-
-    return read_addresses(table, "id", addresses)
-
-
-# ---- Holding the rows of a table against rules that are new to them: exact totals, and some examples of each
-
-
-#: Where rows are that no file brought.
-GRAPH = "graph"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NullItem:
-    address: TableAddress
-    fragments: tuple[int, ...]
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RuleItem:
-    address: TableAddress
-    fragments: tuple[int, ...]
-    rules: tuple[ValueRule, ...]
-
-
-def check_required(
-    table: Table, key: TableKey, columns: Mapping[str, str], engine: LoadEngine
-) -> Problems:
-    """Rows that hold null in columns that become required; `columns` gives the names that they will have."""
-    problems = Problems()
-    address, wanted = table_address(table), tuple(columns)
-    items = [
-        _NullItem(address=address, fragments=group.fragment_ids, columns=wanted)
-        for group in list_fragment_groups(table)
+def _named(rule: RowRule, image: Image, found: Found) -> Found:
+    """The same examples with the ids of their entities, and keys of several members as people read them."""
+    wanted = 2 if isinstance(rule, Unique) else int(isinstance(rule, End) and image.has_given_ids)
+    addresses = [place for example in found.examples for place in example.addresses[:wanted]]
+    if not addresses:
+        return found
+    id_of = dict(zip(addresses, read_addresses(image.table, "id", addresses), strict=True))
+    is_joined = isinstance(rule, Unique) and len(rule.members) > 1
+    examples = [
+        replace(
+            example,
+            value=joined_text(str(example.value)) if is_joined else example.value,
+            ids=tuple(id_of[place] for place in example.addresses[:wanted]),
+        )
+        for example in found.examples
     ]
-    for answer in engine.workers.run("look for nulls", _find_nulls, items if wanted else []):
-        for name, (total, ids) in answer["nulls"].items():
-            add_nulls(problems, key, columns[name], total, ids)
-    return problems
+    return Found(found.total, examples)
 
 
-def add_nulls(
-    problems: Problems, key: TableKey, column: str, total: int, ids: Sequence[str]
-) -> None:
-    """Count rows that lack a required value."""
-    rule = f"[OG-MF-104] {key.partition(':')[2]}.{column} is required"
-    records = [_record(key, column, None, f"{one!r} has no value", rule) for one in ids]
-    problems.add_found(rule, total, records)
+# ---- Rows of a table against rules that are new to them
 
 
-def check_rows(table: Table, key: TableKey, rules: TableRules, engine: LoadEngine) -> Problems:
+def check_rows(
+    table: Table, key: TableKey, rules: TableRules, engine: LoadEngine
+) -> ViolationCounts:
     """What the rows of a table violate: rules of values, uniqueness, edges per source."""
-    problems = Problems()
-    if not table.row_count:
-        return problems
+    counts = check_columns(table, key, rules.values, engine.workers)
+    image = Image(table=table, new=tuple(fragment_sizes(table)), has_given_ids=False)
+    changes = TableChanges(images={key: image}, joins=engine.joins, untouched=lambda _: image)
+    for violation in check({key: rules}, changes):
+        counts.add_all(violation)
+    return counts
+
+
+def required(key: TableKey, column: str) -> Required:
+    """The rule of a column that becomes required."""
+    return Required(type_name=key.partition(":")[2], property=column, code="OG-MF-104")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ValueItem:
+    address: TableAddress
+    fragments: tuple[int, ...]
+    key: TableKey
+    rules: tuple[ValueRule, ...]
+    names: Mapping[str, str]
+
+
+def check_columns(
+    table: Table,
+    key: TableKey,
+    rules: Sequence[ValueRule],
+    workers: Workers,
+    names: Mapping[str, str] | None = None,
+) -> ViolationCounts:
+    """What the values of a table violate; `names` gives the present names of columns that will have others."""
     address = table_address(table)
     items = [
-        _RuleItem(address=address, fragments=group.fragment_ids, rules=rules.values)
-        for group in list_fragment_groups(table)
+        _ValueItem(
+            address=address,
+            fragments=group.fragment_ids,
+            key=key,
+            rules=tuple(rules),
+            names=names or {},
+        )
+        for group in (list_fragment_groups(table) if rules else ())
     ]
-    for answer in engine.workers.run("check rows", _check, items if rules.values else []):
-        for rule, (total, rows) in answer["found"].items():
-            records = [_record(key, field, value, text, rule) for field, value, text in rows]
-            problems.add_found(rule, total, records)
-    for unique in rules.uniques:
-        _check_unique(problems, table, key, unique, engine)
-    if rules.per_source is not None:
-        _check_cardinality(problems, table, key, rules.per_source, engine)
-    return problems
+    counts = ViolationCounts()
+    for answer in workers.run("check rows", _check_fragments, items):
+        counts.merge(ViolationCounts.from_message(answer["violations"]))
+    return counts
 
 
-def _record(key: TableKey, field: str, value: str | None, message: str, rule: str) -> BadRecord:
-    return BadRecord(
-        source=GRAPH,
-        line=None,
-        type_key=key,
-        field=field,
-        value=value,
-        rule=rule,
-        message=message,
-    )
-
-
-def _find_nulls(item: _NullItem) -> Message:
-    """Per column how many rows hold null, and the ids of some."""
-    found: dict[str, tuple[int, list[str]]] = {}
-    rows = 0
-    for batch in scan_fragments(item.address, item.fragments, ["id", *item.columns]):
-        rows += batch.num_rows
-        for name in item.columns:
-            column = batch.column(name)
-            if column.null_count:
-                ids: Any = batch.column("id")
-                lacking = ids.filter(pc.is_null(column)).to_pylist()
-                total, examples = found.get(name, (0, []))
-                found[name] = (total + len(lacking), [*examples, *lacking][:MAX_EXAMPLES])
-    return {"nulls": found, "rows": rows}
-
-
-def _check(item: _RuleItem) -> Message:
-    """Per rule how many values violate it, and field, value and sentence of some."""
+def _check_fragments(item: _ValueItem) -> Message:
     columns = list(dict.fromkeys(["id", *(rule.property for rule in item.rules)]))
-    found: dict[str, tuple[int, list[tuple[str, str, str]]]] = {}
-    rows = 0
-    for batch in scan_fragments(item.address, item.fragments, columns):
+    present = [item.names.get(name, name) for name in columns]
+    counts, rows = ViolationCounts(), 0
+    for batch in scan_fragments(item.address, item.fragments, present):
         rows += batch.num_rows
-        for rule in item.rules:
-            mask = violations(rule, batch.column(rule.property))
-            if not pc.any(mask).as_py():
-                continue
-            bad: Any = batch.filter(mask)
-            first = bad.slice(0, MAX_EXAMPLES)
-            values = stored_values(first[rule.property])
-            texts = [
-                (rule.property, shown(value), f"{value!r} of {one!r} {complaint(rule)}")
-                for one, value in zip(first["id"].to_pylist(), values, strict=True)
-            ]
-            total, examples = found.get(rule_name(rule), (0, []))
-            found[rule_name(rule)] = (total + bad.num_rows, [*examples, *texts][:MAX_EXAMPLES])
-    return {"found": found, "rows": rows}
-
-
-def _check_unique(
-    problems: Problems, table: Table, key: TableKey, rule: Unique, engine: LoadEngine
-) -> None:
-    members = list(zip(rule.members, rule.bases, strict=True))
-    found = engine.joins.duplicated(key_scans(table, None, members))
-
-    def sentence(item: Example) -> str:
-        ids = read_addresses(table, "id", item.addresses[:2])
-        value = item.key if len(rule.members) == 1 else joined_text(item.key)
-        return f"{value!r} belongs to {ids[0]!r} and to {ids[1]!r}"
-
-    name = f"@unique violation on {rule}"
-    field = ", ".join(rule.members)
-    records = [_record(key, field, shown(i.key), sentence(i), name) for i in found.examples]
-    _add(problems, found, name, records)
-
-
-def _check_cardinality(
-    problems: Problems, table: Table, key: TableKey, rule: EdgesPerSource, engine: LoadEngine
-) -> None:
-    scans = key_scans(table, None, text_key("src"))
-    found = engine.joins.outside(scans, scans, rule.low, rule.high)
-    bounds = f"{rule.low}..{'' if rule.high is None else rule.high}"
-
-    name = f"@card violation on edge {rule.edge_type}"
-
-    def sentence(item: Example) -> str:
-        return f"{item.key!r} has {item.count} edges, allowed are {bounds}"
-
-    records = [_record(key, "from", shown(i.key), sentence(i), name) for i in found.examples]
-    _add(problems, found, name, records)
-
-
-def _add(problems: Problems, found: Found, rule: str, records: list[BadRecord]) -> None:
-    if found.total:
-        problems.add_found(rule, found.total, records)
+        named = pa.table([batch[name] for name in present], names=columns)
+        for violation in check_values(item.key, item.rules, named):
+            counts.add_all(violation)
+    return {"violations": counts.to_message(), "rows": rows}

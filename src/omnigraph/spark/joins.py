@@ -21,12 +21,14 @@ from pyspark.sql import functions as sql
 from omnigraph.core.arrow import pa, pc
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import MAX_EXAMPLES
+from omnigraph.lang.schema.rules import Example
 from omnigraph.pipeline.exchange import KeyFiles
-from omnigraph.pipeline.joins import Example, Found, LocalJoins, owned, row_examples
+from omnigraph.pipeline.joins import LocalJoins, owned, row_examples
 from omnigraph.pipeline.keys import SMALL_ROWS, KeyScan, cut_scans, is_few, scan_keys, total_rows
 from omnigraph.spark.tasks import Kept, carrying
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import open_address
+from omnigraph.writes.rules import Found
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

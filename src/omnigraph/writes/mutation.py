@@ -26,8 +26,7 @@ from omnigraph.storage.datasets.fragments import stage_replaced_rows
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
 from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_delete, stage_upsert
 from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, column_array, texts
-from omnigraph.writes.pending import Accumulator, ExternalIntake, TableDelta
-from omnigraph.writes.rules import validate
+from omnigraph.writes.pending import Accumulator, ExternalIntake, TableDelta, validate
 
 if TYPE_CHECKING:
     from omnigraph.commit.snapshot import Snapshot

@@ -1,21 +1,34 @@
-"""Pending rows and deletions of one mutation, and its external blobs."""
+"""Pending rows and deletions of one mutation, the rules on them, and its external blobs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import ResourceLimitError
+from omnigraph.core.values import StoredValue, canonical_spelling
+from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.lang.schema.rules import EdgesPerSource, End, Example, RowRule, TableRules, Unique
+from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
-from omnigraph.writes.columns import TypeDef, rows_table, table_schema, texts
+from omnigraph.writes.columns import (
+    PROBE_CHUNK,
+    CommittedRows,
+    TypeDef,
+    rows_table,
+    stored_values,
+    table_schema,
+    texts,
+)
+from omnigraph.writes.rules import Found, check, check_values
 
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
-    from omnigraph.core.values import StoredValue
 
 
 # ---- Pending work of one mutation: rows to write and rows to delete, in memory until the end of the query
@@ -122,6 +135,105 @@ def _last_per_id(rows: pa.Table) -> pa.Table:
     if len(last) == rows.num_rows:
         return rows.combine_chunks()
     return rows.take(pa.array(sorted(last.values()), pa.int64())).combine_chunks()
+
+
+# ---- The rules on the final image, before anything is staged
+
+
+def validate(
+    deltas: Mapping[TableKey, TableDelta],
+    rules: Mapping[TableKey, TableRules],
+    committed: CommittedRows,
+) -> None:
+    """Check every rule against the final image.
+
+    Raises:
+        BadRequestError: the first rule that is violated.
+    """
+    own = {key: rules[key] for key in deltas}
+    values = (check_values(key, own[key].values, delta.rows) for key, delta in deltas.items())
+    for violation in chain(*values, check(own, PendingChanges(deltas, committed))):
+        raise BadRequestError(violation.texts[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChanges:
+    """Pending rows and the committed ones that stay, as the checker sees them. An id has one row."""
+
+    deltas: Mapping[TableKey, TableDelta]
+    committed: CommittedRows
+
+    def find(self, key: TableKey, rule: RowRule) -> Iterator[Found]:
+        """As `ChangedRows.find`."""
+        match rule:
+            case Unique():
+                yield from self._repeated(key, rule)
+            case End():
+                wanted = set(texts(self.deltas[key].rows[rule.column]))
+                if missing := wanted - self.existing(rule.node, wanted):
+                    yield Found(len(missing), [Example(min(missing))])
+            case EdgesPerSource():
+                yield from self._outside(key, rule)
+
+    def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
+        """As `ChangedRows.existing`."""
+        pending = self.deltas[key].has(list(ids)) if key in self.deltas else set()
+        return pending | self.committed.existing_ids(key, set(ids) - pending)
+
+    def _repeated(self, key: TableKey, rule: Unique) -> Iterator[Found]:
+        delta = self.deltas[key]
+        owners: dict[tuple[str, ...], str] = {}
+        for entity_id, spelled in _spelled(rule, delta.rows):
+            if (other := owners.setdefault(spelled, entity_id)) != entity_id:
+                yield _shared(spelled, other, entity_id)
+        if not owners or self.committed.is_empty(key):
+            return
+        rewritten = set(texts(delta.rows["id"])) | delta.deleted.keys()
+        firsts = stored_values(delta.rows[rule.members[0]].unique().drop_null())
+        for begin in range(0, len(firsts), PROBE_CHUNK):
+            filter_ = _member_filter(rule, firsts[begin : begin + PROBE_CHUNK])
+            rows = self.committed.select(key, ["id", *rule.members], filter_)
+            for entity_id, spelled in _spelled(rule, rows):
+                if spelled in owners and entity_id not in rewritten:
+                    yield _shared(spelled, owners[spelled], entity_id)
+
+    def _outside(self, key: TableKey, rule: EdgesPerSource) -> Iterator[Found]:
+        delta = self.deltas[key]
+        counts = Counter(texts(delta.rows["src"]))
+        touched = counts.keys() | {source for source, _ in delta.deleted_ends.values()}
+        if rule.node in self.deltas:
+            # A source that goes takes all of its edges along.
+            touched -= self.deltas[rule.node].deleted.keys()
+        for rows in self.committed.probe(key, "src", touched, ["id", "src"]):
+            ids, sources = texts(rows["id"]), texts(rows["src"])
+            counts.update(
+                source
+                for edge_id, source in zip(ids, sources, strict=True)
+                if edge_id not in delta.deleted
+            )
+        for source, count in sorted(counts.items()):
+            if count < rule.low or (rule.high is not None and count > rule.high):
+                yield Found(1, [Example(source, count=count)])
+
+
+def _spelled(rule: Unique, rows: pa.Table) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each row's id with the spellings of its members; rows with a null member are left out."""
+    members = [stored_values(rows[name]) for name in rule.members]
+    for entity_id, values in zip(texts(rows["id"]), zip(*members, strict=True), strict=True):
+        if None not in values:
+            yield entity_id, tuple(map(canonical_spelling, rule.bases, values))
+
+
+def _shared(spelled: tuple[str, ...], first: str, second: str) -> Found:
+    value = spelled[0] if len(spelled) == 1 else f"({', '.join(spelled)})"
+    return Found(1, [Example(value, ids=(first, second))])
+
+
+def _member_filter(rule: Unique, values: list[StoredValue]) -> Filter:
+    column, base = rule.members[0], rule.bases[0]
+    if all(isinstance(value, str) for value in values):
+        return OneOf(column, [str(value) for value in values])
+    return AnyOf(tuple(Compare(column, base, "=", value) for value in values))
 
 
 # ---- External blobs of one mutation: checked, counted, copied. A mutation never keeps a reference

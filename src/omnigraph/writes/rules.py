@@ -1,79 +1,89 @@
-"""The checker of integrity rules: values as masks, and rows against what is stored."""
+"""The one checker of integrity rules: values as masks, and rows of a write against those that stay."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, assert_never
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 
-from omnigraph.core.arrow import pc as _pc
-from omnigraph.core.values import StoredValue, canonical_spelling
-from omnigraph.errors import BadRequestError
+from omnigraph.core.arrow import pa, pc
+from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import (
-    EdgesPerSource,
-    Endpoints,
+    DistinctIds,
     EnumValues,
+    Example,
+    NewIds,
     Pattern,
     Range,
+    Required,
+    RowRule,
+    Rule,
     TableRules,
-    Unique,
     ValueRule,
+    violation_text,
 )
-from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
-from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, stored_values, texts
+from omnigraph.writes.columns import stored_values
 
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
-    from omnigraph.writes.pending import TableDelta
 
 
-# ---- The interpreter of value rules: which values of a column violate a rule. Columns in, a mask out
-#
-# Mutations and tasks of a load use the same functions, so a rule means the same in both.
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One rule that rows of a table violate: how many there are, and some of them."""
+
+    key: TableKey
+    rule: Rule
+    total: int
+    examples: list[Example]
+
+    @property
+    def texts(self) -> list[str]:
+        """The sentences about the examples."""
+        return [violation_text(self.rule, example) for example in self.examples]
 
 
-def violations(rule: ValueRule, column: Any) -> Any:
-    """A mask of the values that violate a rule; null is exempt."""
+# ---- Rules of values: which values of a column violate a rule. Columns in, a mask out
+
+
+def check_values(
+    key: TableKey, rules: Iterable[ValueRule], rows: Any, most: int = MAX_EXAMPLES
+) -> Iterator[Violation]:
+    """What the rows of a batch or table, which have their ids, violate."""
+    for rule in rules if rows.num_rows else ():
+        bad = violating(rule, rows[rule.property])
+        if total := pc.sum(bad).as_py():
+            shown = rows.select(["id", rule.property]).filter(bad).slice(0, most)
+            pairs = zip(shown["id"].to_pylist(), shown_values(shown[rule.property]), strict=True)
+            examples = [Example(value, ids=(entity_id,)) for entity_id, value in pairs]
+            yield Violation(key, rule, total, examples)
+
+
+def violating(rule: ValueRule, column: Any) -> Any:
+    """A mask of the values that violate a rule."""
     match rule:
+        case Required():
+            return pc.is_null(column)
         case EnumValues(values=values):
-            good = _pc.is_in(column, pa.array(values, pa.utf8()))
+            good = pc.is_in(column, pa.array(values, pa.utf8()))
         case Range(low=low, high=high):
             good = _in_range(column, low, high)
         case Pattern(pattern=pattern):
-            good = _pc.match_substring_regex(column, pattern)
+            good = pc.match_substring_regex(column, pattern)
         case _:
             assert_never(rule)
-    return _pc.and_(_pc.invert(_pc.fill_null(good, False)), _pc.is_valid(column))
+    return pc.and_(pc.invert(pc.fill_null(good, False)), pc.is_valid(column))
 
 
-def rule_name(rule: ValueRule) -> str:
-    """The stable name of a rule, as messages and reports begin with it."""
-    match rule:
-        case EnumValues():
-            return f"invalid enum value for {rule.type_name}.{rule.property}"
-        case Range():
-            return f"@range violation on {rule.type_name}.{rule.property}"
-        case Pattern():
-            return f"@check violation on {rule.type_name}.{rule.property}"
-        case _:
-            assert_never(rule)
-
-
-def complaint(rule: ValueRule) -> str:
-    """What is wrong with a value that violates a rule: the end of a sentence that begins with the value."""
-    match rule:
-        case EnumValues(values=values):
-            return f"is not one of {', '.join(values)}"
-        case Range(low=low, high=high):
-            return f"is outside {'' if low is None else low}..{'' if high is None else high}"
-        case Pattern(pattern=pattern):
-            return f"does not match {pattern}"
-        case _:
-            assert_never(rule)
+def shown_values(column: Any) -> list[Any]:
+    """The values of a column as violations show them: a float of 32 bits has as few digits as were written."""
+    values = stored_values(column)
+    if pa.types.is_float32(column.type):
+        return [None if value is None else float(str(np.float32(value))) for value in values]
+    return values
 
 
 def _in_range(column: Any, low: float | None, high: float | None) -> Any:
@@ -83,16 +93,16 @@ def _in_range(column: Any, low: float | None, high: float | None) -> Any:
         column = column.cast(pa.float64())
     good: Any = pa.scalar(True)
     for bound, compare, move, is_low in (
-        (low, _pc.greater_equal, _lowest, True),
-        (high, _pc.less_equal, _highest, False),
+        (low, pc.greater_equal, _lowest, True),
+        (high, pc.less_equal, _highest, False),
     ):
         if bound is None:
             continue
         limit = move(bound, is_integer)
         if is_integer:
-            good = _pc.and_(good, _compare_integers(column, compare, int(limit), is_low))
+            good = pc.and_(good, _compare_integers(column, compare, int(limit), is_low))
         else:
-            good = _pc.and_(good, compare(column, pa.scalar(limit, pa.float64())))
+            good = pc.and_(good, compare(column, pa.scalar(limit, pa.float64())))
     return good
 
 
@@ -130,153 +140,68 @@ def _nearest_float(bound: float) -> float:
         return math.copysign(math.inf, bound)
 
 
-# ---- The local interpreter of the integrity rules: judges the final image of a write, before anything is staged
-#
-# Order: value rules of all tables, then uniqueness of nodes, then per edge type uniqueness, endpoints and
-# cardinality.
+# ---- Rules between rows: what changes is checked, against all rows as they would be
 
 
-def validate(
-    deltas: Mapping[TableKey, TableDelta],
-    rules: Mapping[TableKey, TableRules],
-    committed: CommittedRows,
-) -> None:
-    """Check every rule against the final image.
+@dataclass(slots=True)
+class Found:
+    """How many violations there are, and some of them in the order of their values."""
 
-    Raises:
-        BadRequestError: the first rule that is violated.
-    """
-    nodes = {key: delta for key, delta in deltas.items() if key.startswith("node:")}
-    edges = {key: delta for key, delta in deltas.items() if key.startswith("edge:")}
-    for key, delta in deltas.items():
-        for rule in rules[key].values:
-            check_values(rule, delta.rows)
-    for key, delta in (nodes | edges).items():
-        for unique in rules[key].uniques:
-            _check_unique(unique, key, delta, committed)
-        endpoints, per_source = rules[key].endpoints, rules[key].per_source
-        if endpoints is not None:
-            _check_endpoints(endpoints, delta, deltas, committed)
-        if per_source is not None and endpoints is not None:
-            sources = deltas.get(endpoints.source)
-            gone = set(sources.deleted) if sources is not None else set()
-            _check_cardinality(per_source, key, delta, committed, gone_sources=gone)
+    total: int = 0
+    examples: list[Example] = field(default_factory=list)
 
 
-# ---- value rules
+class ChangedRows(Protocol):
+    """The rows of some tables as they are now and as a write leaves them."""
+
+    def find(self, key: TableKey, rule: RowRule) -> Iterable[Found]:
+        """What violates a rule of a table because of the write."""
+        ...
+
+    def existing(self, key: TableKey, ids: Collection[str]) -> set[str]:
+        """Those of the ids that exist after the write."""
+        ...
 
 
-def check_values(rule: ValueRule, rows: pa.Table) -> None:
-    """Check one value rule on all rows; null is exempt."""
-    if rows.num_rows == 0:
-        return
-    bad = violations(rule, rows[rule.property])
-    if pc.any(bad).as_py():
-        first = rows.filter(bad).slice(0, 1)
-        value = stored_values(first[rule.property])[0]
-        where = first["id"].to_pylist()[0]
-        raise BadRequestError(f"{rule_name(rule)}: {value!r} of {where!r} {complaint(rule)}")
+def check(rules: Mapping[TableKey, TableRules], rows: ChangedRows) -> Iterator[Violation]:
+    """Every violation of a rule between rows; found one after the other, so that a caller may stop at the first."""
+    for key, own in rules.items():
+        for unique in own.uniques:
+            yield from _violations(key, unique, rows)
+    for key, own in rules.items():
+        is_orphaned = False
+        for end in own.ends:
+            for violation in _violations(key, end, rows):
+                is_orphaned = True
+                yield violation
+        if (per_source := own.per_source) is not None:
+            for violation in _violations(key, per_source, rows):
+                if is_orphaned:
+                    yield from _of_existing(violation, per_source.node, rows)
+                else:
+                    yield violation
 
 
-# ---- uniqueness
+def check_ids(
+    keys: Iterable[TableKey], rows: ChangedRows, *, must_be_new: bool
+) -> Iterator[Violation]:
+    """Ids that several rows of a write have, and those that exist where they have to be new."""
+    for key in keys:
+        kind, _, name = key.partition(":")
+        yield from _violations(key, DistinctIds(type_name=name), rows)
+        if must_be_new:
+            yield from _violations(key, NewIds(kind=kind, type_name=name), rows)
 
 
-def _check_unique(rule: Unique, key: TableKey, delta: TableDelta, committed: CommittedRows) -> None:
-    if delta.rows.num_rows == 0:
-        return
-    owners: dict[tuple[str, ...], str] = {}
-    for entity_id, spelled in _tuples(rule, delta.rows):
-        other = owners.setdefault(spelled, entity_id)
-        if other != entity_id:
-            _refuse_unique(rule, spelled, other, entity_id)
-    if committed.is_empty(key) or not owners:
-        return
-    rewritten = set(texts(delta.rows["id"])) | delta.deleted.keys()
-    wanted = list(_first_members(rule, delta.rows))
-    columns = ["id", *rule.members]
-    for begin in range(0, len(wanted), PROBE_CHUNK):
-        filter_ = _member_filter(rule, wanted[begin : begin + PROBE_CHUNK])
-        for entity_id, spelled in _tuples(rule, committed.select(key, columns, filter_)):
-            if spelled in owners and entity_id not in rewritten:
-                _refuse_unique(rule, spelled, entity_id, owners[spelled])
+def _violations(key: TableKey, rule: RowRule, rows: ChangedRows) -> Iterator[Violation]:
+    for found in rows.find(key, rule):
+        if found.total:
+            yield Violation(key, rule, found.total, found.examples)
 
 
-def _tuples(rule: Unique, rows: pa.Table) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each row's id with the spellings of its members; rows with a null member are left out."""
-    ids = texts(rows["id"])
-    members = [stored_values(rows[name]) for name in rule.members]
-    for entity_id, values in zip(ids, zip(*members, strict=True), strict=True):
-        if all(value is not None for value in values):
-            spelled = tuple(map(canonical_spelling, rule.bases, values))
-            yield entity_id, spelled
-
-
-def _first_members(rule: Unique, rows: pa.Table) -> list[StoredValue]:
-    values = stored_values(rows[rule.members[0]])
-    return list(dict.fromkeys(value for value in values if value is not None))
-
-
-def _member_filter(rule: Unique, values: list[StoredValue]) -> Filter:
-    column, base = rule.members[0], rule.bases[0]
-    if all(isinstance(value, str) for value in values):
-        return OneOf(column, [str(value) for value in values])
-    return AnyOf(tuple(Compare(column, base, "=", value) for value in values))
-
-
-def _refuse_unique(rule: Unique, spelled: tuple[str, ...], first: str, second: str) -> None:
-    value = spelled[0] if len(spelled) == 1 else f"({', '.join(spelled)})"
-    raise BadRequestError(
-        f"@unique violation on {rule}: {value!r} belongs to {first!r} and to {second!r}"
-    )
-
-
-# ---- edges
-
-
-def _check_endpoints(
-    rule: Endpoints,
-    delta: TableDelta,
-    deltas: Mapping[TableKey, TableDelta],
-    committed: CommittedRows,
-) -> None:
-    if delta.rows.num_rows == 0:
-        return
-    ends = (("src", rule.source, rule.source_type), ("dst", rule.target, rule.target_type))
-    for column, key, type_name in ends:
-        wanted = set(texts(delta.rows[column]))
-        pending = deltas[key].has(list(wanted)) if key in deltas else set()
-        missing = wanted - pending
-        if missing:
-            missing -= committed.existing_ids(key, missing)
-        if missing:
-            first = min(missing)
-            raise BadRequestError(
-                f"edge {rule.edge_type}: {column} {first!r} not found in {type_name}"
-            )
-
-
-def _check_cardinality(
-    rule: EdgesPerSource,
-    key: TableKey,
-    delta: TableDelta,
-    committed: CommittedRows,
-    *,
-    gone_sources: set[str],
-) -> None:
-    touched = set(texts(delta.rows["src"]))
-    touched |= {source for source, _ in delta.deleted_ends.values()}
-    touched -= gone_sources
-    counts: Counter[str] = Counter(texts(delta.rows["src"]))
-    for rows in committed.probe(key, "src", touched, ["id", "src"]):
-        for edge_id, source in zip(texts(rows["id"]), texts(rows["src"]), strict=True):
-            if edge_id not in delta.deleted:
-                counts[source] += 1
-    for source in sorted(touched):
-        count = counts[source]
-        # A source without any edge is never held against the minimum.
-        if count and (count < rule.low or (rule.high is not None and count > rule.high)):
-            bounds = f"{rule.low}..{'' if rule.high is None else rule.high}"
-            raise BadRequestError(
-                f"@card violation on edge {rule.edge_type}: {source!r} has {count} edges, "
-                f"allowed are {bounds}"
-            )
+def _of_existing(violation: Violation, node: TableKey, rows: ChangedRows) -> Iterator[Violation]:
+    """Edges of a source that does not exist violate one rule, not two."""
+    existing = rows.existing(node, [str(example.value) for example in violation.examples])
+    kept = [example for example in violation.examples if example.value in existing]
+    if total := violation.total - len(violation.examples) + len(kept):
+        yield replace(violation, total=total, examples=kept)

@@ -370,7 +370,7 @@ def test_a_merge_that_fails_after_staging_leaves_no_file(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("omnigraph.branches.merge.ResultChecker.check_all", fail)
+        patch.setattr("omnigraph.branches.merge.check", fail)
         with pytest.raises(OSError, match="space"):
             graph.merge("feature")
     assert (all_branches(graph), files(graph)) == (before, listing)

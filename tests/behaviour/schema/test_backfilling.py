@@ -116,7 +116,7 @@ def test_nulls_are_found_also_where_rows_are_written_anew(graph: Graph) -> None:
             backfill={"Paper.headline": "title"},
             allow_data_loss=True,
         )
-    assert caught.value.report.totals == {"[OG-MF-104] Paper.headline is required": 1}
+    assert caught.value.report.totals == {"[OG-MF-104] missing value for Paper.headline": 1}
 
 
 def test_filled_values_have_to_keep_the_rules_that_are_there(graph: Graph) -> None:

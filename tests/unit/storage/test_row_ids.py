@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from lance.fragment import FragmentMetadata, RowIdSequence
 
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import StorageError
 from omnigraph.pipeline.copying import PLAN, Action, CopyItem, HeldRows, copy_rows
 from omnigraph.pipeline.upsert import RewriteItem, ShrinkItem, rewrite_fragment, shrink_fragment
@@ -343,6 +344,7 @@ def test_rows_are_copied_with_the_ids_of_those_they_replace(table: Table):
     ids = pa.nulls(len(rows), pa.utf8())
     batch = pa.RecordBatch.from_arrays([ids, rows, rows], schema=PLAN)
     item = CopyItem(
+        key=TableKey("node:N"),
         number=0,
         source=table_address(table),
         target=table_address(table),

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from omnigraph.core.ids import TableKey
 from omnigraph.core.types import PropertyType, Scalar, ScalarType
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError
 from omnigraph.lang.query import ir
@@ -40,13 +41,13 @@ def test_rules_are_derived_from_the_schema() -> None:
         Pattern(type_name="N", property="k", pattern="x"),
     )
     assert sorted(map(str, node.uniques)) == ["N.(u, n)", "N.u"]
-    assert (node.endpoints, node.per_source) == (None, None)
+    assert (node.ends, node.per_source) == ((), None)
     assert edge.values == (EnumValues(type_name="E", property="kind", values=("p", "q")),)
     assert [str(rule) for rule in edge.uniques] == ["E.(src, dst)"]
     assert edge.per_source is not None
     assert (edge.per_source.low, edge.per_source.high) == (1, 2)
     assert free.per_source is None
-    assert free.endpoints is not None
+    assert [(end.column, end.node) for end in free.ends] == [("src", "node:N"), ("dst", "node:N")]
 
 
 BIG = 2**53
@@ -71,10 +72,13 @@ def test_a_value_rule_refuses_exactly_the_bad_values(
     def rows(values: list[Any]) -> pa.Table:
         return pa.table({"id": [str(n) for n in range(len(values))], "p": pa.array(values, type_)})
 
-    check_values(rule, rows(good))
+    key = TableKey("node:T")
+    assert not list(check_values(key, [rule], rows(good)))
     for value in bad:
-        with pytest.raises(BadRequestError, match=r"T\.p"):
-            check_values(rule, rows([*good, value]))
+        (violation,) = check_values(key, [rule], rows([*good, value]))
+        (text,) = violation.texts
+        assert (violation.rule, violation.total) == (rule, 1)
+        assert f"T.p: {value!r} of '{len(good)}' " in text
 
 
 NO_EXTERNAL = ExternalIntake()

@@ -1,16 +1,30 @@
-"""Integrity rules as data, derived from the catalog once; interpreters only execute them."""
+"""Integrity rules as data, derived from the catalog once, and the one text of every violation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from omnigraph.core.types import BaseType, EnumType
+from omnigraph.core.types import BaseType, EnumType, Scalar, ScalarType
+from omnigraph.errors import KeyConflictError
 
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
+
+
+# ---- Rules of one value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Required:
+    """A value is not null. Tables enforce it; loads and schema changes report it."""
+
+    type_name: str
+    property: str
+    #: The code of the schema step that brings the rule.
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +55,27 @@ class Pattern:
     pattern: str
 
 
+ValueRule = Required | EnumValues | Range | Pattern
+
+
+# ---- Rules between rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistinctIds:
+    """No two rows of a write have the same id."""
+
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewIds:
+    """No row of a write has an id that exists."""
+
+    kind: str
+    type_name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unique:
     """No two rows have equal values in all members; a null member exempts the row."""
@@ -56,14 +91,13 @@ class Unique:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoints:
-    """Both ends of an edge exist as nodes of the declared types."""
+class End:
+    """One end of an edge, in the column `src` or `dst`, exists as a node of the declared type."""
 
     edge_type: str
-    source: TableKey
-    source_type: str
-    target: TableKey
-    target_type: str
+    column: str
+    node: TableKey
+    node_type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +105,117 @@ class EdgesPerSource:
     """How many edges a source node may have, once it has one."""
 
     edge_type: str
+    #: The type of the sources.
+    node: TableKey
     low: int
     high: int | None
 
 
-ValueRule = EnumValues | Range | Pattern
+RowRule = DistinctIds | NewIds | Unique | End | EdgesPerSource
+Rule = ValueRule | RowRule
+
+
+# ---- What people read about rules
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One value that violates a rule, the rows that have it, how many there are, and the entities that they are."""
+
+    value: object
+    addresses: tuple[int, ...] = ()
+    count: int = 0
+    #: Empty where the entities have no ids that a person knows.
+    ids: tuple[str, ...] = ()
+
+
+def rule_name(rule: Rule) -> str:
+    """The stable name of a rule, which reports count by."""
+    match rule:
+        case Required():
+            code = "" if rule.code is None else f"[{rule.code}] "
+            return f"{code}missing value for {rule.type_name}.{rule.property}"
+        case EnumValues():
+            return f"invalid enum value for {rule.type_name}.{rule.property}"
+        case Range():
+            return f"@range violation on {rule.type_name}.{rule.property}"
+        case Pattern():
+            return f"@check violation on {rule.type_name}.{rule.property}"
+        case DistinctIds():
+            return f"duplicate id of {rule.type_name}"
+        case NewIds():
+            return f"{KeyConflictError.kind} of {rule.type_name}"
+        case Unique():
+            return f"@unique violation on {rule}"
+        case End():
+            return f"{rule.column} of {rule.edge_type} not found in {rule.node_type}"
+        case EdgesPerSource():
+            return f"@card violation on edge {rule.edge_type}"
+        case _:
+            assert_never(rule)
+
+
+def violation_text(rule: Rule, example: Example) -> str:
+    """The sentence about one violation."""
+    name, value = rule_name(rule), repr(example.value)
+    owner = f" of {example.ids[0]!r}" if example.ids else ""
+    match rule:
+        case Required():
+            return f"{name}{owner}: it may not be null"
+        case EnumValues():
+            return f"{name}: {value}{owner} is not one of {', '.join(rule.values)}"
+        case Range():
+            return f"{name}: {value}{owner} is outside {_bounds(rule)}"
+        case Pattern():
+            return f"{name}: {value}{owner} does not match {rule.pattern}"
+        case DistinctIds():
+            return f"the id {value} of {rule.type_name} is given {example.count:,} times"
+        case NewIds():
+            return KeyConflictError(rule.kind, rule.type_name, str(example.value)).message
+        case Unique():
+            return f"{name}: {value} belongs to {example.ids[0]!r} and to {example.ids[1]!r}"
+        case End():
+            edge = " ".join([rule.edge_type, *map(repr, example.ids)])
+            return f"edge {edge}: {rule.column} {value} not found in {rule.node_type}"
+        case EdgesPerSource():
+            return f"{name}: {value} has {example.count} edges, allowed are {_bounds(rule)}"
+        case _:
+            assert_never(rule)
+
+
+def rule_field(rule: Rule) -> str:
+    """Where a report says that a violation is."""
+    match rule:
+        case DistinctIds() | NewIds():
+            return "id"
+        case Unique():
+            return ", ".join(rule.members)
+        case End() | EdgesPerSource():
+            return "to" if isinstance(rule, End) and rule.column == "dst" else "from"
+        case _:
+            return rule.property
+
+
+def rule_topic(rule: RowRule) -> str:
+    """What progress shows while a rule is checked."""
+    match rule:
+        case DistinctIds() | NewIds():
+            return f"ids of {rule.type_name}"
+        case Unique():
+            return f"{rule} is unique"
+        case End():
+            return f"ends of {rule.edge_type}"
+        case EdgesPerSource():
+            return f"edges per source of {rule.edge_type}"
+        case _:
+            assert_never(rule)
+
+
+def _bounds(rule: Range | EdgesPerSource) -> str:
+    return f"{'' if rule.low is None else rule.low}..{'' if rule.high is None else rule.high}"
+
+
+# ---- The rules of a schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +224,8 @@ class TableRules:
 
     values: tuple[ValueRule, ...] = ()
     uniques: tuple[Unique, ...] = ()
-    endpoints: Endpoints | None = None
+    #: `src` and `dst` of an edge type.
+    ends: tuple[End, ...] = ()
     per_source: EdgesPerSource | None = None
 
 
@@ -108,19 +249,22 @@ def _node_rules(node: NodeDef) -> TableRules:
 
 
 def _edge_rules(edge: EdgeDef, catalog: Catalog) -> TableRules:
+    source = catalog.nodes[edge.source].table_key
     low, high = edge.cardinality.low, edge.cardinality.high
-    bounded = low > 0 or high is not None
+    per_source = EdgesPerSource(edge_type=edge.name, node=source, low=low, high=high)
     return TableRules(
         values=tuple(_enum_rules(edge)),
         uniques=_unique_rules(edge),
-        endpoints=Endpoints(
-            edge_type=edge.name,
-            source=catalog.nodes[edge.source].table_key,
-            source_type=edge.source,
-            target=catalog.nodes[edge.target].table_key,
-            target_type=edge.target,
+        ends=tuple(
+            End(
+                edge_type=edge.name,
+                column=column,
+                node=catalog.nodes[name].table_key,
+                node_type=name,
+            )
+            for column, name in (("src", edge.source), ("dst", edge.target))
         ),
-        per_source=EdgesPerSource(edge_type=edge.name, low=low, high=high) if bounded else None,
+        per_source=per_source if low > 0 or high is not None else None,
     )
 
 
@@ -133,8 +277,6 @@ def _enum_rules(definition: NodeDef | EdgeDef) -> list[ValueRule]:
 
 
 def _unique_rules(definition: NodeDef | EdgeDef) -> tuple[Unique, ...]:
-    from omnigraph.core.types import Scalar, ScalarType
-
     ends: BaseType = ScalarType(Scalar.STRING)
     return tuple(
         Unique(

@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError, StorageError
+from omnigraph.lang.schema.rules import Example, NewIds, TableRules, Unique, rule_name
 from omnigraph.pipeline.keys import new_id_prefix
 from omnigraph.pipeline.load.parts import Part, by_source
 from omnigraph.pipeline.load.shaping import alias_conflicts
@@ -36,11 +38,11 @@ from omnigraph.pipeline.load.staging import (
 )
 from omnigraph.pipeline.upsert import LoadMode, Merged
 from omnigraph.pipeline.violations import (
-    KEY_CONFLICT,
+    GRAPH,
     Image,
     Place,
-    Problems,
-    RelationChecker,
+    TableChanges,
+    ViolationCounts,
     in_file,
 )
 from omnigraph.pipeline.workers import LocalWorkers, Message, Silent, detail
@@ -61,9 +63,9 @@ from omnigraph.storage.datasets.staged import (
     stage_fragments,
 )
 from omnigraph.writes.pending import check_cells
+from omnigraph.writes.rules import Violation, check, check_ids
 
 if TYPE_CHECKING:
-    from omnigraph.lang.schema.rules import TableRules
     from omnigraph.pipeline.load.plan import LoadPlan
     from omnigraph.pipeline.worker_set import LoadEngine
     from omnigraph.storage.datasets.tables import Table
@@ -199,13 +201,13 @@ class LoadJob:
         assert self._work is not None, "planned before"
         self._types = {key: _Staged() for key in self._given.declared_types}
         self._provenance = Provenance(self._plan)
-        problems = Problems()
+        violations = ViolationCounts()
         found: list[tuple[TableKey, dict[str, str]]] = []
         answers = self._stage_parts(self._work.parts)
         self._shift_lines(answers)
         external = sum(int(answer["external"]) for answer in answers)
         for part, answer in zip(self._work.parts, answers, strict=True):
-            self._take(answer, problems, found, Origin(part=part))
+            self._take(answer, violations, found, Origin(part=part))
         for frame in self._work.frames:
             plan = replace(self._plan, id_prefix=new_id_prefix())
             source = frame_source(frame, plan)
@@ -217,13 +219,13 @@ class LoadJob:
             external += sum(int(answer["external"]) for answer in messages)
             for answer in sorted(messages, key=lambda item: int(item["part"])):
                 name = partition_name(source, int(answer["part"]))
-                self._take(answer, problems, found, Origin(name=name))
+                self._take(answer, violations, found, Origin(name=name))
         try:
             self._found_aliases = alias_conflicts(found)
         except ValueError as error:
             raise BadRequestError(f"the load was refused, nothing was written: {error}") from error
-        if problems:
-            raise LoadRejectedError(problems.report(relations_checked=False))
+        if violations:
+            raise LoadRejectedError(violations.report(relations_checked=False))
         check_cells(external)
 
     def _shift_lines(self, answers: Sequence[Message]) -> None:
@@ -241,7 +243,7 @@ class LoadJob:
     def _take(
         self,
         answer: Message,
-        problems: Problems,
+        violations: ViolationCounts,
         aliases: list[tuple[TableKey, dict[str, str]]],
         origin: Origin,
     ) -> None:
@@ -256,12 +258,12 @@ class LoadJob:
                 staged.fragments.append(fragment)
                 staged.origins.append(replace(origin, row=row))
                 row += fragment_rows(fragment)
-        if answer["problems"] is not None:
-            some = Problems.from_message(answer["problems"])
+        if answer["violations"] is not None:
+            some = ViolationCounts.from_message(answer["violations"])
             part = origin.part
             before = 0 if part is None else self._provenance.first_line(part.number)
             some.relocate(lambda record: in_file(record, before, answer["unit"]))
-            problems.merge(some)
+            violations.merge(some)
         for key, pairs in answer["aliases"].items():
             aliases += [(TableKey(key), {old: canonical}) for old, canonical in pairs]
 
@@ -303,23 +305,18 @@ class LoadJob:
                 read.add(key)
                 return Image(table=open_pinned(key))
 
-            problems = Problems()
             with (
                 self._engine.progress.stage("check relations", 1) as stage,
                 self._engine.inner.inside(stage),
             ):
-                RelationChecker(
-                    mode=self._mode,
-                    images=images,
-                    rules=self._rules,
-                    joins=self._engine.joins,
-                    untouched=untouched,
-                    locate=lambda key, address: self._locate(images[key], key, address),
-                    problems=problems,
-                    tell=self._engine.inner.tell,
-                ).check_all()
+                changes = self._changes(images, untouched)
+                is_append = self._mode is LoadMode.APPEND
+                violations = [
+                    *check_ids(images, changes, must_be_new=is_append),
+                    *check(self._rules, changes),
+                ]
                 stage.update(1, sum(staged.rows for staged in touched.values()))
-            _raise_if_violated(problems)
+            self._refuse(violations, images)
             reach(Failpoint.LOAD_CHECKED)
         except BaseException:
             # Also after an interrupt: nobody else knows these files.
@@ -374,18 +371,10 @@ class LoadJob:
 
     def _refuse_duplicates(self, key: TableKey, appended: PrivateVersion) -> None:
         """Records without an order: which one of an id should win?"""
-        problems = Problems()
-        RelationChecker(
-            mode=self._mode,
-            images={key: Image(table=appended.table, new=appended.new_fragments)},
-            rules={},
-            joins=self._engine.joins,
-            untouched=lambda _: Image(table=appended.table),
-            locate=lambda _, address: self._record_at(appended.new_fragments, key, address),
-            problems=problems,
-            tell=self._engine.inner.tell,
-        ).check_ids()
-        _raise_if_violated(problems, relations_checked=False)
+        images = {key: Image(table=appended.table, new=appended.new_fragments)}
+        changes = self._changes(images, images.__getitem__)
+        found = check_ids(images, changes, must_be_new=False)
+        self._refuse(found, images, is_appended=True)
 
     def _plain_image(
         self, key: TableKey, table: Table, merged: Merged | None
@@ -406,20 +395,58 @@ class LoadJob:
             new=private.new_fragments,
             # A merge has distinct ids already.
             has_given_ids=self._types[key].has_given_ids and merged is None,
+            is_replaced=self._mode is LoadMode.OVERWRITE,
             old_sources=() if merged is None else merged.old_sources,
         )
 
-    def _locate(self, image: Image, key: TableKey, address: int) -> Place:
-        """The record that a new row came from."""
-        if self._mode is LoadMode.MERGE and self._work is not None:
-            # Rows of fragments that were written again have another order: their id tells.
-            entity_id = read_addresses(image.table, "id", [address])[0]
-            return self._provenance.place_of_id(self._work.parts, key, entity_id)
-        return self._record_at(image.new, key, address)
+    def _changes(
+        self, images: Mapping[TableKey, Image], untouched: Callable[[TableKey], Image]
+    ) -> TableChanges:
+        joins, tell = self._engine.joins, self._engine.inner.tell
+        return TableChanges(images=images, joins=joins, untouched=untouched, tell=tell)
 
-    def _record_at(self, fragments: Sequence[int], key: TableKey, address: int) -> Place:
-        """The record behind a row of a fragment as it was first written."""
-        origin = self._types[key].origins[fragments.index(address >> 32)]
+    def _refuse(
+        self,
+        violations: Iterable[Violation],
+        images: Mapping[TableKey, Image],
+        *,
+        is_appended: bool = False,
+    ) -> None:
+        """Report violations, if there are any; `is_appended` says that rows are still as they were read."""
+        counts = ViolationCounts()
+        conflict: NewIds | None = None
+        by_id = self._mode is LoadMode.MERGE and not is_appended
+        for violation in violations:
+            counts.add_all(violation, partial(self._place_of, images, by_id))
+            if isinstance(violation.rule, NewIds):
+                conflict = conflict or violation.rule
+        if not counts:
+            return
+        report = counts.report(relations_checked=not is_appended)
+        if conflict is None:
+            raise LoadRejectedError(report)
+        first = next(item for item in report.examples if item.rule == rule_name(conflict))
+        raise LoadKeyConflictError(conflict.kind, conflict.type_name, str(first.value), report)
+
+    def _place_of(
+        self,
+        images: Mapping[TableKey, Image],
+        by_id: bool,
+        violation: Violation,
+        example: Example,
+    ) -> Place:
+        """The record that a new row came from; of rows that share a value, the last one."""
+        key = violation.key
+        new = images[key].new if key in images else ()
+        mine = [address for address in example.addresses if address >> 32 in new]
+        if not mine:
+            return Place(GRAPH)
+        address = mine[-1 if isinstance(violation.rule, Unique) else 0]
+        if by_id and self._work is not None:
+            # Rows of fragments that were written again have another order: their id tells.
+            entity_id = read_addresses(images[key].table, "id", [address])[0]
+            return self._provenance.place_of_id(self._work.parts, key, entity_id)
+        origin = self._types[key].origins[new.index(address >> 32)]
         return self._provenance.place(origin, key, address & 0xFFFFFFFF)
 
     # ---- leaving nothing behind
@@ -468,15 +495,3 @@ def _merge_write(table: Table, merged: Merged) -> StagedWrite:
         return stage_replacement(table, merged.fragments, merged.shrunk)
     # Nothing is replaced: a plain append is cheaper to commit and to follow.
     return stage_fragments(table, merged.fragments)
-
-
-def _raise_if_violated(problems: Problems, *, relations_checked: bool = True) -> None:
-    if not problems:
-        return
-    report = problems.report(relations_checked=relations_checked)
-    conflicts = [item for item in report.examples if item.rule.startswith(KEY_CONFLICT)]
-    if conflicts:
-        first = conflicts[0]
-        kind, _, name = str(first.type_key).partition(":")
-        raise LoadKeyConflictError(kind, name, str(first.value), report)
-    raise LoadRejectedError(report)

@@ -27,7 +27,7 @@ from omnigraph.pipeline.load.records import (
     not_utf8,
 )
 from omnigraph.pipeline.load.shaping import RawRecords
-from omnigraph.pipeline.violations import Problems, shown
+from omnigraph.pipeline.violations import ViolationCounts, shown
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
@@ -51,9 +51,9 @@ _moments_seen: dict[str, int] = {}
 
 
 def read_lines(
-    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, problems: Problems, source: str
+    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, violations: ViolationCounts, source: str
 ) -> Iterator[RawRecords]:
-    """The records of some lines, one group per type; lines that are no record are counted in `problems`."""
+    """The records of some lines, one group per type; lines that are no record are counted in `violations`."""
     if not _are_plain(lines):
         keep = [position for position, line in enumerate(lines) if _is_record(line)]
         if len(keep) < len(lines):
@@ -72,7 +72,7 @@ def read_lines(
             yield found
     if slow:
         slow.sort()
-        yield from _slow_records([lines[p] for p in slow], numbers[slow], plan, problems, source)
+        yield from _slow_records([lines[p] for p in slow], numbers[slow], plan, violations, source)
 
 
 def types_of(lines: Sequence[bytes], plan: LoadPlan) -> set[str]:
@@ -275,21 +275,21 @@ def _has_moments(shape: EntityShape) -> bool:
 
 
 def _slow_records(
-    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, problems: Problems, source: str
+    lines: Sequence[bytes], numbers: Any, plan: LoadPlan, violations: ViolationCounts, source: str
 ) -> Iterator[RawRecords]:
     found: list[tuple[int, Record]] = []
     for line, number in zip(lines, numbers.tolist(), strict=True):
         try:
             found.append((number, decode_line(line, plan)))
         except BadRecordError as bad:
-            count_bad(bad, number, source, problems)
+            count_bad(bad, number, source, violations)
     yield from group_records(found)
 
 
-def count_bad(bad: BadRecordError, line: int, source: str, problems: Problems) -> None:
+def count_bad(bad: BadRecordError, line: int, source: str, violations: ViolationCounts) -> None:
     """Count the complaints about one record."""
     for item in bad.complaints:
-        problems.add(
+        violations.add(
             BadRecord(
                 source=source,
                 line=line,

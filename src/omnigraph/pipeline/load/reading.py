@@ -43,7 +43,7 @@ from omnigraph.pipeline.load.records import (
     read_record,
 )
 from omnigraph.pipeline.load.source_columns import SourceColumns, arrow_columns, plain_columns
-from omnigraph.pipeline.violations import Problems, shown
+from omnigraph.pipeline.violations import ViolationCounts, shown
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load.mapping import MappedType
@@ -64,11 +64,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class PartReader:
     """Reads one part; afterwards `lines` says how many lines or records it has."""
 
-    def __init__(self, part: Part, plan: LoadPlan, problems: Problems) -> None:
+    def __init__(self, part: Part, plan: LoadPlan, violations: ViolationCounts) -> None:
         self.lines = 0
         self._part = part
         self._plan = plan
-        self._problems = problems
+        self._violations = violations
         self._is_list = False
 
     @property
@@ -106,7 +106,7 @@ class PartReader:
     def _graph_lines(self) -> Iterator[RawRecords]:
         source = self._part.file.path
         for lines, numbers in self._line_blocks():
-            yield from read_lines(lines, numbers, self._plan, self._problems, source)
+            yield from read_lines(lines, numbers, self._plan, self._violations, source)
 
     def _graph_objects(self) -> Iterator[RawRecords]:
         """Objects between any white space, as old files have them; they are counted, not their lines."""
@@ -119,7 +119,7 @@ class PartReader:
                     raise body
                 found.append((number, read_record(body, self._plan)))
             except BadRecordError as bad:
-                count_bad(bad, number, source, self._problems)
+                count_bad(bad, number, source, self._violations)
             del body
             size += length
             if size >= _BLOCK_BYTES:
@@ -183,8 +183,8 @@ class PartReader:
             for table, positions in self._csv_tables(lines, np.arange(len(lines)), names, mapped):
                 yield raw_records(shape, table, chosen, numbers[positions], is_text=True)
             for done, position in enumerate(sorted(self._bad_lines)):
-                if not self._problems.wants_example(_INVALID_CSV):
-                    self._problems.count(_INVALID_CSV, len(self._bad_lines) - done)
+                if not self._violations.wants_example(_INVALID_CSV):
+                    self._violations.count(_INVALID_CSV, len(self._bad_lines) - done)
                     break
                 self._complain(
                     int(numbers[position]),
@@ -482,7 +482,7 @@ class PartReader:
                 yield lines, np.arange(first + 1, first + len(lines) + 1, dtype=np.int64)
 
     def _complain(self, line: int, rule: str, text: str, value: str | None) -> None:
-        self._problems.add(
+        self._violations.add(
             BadRecord(
                 source=self._part.file.path,
                 line=line,

@@ -17,6 +17,7 @@ from omnigraph.core.ids import TableKey, split_id
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
 from omnigraph.errors import BadRecord
+from omnigraph.lang.schema.rules import Example, Required, ValueRule, rule_name, violation_text
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.load.columns import (
     fast_column,
@@ -35,10 +36,10 @@ from omnigraph.pipeline.load.plan import (
     with_external,
 )
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.violations import Problems, shown
+from omnigraph.pipeline.violations import ViolationCounts, shown
 from omnigraph.writes.columns import stored_values, table_schema
 from omnigraph.writes.pending import check_cells
-from omnigraph.writes.rules import complaint, rule_name, violations
+from omnigraph.writes.rules import shown_values, violating
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load.values import Timestamps
@@ -112,7 +113,7 @@ class Shaped:
 
     rows: Any
     lines: Any
-    problems: Problems
+    violations: ViolationCounts
     #: Old spellings of ids that were accepted, with the canonical ids.
     aliases: set[tuple[str, str]] = field(default_factory=set)
     #: How many external blobs were brought.
@@ -120,12 +121,12 @@ class Shaped:
 
 
 class _Judge:
-    """Collects the problems of one batch; positions become lines."""
+    """Collects the violations of one batch; positions become lines."""
 
     def __init__(self, raw: RawRecords, plan: LoadPlan, source: str) -> None:
         self.raw = raw
         self.plan = plan
-        self.problems = Problems()
+        self.violations = ViolationCounts()
         self.bad = np.zeros(raw.count, dtype=bool)
         #: Old spellings of ids that were accepted.
         self.aliases: set[tuple[str, str]] = set()
@@ -136,10 +137,10 @@ class _Judge:
         self, position: int, rule: str, name: str | None, value: object, message: str
     ) -> None:
         self.bad[position] = True
-        if not self.problems.wants_example(rule):
-            self.problems.count(rule, 1)
+        if not self.violations.wants_example(rule):
+            self.violations.count(rule, 1)
             return
-        self.problems.add(
+        self.violations.add(
             BadRecord(
                 source=self._source,
                 line=int(self.raw.lines[position]),
@@ -150,6 +151,11 @@ class _Judge:
                 message=message,
             )
         )
+
+    def violate(self, position: int, rule: ValueRule, value: object) -> None:
+        """Count a violation of a rule; the entity has no id yet that a person knows."""
+        text = violation_text(rule, Example(value))
+        self.complain(position, rule_name(rule), rule.property, value, text)
 
 
 def shape_records(
@@ -174,7 +180,7 @@ def shape_records(
     return Shaped(
         rows=rows.cast(schema),
         lines=lines,
-        problems=judge.problems,
+        violations=judge.violations,
         aliases=judge.aliases,
         external_count=judge.external_count,
     )
@@ -196,10 +202,10 @@ def _property_column(name: str, judge: _Judge) -> Any:
         hint = _text_hint(type_, name, raw.plain.get(name))
         _complain_about(given, type_, complaints, judge, rule=rule, name=name, hint=hint)
     if not type_.nullable and stored.null_count:
-        for position in positions(stored.is_null()):
+        required = Required(type_name=raw.shape.name, property=name)
+        for position in positions(violating(required, stored)):
             if position not in complaints:
-                rule = f"missing value for {owner}"
-                judge.complain(position, rule, name, None, f"{rule}: it may not be null")
+                judge.violate(position, required, None)
     return stored
 
 
@@ -262,18 +268,11 @@ def _blobs(given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
     return stored, complaints | refused
 
 
-def _apply_rule(rule: Any, column: Any, judge: _Judge) -> None:
-    bad = violations(rule, column)
-    if not pc.any(bad).as_py():
-        return
-    name = rule_name(rule)
-    for position in positions(bad):
-        value = stored_values(pa.chunked_array([column.slice(position, 1)]))[0]
-        if pa.types.is_float32(column.type):
-            # As few digits as the person wrote who gave it.
-            value = float(str(np.float32(value)))
-        text = f"{name}: {value!r} {complaint(rule)}"
-        judge.complain(position, name, rule.property, value, text)
+def _apply_rule(rule: ValueRule, column: Any, judge: _Judge) -> None:
+    bad = violating(rule, column)
+    if pc.any(bad).as_py():
+        for position, value in zip(positions(bad), shown_values(column.filter(bad)), strict=True):
+            judge.violate(position, rule, value)
 
 
 # ---- ends and ids

@@ -14,7 +14,7 @@ from omnigraph.pipeline.load.plan import COPIED_TOGETHER, LoadPlan
 from omnigraph.pipeline.load.reading import PartReader
 from omnigraph.pipeline.load.shaping import RawRecords, shape_records
 from omnigraph.pipeline.load.sources import FrameSource, frame_records, partition_name
-from omnigraph.pipeline.violations import Place, Problems
+from omnigraph.pipeline.violations import Place, ViolationCounts
 from omnigraph.pipeline.workers import Message, advance
 from omnigraph.storage.datasets.fragments import Ledger, remove_written, write_rows
 from omnigraph.storage.datasets.partitions import open_address
@@ -59,9 +59,9 @@ def stage_part(item: StageItem) -> Message:
 
     A part with types that have no place yet answers with `unplaced`, their names, and leaves nothing.
     """
-    problems = Problems()
-    reader = PartReader(item.part, item.plan, problems)
-    stage = _Stage(item.plan, item.part.file.path, item.part.number, problems)
+    violations = ViolationCounts()
+    reader = PartReader(item.part, item.plan, violations)
+    stage = _Stage(item.plan, item.part.file.path, item.part.number, violations)
     with stage.removed_on_failure():
         for raw in work_steps(reader.records()):
             stage.put(raw)
@@ -78,7 +78,7 @@ class FrameTask:
     def __call__(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
         """The answer for one partition."""
         name = partition_name(self.source, partition)
-        stage = _Stage(self.plan, name, partition, Problems())
+        stage = _Stage(self.plan, name, partition, ViolationCounts())
         lines = 0
         with stage.removed_on_failure():
             for raw in frame_records(self.source, self.plan, batches):
@@ -101,11 +101,11 @@ class _Pending:
 class _Stage:
     """Rows of one part on their way into fragments."""
 
-    def __init__(self, plan: LoadPlan, source: str, part: int, problems: Problems) -> None:
+    def __init__(self, plan: LoadPlan, source: str, part: int, violations: ViolationCounts) -> None:
         self._plan = plan
         self._source = source
         self._part = part
-        self._problems = problems
+        self._violations = violations
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
         self._external = 0
@@ -150,10 +150,10 @@ class _Stage:
         self._external += shaped.external_count
         check_cells(self._external)
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
-        self._problems.merge(shaped.problems)
+        self._violations.merge(shaped.violations)
         if shaped.aliases:
             self._aliases.setdefault(raw.shape.key, set()).update(shaped.aliases)
-        if self._problems:
+        if self._violations:
             # The load will be refused: counting goes on, writing would be wasted.
             pending.waiting.clear()
             return
@@ -167,7 +167,7 @@ class _Stage:
             self._write(raw.shape.key, pending)
 
     def _write(self, key: TableKey, pending: _Pending) -> None:
-        if pending.waiting and not self._problems:
+        if pending.waiting and not self._violations:
             table = open_address(self._plan.targets[key])
             written = write_rows(table, pending.waiting)
             pending.fragments += written
@@ -195,7 +195,7 @@ class _Stage:
                 }
                 for key, pending in self._types.items()
             },
-            "problems": self._problems.to_message() if self._problems else None,
+            "violations": self._violations.to_message() if self._violations else None,
             "aliases": {key: sorted(pairs) for key, pairs in self._aliases.items()},
         }
 
@@ -204,7 +204,7 @@ def likely_types(item: StageItem) -> Message:
     """The types at the beginning of a part of the graph format; others may follow."""
     from omnigraph.pipeline.load.jsonl import types_of
 
-    lines = PartReader(item.part, item.plan, Problems()).first_lines(_LOOK_BYTES)
+    lines = PartReader(item.part, item.plan, ViolationCounts()).first_lines(_LOOK_BYTES)
     return {"types": sorted(types_of(lines, item.plan))}
 
 
@@ -268,7 +268,7 @@ class Provenance:
         try:
             for part in parts:
                 row = 0
-                for raw in PartReader(part, self._plan, Problems()).records():
+                for raw in PartReader(part, self._plan, ViolationCounts()).records():
                     if raw.shape.key != key:
                         continue
                     shaped = shape_records(
@@ -291,7 +291,7 @@ class Provenance:
         if known is None:
             known = []
             try:
-                for raw in PartReader(part, self._plan, Problems()).records():
+                for raw in PartReader(part, self._plan, ViolationCounts()).records():
                     if raw.shape.key == key:
                         known += raw.lines.tolist()
             except OmniError:
