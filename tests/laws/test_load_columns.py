@@ -278,8 +278,8 @@ def _check_column(base: Any, column: Any, *, is_text: bool = False) -> None:
         return
     # Not in full: a stored moment is a date64 with a time of day, which Arrow calls invalid.
     fast.validate()
-    slow, complaints = slow_column(type_, column.to_pylist(), is_text=is_text)
-    assert complaints == {}
+    slow, violations = slow_column(type_, column.to_pylist(), is_text=is_text)
+    assert violations == {}
     assert fast.type == slow.type
     assert plain(fast) == plain(slow)
 
@@ -350,9 +350,9 @@ def test_finer_moments_of_columns_follow_the_rule(
 def test_finer_moments_of_texts_follow_the_rule(rule: Timestamps, texts: list[str | None]) -> None:
     column = pa.array(texts, pa.utf8())
     fast = fast_column(_MOMENT, column, timestamps=rule)
-    slow, complaints = slow_column(_MOMENT, texts, timestamps=rule)
+    slow, violations = slow_column(_MOMENT, texts, timestamps=rule)
     if fast is not None:
-        assert complaints == {}
+        assert violations == {}
         assert plain(fast) == plain(slow)
     for text, stored in zip(texts, slow.view(pa.int64()).to_pylist(), strict=True):
         if stored is not None and text is not None:
@@ -368,19 +368,19 @@ def test_finer_moments_of_texts_follow_the_rule(rule: Timestamps, texts: list[st
 
 def test_a_moment_that_is_too_fine_is_shown_with_all_of_its_digits() -> None:
     moments = pa.array([0, 1_714_565_000_123_456_789, -1], pa.timestamp("ns"))
-    _, complaints = stored_column(_MOMENT, moments, timestamps=Timestamps.REFUSE)
-    assert set(complaints) == {1, 2}
-    assert "'2024-05-01T12:03:20.123456789Z' is finer than milliseconds" in complaints[1]
-    assert "`timestamps: round`" in complaints[1]
+    _, violations = stored_column(_MOMENT, moments, timestamps=Timestamps.REFUSE)
+    assert set(violations) == {1, 2}
+    assert "'2024-05-01T12:03:20.123456789Z' is finer than milliseconds" in violations[1]
+    assert "`timestamps: round`" in violations[1]
     lists = pa.array([[0], [1]], pa.list_(pa.timestamp("us")))
     several = PropertyType(base=ListType(Scalar.DATETIME), nullable=True)
-    _, complaints = stored_column(several, lists, timestamps=Timestamps.REFUSE)
-    assert list(complaints) == [1]
+    _, violations = stored_column(several, lists, timestamps=Timestamps.REFUSE)
+    assert list(violations) == [1]
     for rule, expected in ((Timestamps.ROUND, [2]), (Timestamps.TRUNCATE, [1])):
         fine = pa.array([[1500], None], pa.list_(pa.timestamp("us", "UTC")))
-        stored, complaints = stored_column(several, fine, timestamps=rule)
+        stored, violations = stored_column(several, fine, timestamps=rule)
         slow, more = slow_column(several, fine.to_pylist(), timestamps=rule)
-        assert complaints == more == {}
+        assert violations == more == {}
         assert [plain(column) for column in (stored, slow)] == [repr([expected, None])] * 2
 
 
@@ -424,8 +424,8 @@ def test_a_moment_finer_than_milliseconds_is_refused_in_every_unit() -> None:
     for unit, number in (("us", 1), ("us", 1_000_001), ("ns", 1_000), ("ns", 1)):
         column = pa.array([number], pa.timestamp(unit))
         assert fast_column(type_, column) is None
-        _, complaints = slow_column(type_, column.to_pylist())
-        assert list(complaints) == [0], f"{number} {unit}"
+        _, violations = slow_column(type_, column.to_pylist())
+        assert list(violations) == [0], f"{number} {unit}"
 
 
 # ---- lines

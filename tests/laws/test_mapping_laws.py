@@ -126,8 +126,8 @@ def accepted(name: str, reading: dict[str, Any], timestamps: str) -> list[str]:
     source = value_source({"column": "c", **reading}, "here")
     given = MappedColumn(source=source, columns={"c": pa.array(texts)}, count=len(texts))
     type_ = PropertyType(base=TYPES[name], nullable=True)
-    _, complaints = read_mapped(given, type_, timestamps=Timestamps(timestamps))
-    return [text for place, text in enumerate(texts) if place not in complaints]
+    _, violations = read_mapped(given, type_, timestamps=Timestamps(timestamps))
+    return [text for place, text in enumerate(texts) if place not in violations]
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

@@ -45,17 +45,17 @@ def read(
     count = len(columns[0]) if columns else 2
     timestamps = options.pop("timestamps", Timestamps.REFUSE)
     given = MappedColumn(source=value_source(spec, "here"), columns=named, count=count, **options)
-    stored, complaints = read_mapped(
+    stored, violations = read_mapped(
         given, PropertyType(base=base, nullable=True), timestamps=timestamps
     )
     stored.validate()
     if pa.types.is_date64(stored.type):
         stored = stored.view(pa.timestamp("ms"))
     values = stored.to_pylist()
-    for place in complaints:
+    for place in violations:
         assert values[place] is None
         values[place] = BAD
-    return values, complaints
+    return values, violations
 
 
 CASES: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
@@ -148,9 +148,9 @@ def test_a_transform_gives_the_same_for_every_form_of_texts(
             column = pa.array(["x", *given, "x"], pa.utf8()).slice(1, len(given))
         case "python":
             column = given
-    values, complaints = read(spec, base, column, is_text=form == "untyped")
+    values, violations = read(spec, base, column, is_text=form == "untyped")
     assert values == expected
-    assert list(complaints) == [place for place, value in enumerate(expected) if value is BAD]
+    assert list(violations) == [place for place, value in enumerate(expected) if value is BAD]
 
 
 TYPED: list[tuple[dict[str, Any], Any, Any, list[Any]]] = [
@@ -222,8 +222,8 @@ FAR = pa.array([4_000_000, 0], pa.int32()).cast(pa.date32())
 def test_values_beyond_the_calendar_of_python_are_bad_values(
     base: Any, column: Any, expected: list[Any]
 ) -> None:
-    stored, complaints = stored_column(PropertyType(base=base, nullable=True), column)
-    values = [BAD if place in complaints else item for place, item in enumerate(stored.to_pylist())]
+    stored, violations = stored_column(PropertyType(base=base, nullable=True), column)
+    values = [BAD if place in violations else item for place, item in enumerate(stored.to_pylist())]
     assert values == expected
 
 
@@ -231,9 +231,9 @@ def test_a_day_beyond_the_calendar_is_read_beside_a_bad_one() -> None:
     days = pa.array([4_000_000, None, 7], pa.int32()).cast(pa.date32())
     column = pa.ListArray.from_arrays([0, 1, 3], days)
     type_ = PropertyType(base=ListType(Scalar.DATE), nullable=True)
-    stored, complaints = stored_column(type_, column)
+    stored, violations = stored_column(type_, column)
     assert stored.cast(pa.list_(pa.int32())).to_pylist() == [[4_000_000], None]
-    assert list(complaints) == [1]
+    assert list(violations) == [1]
 
 
 @pytest.mark.parametrize(
@@ -254,10 +254,10 @@ def test_texts_for_null_in_types_that_arrow_does_not_compare(
 
 def test_values_of_several_types_as_json_has_them() -> None:
     values = [20240131, "20240201", None, True, 1.5, "x", {"a": 1}, 10**30]
-    found, complaints = read({"date_format": "%Y%m%d"}, DAY, values)
+    found, violations = read({"date_format": "%Y%m%d"}, DAY, values)
     assert found == [date(2024, 1, 31), date(2024, 2, 1), None, *[BAD] * 5]
-    assert complaints[5] == "'x' is not a date of the form %Y%m%d"
-    assert "an object" in complaints[6]
+    assert violations[5] == "'x' is not a date of the form %Y%m%d"
+    assert "an object" in violations[6]
     assert read({"trim": True}, STRING, [])[0] == []
 
 
@@ -303,9 +303,9 @@ def test_moments_in_json_lists_keep_their_time() -> None:
     source = value_source({"column": "a", "date_format": "%d.%m.%Y %H:%M"}, "here")
     given = MappedColumn(source=source, columns={"a": [["1.1.1970 00:01"], ["x"]]}, count=2)
     type_ = PropertyType(base=ListType(Scalar.DATETIME), nullable=True)
-    stored, complaints = read_mapped(given, type_, timestamps=Timestamps.REFUSE)
+    stored, violations = read_mapped(given, type_, timestamps=Timestamps.REFUSE)
     assert stored.flatten().view(pa.int64()).to_pylist() == [60_000]
-    assert complaints == {1: "item 1: 'x' is not a date of the form %d.%m.%Y %H:%M"}
+    assert violations == {1: "item 1: 'x' is not a date of the form %d.%m.%Y %H:%M"}
 
 
 @pytest.mark.parametrize(
@@ -375,11 +375,11 @@ def test_columns_are_joined() -> None:
     assert read(spec, MOMENT, days, times)[0] == [datetime(2024, 1, 2, 3, 4), None]
     spec = {"concat": [{"constant": "user:"}, "a"]}
     assert read(spec, STRING, pa.array(["x", None]))[0] == ["user:x", None]
-    found, complaints = read(
+    found, violations = read(
         {"concat": ["a", "b"]}, STRING, ["x", 1, True, None], ["y", 2, 1.5, {}]
     )
     assert found == ["xy", "12", BAD, BAD]
-    assert complaints[2] == "1.5 is not a text, a whole number or a date, which can be joined"
+    assert violations[2] == "1.5 is not a text, a whole number or a date, which can be joined"
     assert read({"concat": ["a", "b"]}, STRING, pa.array(["x"]), pa.array([1.5]))[0] == [BAD]
 
 
@@ -437,13 +437,13 @@ def test_finer_times_in_a_format_follow_the_rule(rule: Timestamps, expected: lis
     assert read(spec, MOMENT, texts, timestamps=rule)[0] == expected
     listed = pa.array([f"{text}|{text}" for text in texts.to_pylist()])
     pairs = [item if item is BAD else [item, item] for item in expected]
-    found, complaints = read(
+    found, violations = read(
         {**spec, "split": "|"}, ListType(Scalar.DATETIME), listed, timestamps=rule
     )
     # Python shows the milliseconds of a list as a day: the numbers of bad values are enough here.
     assert [item is BAD for item in found] == [item is BAD for item in pairs]
     assert all(
-        "item 1: " in text and "finer than milliseconds" in text for text in complaints.values()
+        "item 1: " in text and "finer than milliseconds" in text for text in violations.values()
     )
 
 
@@ -468,12 +468,12 @@ def test_what_is_said_about_bad_values() -> None:
 
 def test_texts_that_are_not_utf8_are_bad_values() -> None:
     column = pa.array([b"a ", b"\xff", None], pa.binary()).view(pa.utf8())
-    found, complaints = read({"trim": True}, STRING, column)
+    found, violations = read({"trim": True}, STRING, column)
     assert found == ["a", BAD, None]
-    assert complaints == {1: "the text is not UTF-8"}
-    found, complaints = read({"trim": True}, STRING, ["a ", "\ud800"])
+    assert violations == {1: "the text is not UTF-8"}
+    found, violations = read({"trim": True}, STRING, ["a ", "\ud800"])
     assert found[0] == "a"
-    assert list(complaints) == [1]
+    assert list(violations) == [1]
 
 
 def test_a_slice_of_a_mapped_column_is_that_part_of_it() -> None:

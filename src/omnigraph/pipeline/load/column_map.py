@@ -168,7 +168,7 @@ def _refuse_extra(
         )
     nested = source.nested.get(extra[0])
     if nested is not None:
-        text = source.complaint_about(extra[0], nested)
+        text = source.text_about(extra[0], nested)
         raise BadRequestError(f"{where}: {shape.name} has no property `{extra[0]}`; {text}")
     # A property that a column feeds already is not what was meant by another one.
     free = [name for name in shape.definition.properties if name not in source.names]
@@ -233,7 +233,7 @@ def _refuse_nested(
     for path in _columns_of([*others, *_special(found.id, found.ends)]):
         nested = None if path in found.constants else source.nested_at(steps[path])
         if nested is not None:
-            raise BadRequestError(f"{where}: {source.complaint_about(path, nested)}")
+            raise BadRequestError(f"{where}: {source.text_about(path, nested)}")
 
 
 # ---- transforms and the types of properties
@@ -324,9 +324,9 @@ def _check_constant(
     if source.columns:
         return
     given = MappedColumn(source=source, columns={}, count=1)
-    _, complaints = read_mapped(given, type_, timestamps=timestamps)
-    if complaints:
-        raise BadRequestError(f"{where}: the constant does not fit {owner}: {complaints[0]}")
+    _, violations = read_mapped(given, type_, timestamps=timestamps)
+    if violations:
+        raise BadRequestError(f"{where}: the constant does not fit {owner}: {violations[0]}")
 
 
 def _listed(names: list[str]) -> str:

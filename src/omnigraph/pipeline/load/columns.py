@@ -58,7 +58,7 @@ def stored_column(
     is_strict: bool = True,
     timestamps: Timestamps | None = None,
 ) -> tuple[Column, dict[int, str]]:
-    """The stored column of an Arrow column or a list, and the complaints about its bad values; those are null."""
+    """The stored column of an Arrow column or a list, and violation texts about its bad values; those are null."""
     if not isinstance(given, list):
         fast = fast_column(type_, given, is_text=is_text, timestamps=timestamps)
         if fast is not None:
@@ -93,17 +93,17 @@ def slow_column(
     is_strict: bool = True,
     timestamps: Timestamps | None = None,
 ) -> tuple[Column, dict[int, str]]:
-    """The stored column and the complaints about its bad values, by position; those are null."""
+    """The stored column and violation texts about its bad values, by position; those are null."""
     stored: list[Any] = []
-    complaints: dict[int, str] = {}
+    violations: dict[int, str] = {}
     for position, value in enumerate(values):
         try:
             typed = text_value(type_, value) if is_text and isinstance(value, str) else value
             stored.append(load_value(type_, typed, is_strict=is_strict, timestamps=timestamps))
         except ValueError as problem:
             stored.append(None)
-            complaints[position] = str(problem)
-    return column_array(arrow_field("column", type_), stored), complaints
+            violations[position] = str(problem)
+    return column_array(arrow_field("column", type_), stored), violations
 
 
 def python_values(type_: PropertyType, column: Column) -> list[Any]:

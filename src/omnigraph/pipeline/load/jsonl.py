@@ -19,8 +19,8 @@ from omnigraph.pipeline.load.inputs import InputFile, open_text
 from omnigraph.pipeline.load.records import (
     MAX_LINE_BYTES,
     BadRecordError,
-    Complaint,
     Record,
+    RecordViolation,
     decode_line,
     is_too_complex,
     is_too_long,
@@ -287,8 +287,8 @@ def _slow_records(
 
 
 def count_bad(bad: BadRecordError, line: int, source: str, violations: ViolationCounts) -> None:
-    """Count the complaints about one record."""
-    for item in bad.complaints:
+    """Count what is wrong with one record."""
+    for item in bad.violations:
         violations.add(
             BadRecord(
                 source=source,
@@ -470,4 +470,4 @@ class _Text:
 
 
 def _broken(message: str) -> BadRecordError:
-    return BadRecordError(Complaint(rule="invalid JSON", message=message))
+    return BadRecordError(RecordViolation(rule="invalid JSON", message=message))

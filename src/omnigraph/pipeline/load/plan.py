@@ -96,7 +96,7 @@ def external_texts(values: list[Any]) -> dict[int, str]:
 def with_external(
     stored: Any, texts: Mapping[int, str], rule: ExternalRule
 ) -> tuple[Any, dict[int, str]]:
-    """A column of cells with those of external blobs filled in, and the complaints about addresses, by position.
+    """A column of cells with those of external blobs filled in, and violation texts about addresses, by position.
 
     Raises:
         ExternalBlobSourceError: an allowed address cannot be read.
@@ -104,20 +104,20 @@ def with_external(
     """
     from omnigraph.storage.external import copied_cells, referring_cells
 
-    allowed, complaints = {}, {}
+    allowed, violations = {}, {}
     for place, text in texts.items():
         try:
             allowed[place] = rule.policy.check(text)
         except ExternalBlobPolicyError as error:
-            complaints[place] = f"the external blob is refused: {error.reason}"
+            violations[place] = f"the external blob is refused: {error.reason}"
         except ResourceLimitError as error:
-            complaints[place] = f"the external blob is refused: {error.message}"
+            violations[place] = f"the external blob is refused: {error.message}"
     uris = list(allowed.values())
     found = referring_cells(uris) if rule.keeps_references else copied_cells(uris, rule.max_bytes)
     cells = stored.to_pylist()
     for place, cell in zip(allowed, found, strict=True):
         cells[place] = cell
-    return pa.array(cells, pa.large_binary()), complaints
+    return pa.array(cells, pa.large_binary()), violations
 
 
 # ---- What tasks of a load know: the types that may appear, how ids are made, how strict the input is. Plain

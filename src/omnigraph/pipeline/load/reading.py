@@ -186,14 +186,14 @@ class PartReader:
                 if not self._violations.wants_example(_INVALID_CSV):
                     self._violations.count(_INVALID_CSV, len(self._bad_lines) - done)
                     break
-                self._complain(
+                self._refuse(
                     int(numbers[position]),
                     _INVALID_CSV,
-                    self._csv_complaint(lines[position], names, mapped),
+                    self._csv_violation_text(lines[position], names, mapped),
                     shown(lines[position][:_SHOWN_BYTES].decode(errors="replace")),
                 )
 
-    def _csv_complaint(self, line: bytes, names: list[str], mapped: MappedType) -> str:
+    def _csv_violation_text(self, line: bytes, names: list[str], mapped: MappedType) -> str:
         """What is wrong with a line that is none of CSV."""
         try:
             line.decode()
@@ -248,7 +248,7 @@ class PartReader:
             )
             # Arrow counts the line of names too.
             refused.add(int(row.number) - 1)
-            self._complain(int(row.number) - 1, _INVALID_CSV, text, shown(row.text))
+            self._refuse(int(row.number) - 1, _INVALID_CSV, text, shown(row.text))
             return "skip"
 
         with open_text(self._part.file) as stream:
@@ -259,7 +259,7 @@ class PartReader:
                 yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
         if counted.quotes % 2:
             # Arrow takes the rest of the file for a value.
-            self._complain(self.lines, _INVALID_CSV, "a quote is never closed", None)
+            self._refuse(self.lines, _INVALID_CSV, "a quote is never closed", None)
 
     def _numbers_without(self, refused: set[int], count: int) -> Any:
         """The numbers of the next good records; refused ones have theirs in between."""
@@ -373,7 +373,7 @@ class PartReader:
                 found.append({path: json_member(row, path) for path in paths})
                 places.append(number)
             except NotAnObjectError as error:
-                self._complain(number, "invalid JSON", str(error), shown(error.value))
+                self._refuse(number, "invalid JSON", str(error), shown(error.value))
         return found, np.array(places, dtype=np.int64)
 
     def _json_rows(self) -> Iterator[tuple[list[dict[str, Any]], Any]]:
@@ -394,13 +394,13 @@ class PartReader:
                 try:
                     row = strict.decode(line.decode())
                 except UnicodeDecodeError as error:
-                    self._complain(number, "invalid JSON", f"the line {not_utf8(error)}", None)
+                    self._refuse(number, "invalid JSON", f"the line {not_utf8(error)}", None)
                     continue
                 except (ValueError, RecursionError) as error:
-                    self._complain(number, "invalid JSON", str(error), None)
+                    self._refuse(number, "invalid JSON", str(error), None)
                     continue
                 if not isinstance(row, dict):
-                    self._complain(number, "invalid JSON", "a record is a JSON object", None)
+                    self._refuse(number, "invalid JSON", "a record is a JSON object", None)
                     continue
                 found.append(row)
                 places.append(number)
@@ -420,7 +420,7 @@ class PartReader:
             else:
                 is_broken = isinstance(row, BadRecordError)
                 text = str(row) if is_broken else "a record is a JSON object"
-                self._complain(self.lines, "invalid JSON", text, None)
+                self._refuse(self.lines, "invalid JSON", text, None)
             del row
             size += length
             if size >= _BLOCK_BYTES:
@@ -436,7 +436,7 @@ class PartReader:
         if not is_too_long(line):
             return True
         text = f"the line has more than {size_text(MAX_LINE_BYTES)}"
-        self._complain(number, LINE_TOO_LONG, text, None)
+        self._refuse(number, LINE_TOO_LONG, text, None)
         return False
 
     def first_lines(self, size: int) -> list[bytes]:
@@ -481,7 +481,7 @@ class PartReader:
                     lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
                 yield lines, np.arange(first + 1, first + len(lines) + 1, dtype=np.int64)
 
-    def _complain(self, line: int, rule: str, text: str, value: str | None) -> None:
+    def _refuse(self, line: int, rule: str, text: str, value: str | None) -> None:
         self._violations.add(
             BadRecord(
                 source=self._part.file.path,

@@ -43,7 +43,7 @@ _QUOTE = b'"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
+class RecordViolation:
     """What is wrong with one record."""
 
     rule: str
@@ -67,16 +67,16 @@ class Record:
 class BadRecordError(Exception):
     """A record that is not one; never leaves the room."""
 
-    def __init__(self, *complaints: Complaint) -> None:
-        super().__init__("; ".join(item.message for item in complaints))
-        self.complaints = complaints
+    def __init__(self, *violations: RecordViolation) -> None:
+        super().__init__("; ".join(item.message for item in violations))
+        self.violations = violations
 
 
 def decode_line(line: bytes, plan: LoadPlan) -> Record:
     """The record of one line.
 
     Raises:
-        BadRecordError: with all complaints about its structure.
+        BadRecordError: with everything that is wrong with its structure.
     """
     if is_too_long(line):
         _refuse(LINE_TOO_LONG, f"the line has more than {size_text(MAX_LINE_BYTES)}")
@@ -133,7 +133,7 @@ def read_record(body: object, plan: LoadPlan) -> Record:
     """The record that a JSON value describes.
 
     Raises:
-        BadRecordError: with all complaints about its structure.
+        BadRecordError: with everything that is wrong with its structure.
     """
     if not isinstance(body, dict):
         _refuse("invalid record", "a record is a JSON object")
@@ -185,12 +185,12 @@ def _quoted(name: object, known: list[str]) -> str:
 def _check_members(
     body: dict[str, Any], data: dict[str, Any], kind: str, shape: EntityShape
 ) -> None:
-    complaints: list[Complaint] = []
+    violations: list[RecordViolation] = []
     for name, value in body.items():
         if name not in _ENVELOPE[kind]:
             text = f"a record of {shape.name} has no member `{name}`"
-            complaints.append(
-                Complaint(
+            violations.append(
+                RecordViolation(
                     rule="unknown field",
                     message=text,
                     field=name,
@@ -198,17 +198,17 @@ def _check_members(
                     type_key=shape.key,
                 )
             )
-    complaints += unknown_fields(shape, list(data), data)
-    if complaints:
-        raise BadRecordError(*complaints)
+    violations += unknown_fields(shape, list(data), data)
+    if violations:
+        raise BadRecordError(*violations)
 
 
 def unknown_fields(
     shape: EntityShape, names: list[str], values: dict[str, Any] | None = None
-) -> list[Complaint]:
-    """Complaints about names that are no property of a type."""
+) -> list[RecordViolation]:
+    """Names that are not a property of a type."""
     properties = shape.definition.properties
-    complaints = []
+    violations = []
     for name in names:
         if name in properties or name == "id":
             continue
@@ -221,10 +221,10 @@ def unknown_fields(
             else f"{shape.name} has no property `{name}`" + (f": {hint}" if hint else "")
         )
         value = None if values is None else values[name]
-        complaints.append(
-            Complaint(rule=rule, message=text, field=name, value=value, type_key=shape.key)
+        violations.append(
+            RecordViolation(rule=rule, message=text, field=name, value=value, type_key=shape.key)
         )
-    return complaints
+    return violations
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -248,5 +248,5 @@ def _refuse(
     shape: EntityShape | None = None,
 ) -> NoReturn:
     key = None if shape is None else shape.key
-    complaint = Complaint(rule=rule, message=message, field=field, value=value, type_key=key)
-    raise BadRecordError(complaint)
+    violation = RecordViolation(rule=rule, message=message, field=field, value=value, type_key=key)
+    raise BadRecordError(violation)

@@ -126,21 +126,21 @@ class _Judge:
     def __init__(self, raw: RawRecords, plan: LoadPlan, source: str) -> None:
         self.raw = raw
         self.plan = plan
-        self.violations = ViolationCounts()
+        self.counts = ViolationCounts()
         self.bad = np.zeros(raw.count, dtype=bool)
         #: Old spellings of ids that were accepted.
         self.aliases: set[tuple[str, str]] = set()
         self.external_count = 0
         self._source = source
 
-    def complain(
+    def refuse(
         self, position: int, rule: str, name: str | None, value: object, message: str
     ) -> None:
         self.bad[position] = True
-        if not self.violations.wants_example(rule):
-            self.violations.count(rule, 1)
+        if not self.counts.wants_example(rule):
+            self.counts.count(rule, 1)
             return
-        self.violations.add(
+        self.counts.add(
             BadRecord(
                 source=self._source,
                 line=int(self.raw.lines[position]),
@@ -155,7 +155,7 @@ class _Judge:
     def violate(self, position: int, rule: ValueRule, value: object) -> None:
         """Count a violation of a rule; the entity has no id yet that a person knows."""
         text = violation_text(rule, Example(value))
-        self.complain(position, rule_name(rule), rule.property, value, text)
+        self.refuse(position, rule_name(rule), rule.property, value, text)
 
 
 def shape_records(
@@ -180,7 +180,7 @@ def shape_records(
     return Shaped(
         rows=rows.cast(schema),
         lines=lines,
-        violations=judge.violations,
+        violations=judge.counts,
         aliases=judge.aliases,
         external_count=judge.external_count,
     )
@@ -193,26 +193,26 @@ def _property_column(name: str, judge: _Judge) -> Any:
     owner = f"{raw.shape.name}.{name}"
     if given is None:
         stored = pa.nulls(raw.count, arrow_type(type_.base))
-        complaints: dict[int, str] = {}
+        violations: dict[int, str] = {}
     else:
-        stored, complaints = (
+        stored, violations = (
             _blobs(given, judge) if type_.base == _BLOB else _stored(type_, given, judge)
         )
         rule = f"invalid value for {owner}"
         hint = _text_hint(type_, name, raw.plain.get(name))
-        _complain_about(given, type_, complaints, judge, rule=rule, name=name, hint=hint)
+        _refuse_values(given, type_, violations, judge, rule=rule, name=name, hint=hint)
     if not type_.nullable and stored.null_count:
         required = Required(type_name=raw.shape.name, property=name)
         for position in positions(violating(required, stored)):
-            if position not in complaints:
+            if position not in violations:
                 judge.violate(position, required, None)
     return stored
 
 
-def _complain_about(
+def _refuse_values(
     given: Any,
     type_: PropertyType,
-    complaints: dict[int, str],
+    violations: dict[int, str],
     judge: _Judge,
     *,
     rule: str,
@@ -221,14 +221,14 @@ def _complain_about(
 ) -> None:
     """Report values that do not fit, as the source has them; the hint is about those that `concat` takes."""
     values = None
-    for position, text in complaints.items():
+    for position, text in violations.items():
         if isinstance(given, MappedColumn):
             value = given.value(position)
         else:
             values = values if values is not None else python_values(type_, given)
             value = values[position]
         more = hint if isinstance(value, int | date) and not isinstance(value, datetime) else ""
-        judge.complain(position, rule, name, value, f"{rule}: {text}{more}")
+        judge.refuse(position, rule, name, value, f"{rule}: {text}{more}")
 
 
 def _text_hint(type_: PropertyType, name: str, column: str | None) -> str:
@@ -263,9 +263,9 @@ def _blobs(given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
     judge.external_count += len(texts)
     check_cells(judge.external_count)
     rest = [None if place in texts else value for place, value in enumerate(values)]
-    stored, complaints = _stored(type_, rest, judge)
+    stored, violations = _stored(type_, rest, judge)
     stored, refused = with_external(stored, texts, rule)
-    return stored, complaints | refused
+    return stored, violations | refused
 
 
 def _apply_rule(rule: ValueRule, column: Any, judge: _Judge) -> None:
@@ -291,7 +291,7 @@ def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
         for position in positions(found.is_null()):
             if not judge.bad[position]:
                 text = f"{rule}: an edge needs the id of a {end.name}"
-                judge.complain(position, rule, name, None, text)
+                judge.refuse(position, rule, name, None, text)
     return found
 
 
@@ -301,10 +301,10 @@ def _composed(given: dict[str, Any], end: EndType, judge: _Judge, name: str) -> 
     spellings = []
     for member, base in end.members:
         type_ = PropertyType(base=base, nullable=True)
-        stored, complaints = _stored(type_, given[member], judge)
-        texts = {place: f"{member}: {text}" for place, text in complaints.items()}
+        stored, violations = _stored(type_, given[member], judge)
+        texts = {place: f"{member}: {text}" for place, text in violations.items()}
         hint = _text_hint(type_, member, judge.raw.plain.get(f"{name}.{member}"))
-        _complain_about(given[member], type_, texts, judge, rule=rule, name=name, hint=hint)
+        _refuse_values(given[member], type_, texts, judge, rule=rule, name=name, hint=hint)
         spellings.append(spelled(base, stored))
     return derived_ids(spellings)
 
@@ -315,15 +315,15 @@ def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
     if isinstance(given, MappedColumn):
         if given.source.transforms.is_typed:
             type_ = PropertyType(base=key[0], nullable=True)
-            stored, complaints = _stored(type_, given, judge)
-            _complain_about(given, type_, complaints, judge, rule=rule, name=name)
+            stored, violations = _stored(type_, given, judge)
+            _refuse_values(given, type_, violations, judge, rule=rule, name=name)
             return spelled(key[0], stored)
-        mapped, (given, complaints) = given, given.prepare()
-        _complain_about(mapped, _STRING, complaints, judge, rule=rule, name=name)
+        mapped, (given, violations) = given, given.prepare()
+        _refuse_values(mapped, _STRING, violations, judge, rule=rule, name=name)
     if isinstance(given, list):
-        stored, complaints = slow_column(_STRING, given)
-        for position, text in complaints.items():
-            judge.complain(position, rule, name, given[position], f"{rule}: {text}")
+        stored, violations = slow_column(_STRING, given)
+        for position, text in violations.items():
+            judge.refuse(position, rule, name, given[position], f"{rule}: {text}")
         return stored
     texts = fast_column(_STRING, given)
     if texts is not None:
@@ -338,7 +338,7 @@ def _id_texts(given: Any, name: str, judge: _Judge, key: list[Any]) -> Any:
         return given.cast(pa.utf8())
     for position, value in enumerate(python_values(_STRING, given)):
         if value is not None:
-            judge.complain(position, rule, name, value, f"{rule}: {shown(value)} is not an id")
+            judge.refuse(position, rule, name, value, f"{rule}: {shown(value)} is not an id")
     return pa.nulls(len(given), pa.utf8())
 
 
@@ -370,7 +370,7 @@ def _compare_ids(given: Any, derived: Any, judge: _Judge) -> None:
             continue
         rule = f"id of {shape.name} is not its key"
         text = f"{rule}: the id is {old!r}, the key makes {canonical!r}"
-        judge.complain(position, rule, "id", old, text)
+        judge.refuse(position, rule, "id", old, text)
 
 
 def _means_same(shape: EntityShape, old: str, canonical: str) -> bool:
@@ -378,8 +378,8 @@ def _means_same(shape: EntityShape, old: str, canonical: str) -> bool:
     parts = split_id(canonical, len(shape.key_members))
     for name, part in zip(shape.key_members, parts, strict=True):
         type_ = PropertyType(base=shape.definition.properties[name].type.base, nullable=True)
-        stored, complaints = slow_column(type_, [old], is_text=True)
-        if not complaints:
+        stored, violations = slow_column(type_, [old], is_text=True)
+        if not violations:
             value = stored_values(pa.chunked_array([stored]))[0]
             if value == parse_spelling(type_.base, part):
                 return True

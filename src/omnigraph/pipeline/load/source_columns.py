@@ -65,7 +65,7 @@ class SourceColumns:
             found = None if found is None else found.members.get(step)
         return found
 
-    def complaint_about(self, path: str, nested: Nested) -> str:
+    def text_about(self, path: str, nested: Nested) -> str:
         """What is wrong with a nested column as a value, and the two ways out of it."""
         beside = next((name for name in self.names if name not in self.nested), None)
         chosen = [] if beside is None else [f'"{shown(beside)}"']

@@ -3,7 +3,7 @@
     columns → trim → null → concat → split → bool | date_format | number → the type of the property
 
 Each step has one meaning for files, frames and tables. It works on texts, in one pass of Arrow kernels; a value that is
-not a text goes on as it is, and the type of the property judges it. What no step accepts is a complaint, never a null.
+not a text goes on as it is, and the type of the property judges it. What no step accepts is a violation, never a null.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from omnigraph.pipeline.violations import shown
 
 Column = Any  # an Arrow array; its stubs cannot say of which type
 #: What is wrong with values, by position.
-Complaints = dict[int, str]
+ViolationTexts = dict[int, str]
 
 _NANOSECONDS_PER_MILLISECOND = 1_000_000
 _LEAST, _MOST = integer_range(Scalar.I64)
@@ -87,24 +87,24 @@ class MappedColumn:
             return values[0]
         return self.source.separator.join("" if item is None else shown(item) for item in values)
 
-    def prepare(self) -> tuple[Column, Complaints]:
+    def prepare(self) -> tuple[Column, ViolationTexts]:
         """The values after `trim`, `null` and `concat`, and what is wrong with some; those are null."""
-        complaints: Complaints = {}
+        violations: ViolationTexts = {}
         if self.only_column is not None:
-            return self._cleaned(self.only_column, complaints), complaints
+            return self._cleaned(self.only_column, violations), violations
         texts = [
             pa.repeat(pa.scalar(part.text, pa.utf8()), self.count)
             if isinstance(part, FixedText)
-            else _joinable(self._cleaned(self.columns[part], complaints), complaints)
+            else _joinable(self._cleaned(self.columns[part], violations), violations)
             for part in self.source.parts
         ]
         separator = pa.scalar(self.source.separator, pa.utf8())
-        return pc.binary_join_element_wise(*texts, separator), complaints
+        return pc.binary_join_element_wise(*texts, separator), violations
 
-    def _cleaned(self, column: Column, complaints: Complaints) -> Column:
+    def _cleaned(self, column: Column, violations: ViolationTexts) -> Column:
         if isinstance(column, list):
-            column = _texts_of_values(column, complaints)
-        return _cleaned(column, self.source.transforms, complaints)
+            column = _texts_of_values(column, violations)
+        return _cleaned(column, self.source.transforms, violations)
 
 
 def read_mapped(
@@ -113,28 +113,28 @@ def read_mapped(
     *,
     is_strict: bool = True,
     timestamps: Timestamps | None = None,
-) -> tuple[Column, Complaints]:
-    """The stored column of mapped values, and the complaints about bad ones, by position; those are null."""
+) -> tuple[Column, ViolationTexts]:
+    """The stored column of mapped values, and violation texts about bad ones, by position; those are null."""
     if isinstance(given.only_column, list):
         return _read_values(given, type_, is_strict=is_strict, timestamps=timestamps)
-    column, complaints = given.prepare()
-    step = _Step(transforms=given.source.transforms, complaints=complaints, timestamps=timestamps)
+    column, violations = given.prepare()
+    step = _Step(transforms=given.source.transforms, violations=violations, timestamps=timestamps)
     # A fixed text has no type either.
     is_text = given.is_text or not given.source.columns
     column, is_text = step.read(column, type_.base, is_text=is_text)
     stored, more = stored_column(
         type_, column, is_text=is_text, is_strict=is_strict, timestamps=timestamps
     )
-    return stored, dict(sorted((more | complaints).items()))
+    return stored, dict(sorted((more | violations).items()))
 
 
 def _read_values(
     given: MappedColumn, type_: PropertyType, *, is_strict: bool, timestamps: Timestamps | None
-) -> tuple[Column, Complaints]:
+) -> tuple[Column, ViolationTexts]:
     """Python values of several types, as JSON has them: those of one type are read together."""
     stored: list[Column] = []
     order: list[int] = []
-    complaints: Complaints = {}
+    violations: ViolationTexts = {}
     (name,) = given.columns
     for places, column in _by_type(given.columns[name]):
         if isinstance(column, list) and isinstance(column[0], list) and _has_items(given, type_):
@@ -148,12 +148,12 @@ def _read_values(
             some, found = read_mapped(part, type_, is_strict=is_strict, timestamps=timestamps)
         stored.append(some)
         order += places
-        complaints |= {places[position]: text for position, text in found.items()}
+        violations |= {places[position]: text for position, text in found.items()}
     if not stored:
         return stored_column(type_, [])
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
-    return pa.concat_arrays(stored).take(pa.array(back)), dict(sorted(complaints.items()))
+    return pa.concat_arrays(stored).take(pa.array(back)), dict(sorted(violations.items()))
 
 
 def _has_items(given: MappedColumn, type_: PropertyType) -> bool:
@@ -169,7 +169,7 @@ def _read_lists(
     *,
     is_strict: bool,
     timestamps: Timestamps | None,
-) -> tuple[Column, Complaints]:
+) -> tuple[Column, ViolationTexts]:
     """Python lists: their items are read as single values are."""
     (name,) = given.columns
     items = [item for some in lists for item in some]
@@ -179,12 +179,12 @@ def _read_lists(
     )
     item_type = PropertyType(base=_item_type(type_.base), nullable=True)
     stored, found = read_mapped(part, item_type, timestamps=timestamps)
-    complaints: Complaints = {}
+    violations: ViolationTexts = {}
     lengths = np.array([len(some) for some in lists], dtype=np.int64)
     missing = np.zeros(len(lists), dtype=bool)
-    column = _lists_of(stored, lengths, missing, found, complaints)
+    column = _lists_of(stored, lengths, missing, found, violations)
     whole, more = stored_column(type_, column, is_strict=is_strict, timestamps=timestamps)
-    return whole, more | complaints
+    return whole, more | violations
 
 
 def _item_type(base: BaseType) -> ScalarType:
@@ -234,11 +234,11 @@ def _value(column: Any, position: int) -> object:
 # ---- trim, null, concat
 
 
-def _cleaned(column: Column, transforms: Transforms, complaints: Complaints) -> Column:
+def _cleaned(column: Column, transforms: Transforms, violations: ViolationTexts) -> Column:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if is_text_type(column.type):
-        column = _checked(column, complaints)
+        column = _checked(column, violations)
         if transforms.trim:
             column = pc.utf8_trim_whitespace(column)
     column = comparable(column)
@@ -249,7 +249,7 @@ def _cleaned(column: Column, transforms: Transforms, complaints: Complaints) -> 
     return column
 
 
-def _checked(column: Column, complaints: Complaints) -> Column:
+def _checked(column: Column, violations: ViolationTexts) -> Column:
     """A column of texts that are UTF-8: files are trusted about their texts when they are opened."""
     column = column.cast(pa.utf8())
     try:
@@ -261,12 +261,12 @@ def _checked(column: Column, complaints: Complaints) -> Column:
                 texts.append(None if item is None else item.decode())
             except UnicodeDecodeError:
                 texts.append(None)
-                complaints[position] = "the text is not UTF-8"
+                violations[position] = "the text is not UTF-8"
         return pa.array(texts, pa.utf8())
     return column
 
 
-def _texts_of_values(values: list[Any], complaints: Complaints) -> Column:
+def _texts_of_values(values: list[Any], violations: ViolationTexts) -> Column:
     """Python values as texts, where they have one notation."""
     texts: list[str | None] = []
     for position, value in enumerate(values):
@@ -276,18 +276,18 @@ def _texts_of_values(values: list[Any], complaints: Complaints) -> Column:
             texts.append(notation(value))
         else:
             texts.append(None)
-            complaints[position] = _not_joinable(value)
+            violations[position] = _not_joinable(value)
     return _text_array(texts)
 
 
-def _joinable(column: Column, complaints: Complaints) -> Column:
+def _joinable(column: Column, violations: ViolationTexts) -> Column:
     kind = column.type
     if pa.types.is_string(kind):
         return column
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind):
         return column.cast(pa.utf8())
     for position in positions(column.is_valid()):
-        complaints.setdefault(position, _not_joinable(_value(column, position)))
+        violations.setdefault(position, _not_joinable(_value(column, position)))
     return pa.nulls(len(column), pa.utf8())
 
 
@@ -300,10 +300,10 @@ def _not_joinable(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """The steps that make something else of texts; complaints are collected."""
+    """The steps that make something else of texts; violations are collected."""
 
     transforms: Transforms
-    complaints: Complaints
+    violations: ViolationTexts
     timestamps: Timestamps | None
 
     def read(self, column: Column, base: BaseType, *, is_text: bool) -> tuple[Column, bool]:
@@ -336,12 +336,12 @@ class _Step:
             for name, some in (("true", words.true), ("false", words.false))
         )
         is_good = pc.or_(is_true, is_false)
-        self._complain(texts, is_good, lambda text: f"{text!r} is neither {told}")
+        self._refuse(texts, is_good, lambda text: f"{text!r} is neither {told}")
         return pc.if_else(is_good, is_true, pa.scalar(None, pa.bool_()))
 
     def _numbers(self, texts: Column, form: NumberForm) -> Column:
         is_good = pc.match_substring_regex(texts, form.pattern)
-        self._complain(texts, is_good, lambda text: f"{text!r} is not {form.description}")
+        self._refuse(texts, is_good, lambda text: f"{text!r} is not {form.description}")
         texts = pc.if_else(is_good, texts, pa.scalar(None, pa.utf8()))
         if form.thousands is not None:
             texts = pc.replace_substring(texts, form.thousands, "")
@@ -352,10 +352,10 @@ class _Step:
         found = read_moments(formats, texts)
         forms = " or ".join(item.text for item in formats)
         is_good = found.is_read
-        self._complain(texts, is_good, lambda text: f"{text!r} is not a date of the form {forms}")
+        self._refuse(texts, is_good, lambda text: f"{text!r} is not a date of the form {forms}")
         if base == ScalarType(Scalar.DATE):
             is_day = ~found.has_time
-            self._complain(
+            self._refuse(
                 texts, is_day, lambda text: f"{text!r} has a time of day, and a Date has none"
             )
             days = pa.array(found.days, pa.int64(), mask=~(is_good & is_day))
@@ -365,17 +365,17 @@ class _Step:
             whole = whole + (2 * finer >= _NANOSECONDS_PER_MILLISECOND)
         elif self.timestamps is not Timestamps.TRUNCATE:
             is_whole = finer == 0
-            self._complain(texts, is_whole, lambda text: too_fine(repr(text), self.timestamps))
+            self._refuse(texts, is_whole, lambda text: too_fine(repr(text), self.timestamps))
             is_good = is_good & is_whole
         return pa.array(found.seconds * 1000 + whole, pa.int64(), mask=~is_good)
 
-    def _complain(self, texts: Column, is_good: Column, say: Any) -> None:
-        """Complain about the texts that are not good; a null is neither."""
+    def _refuse(self, texts: Column, is_good: Column, say: Any) -> None:
+        """Refuse the texts that are not good; a null is neither."""
         bad = pc.and_not(texts.is_valid(), pa.array(is_good))
         if not pc.any(bad).as_py():
             return
         for position in positions(bad):
-            self.complaints.setdefault(position, say(shown(texts[position].as_py())))
+            self.violations.setdefault(position, say(shown(texts[position].as_py())))
 
     def _read_list(self, column: Column, item: ScalarType, *, is_text: bool) -> tuple[Column, bool]:
         split = self.transforms.split
@@ -385,21 +385,21 @@ class _Step:
         elif not self.transforms.is_typed:
             return column, is_text
         elif not is_list_type(column.type):
-            self._complain_about_lists(column)
+            self._refuse_values_lists(column)
             return pa.nulls(len(column), pa.list_(pa.utf8())), False
         return self._read_items(column, item, is_split=is_split), False
 
-    def _complain_about_lists(self, column: Column) -> None:
+    def _refuse_values_lists(self, column: Column) -> None:
         for position in positions(column.is_valid()):
             text = f"{shown(_value(column, position))} is not a list; `split` makes one of a text"
-            self.complaints.setdefault(position, text)
+            self.violations.setdefault(position, text)
 
     def _read_items(self, column: Column, item: ScalarType, *, is_split: bool) -> Column:
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        found: Complaints = {}
+        found: ViolationTexts = {}
         # Texts for null are about the whole value.
         items = _cleaned(column.flatten(), replace(self.transforms, null=()), found)
-        inner = replace(self, complaints=found)
+        inner = replace(self, violations=found)
         items, is_text = inner._read_scalar(items, item, is_text=is_split)
         stored, more = stored_column(
             PropertyType(base=item, nullable=True),
@@ -408,22 +408,26 @@ class _Step:
             timestamps=self.timestamps,
         )
         missing = column.is_null().to_numpy(zero_copy_only=False)
-        return _lists_of(stored, lengths, missing, more | found, self.complaints)
+        return _lists_of(stored, lengths, missing, more | found, self.violations)
 
 
 def _lists_of(
-    items: Column, lengths: Any, missing: Any, found: Complaints, complaints: Complaints
+    items: Column,
+    lengths: Any,
+    missing: Any,
+    found: ViolationTexts,
+    violations: ViolationTexts,
 ) -> Column:
-    """Lists of stored items. What was found about items is a complaint about their list, which is null then."""
+    """Lists of stored items. What was found about items is a violation of their list, which is null then."""
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     if pa.types.is_date64(items.type):
         # A moment is its number from here on: as a calendar day it would lose its time.
         items = items.view(pa.int64())
     for place, text in sorted(found.items()):
         row = int(np.searchsorted(offsets, place, side="right")) - 1
-        complaints.setdefault(row, f"item {place - int(offsets[row]) + 1}: {text}")
+        violations.setdefault(row, f"item {place - int(offsets[row]) + 1}: {text}")
     missing = missing.copy()
-    missing[list(complaints)] = True
+    missing[list(violations)] = True
     return pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(missing))
 
 
