@@ -100,6 +100,19 @@ def to_f32(value: float) -> float:
     return rounded
 
 
+def narrowed(base: BaseType, value: StoredValue) -> StoredValue:
+    """A number, or a list of numbers, as it is compared with values of `base`: rounded to F32 where that is the type.
+
+    What leaves the range of F32 becomes infinite, and so stays above or below every stored value.
+    """
+    match base, value:
+        case ScalarType(Scalar.F32), int() | float():
+            return to_f32(value)
+        case ListType(Scalar.F32), tuple():
+            return tuple(narrowed(ScalarType(Scalar.F32), part) for part in value)
+    return value
+
+
 def coerce_scalar(scalar: Scalar, value: object) -> StoredValue:
     """The stored form of a JSON-like Python value for `scalar`.
 
@@ -210,6 +223,8 @@ def render_value(base: BaseType, value: StoredValue) -> str:
             return f'date("{render_date(days)}")'
         case ScalarType(Scalar.DATETIME), int(milliseconds):
             return f'datetime("{render_datetime(milliseconds)}")'
+        case ScalarType(Scalar.F32), float(number) if math.isfinite(number):
+            return _positional(_shortest_f32(number))
         case ListType(item), tuple(parts):
             return f"[{', '.join(render_value(ScalarType(item), part) for part in parts)}]"
         case VectorType(), tuple(parts):

@@ -15,7 +15,7 @@ from omnigraph.engine.entities import Entities, row_id_array
 from omnigraph.engine.expand import ExpandOperator
 from omnigraph.engine.predicates import keep_true
 from omnigraph.engine.projection import entity_columns
-from omnigraph.engine.pushdown import push_down, text_matches, value_of
+from omnigraph.engine.pushdown import push_down, text_matches
 from omnigraph.engine.rows import BATCH_ROWS, Rows, batch_rows, gathered, read_batches
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import (
@@ -138,7 +138,7 @@ class ScanOperator:
         match op.filters[0]:
             case Comparison(PropertyRef(_, name), CompareOp.EQ, (ParamRef() | Constant()) as value):
                 if name == key.members[0]:
-                    return name, value_of(value, self._context.values)
+                    return name, ir.value_of(value, self._context.values)
         return None
 
     def _is_filtered_in_memory(self, entities: Entities) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.core.types import FLOATS, NUMERICS, BaseType, ListType, Scalar, ScalarType, scalar_of
 from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray, Numbers, pc, plain_numbers
-from omnigraph.engine.pushdown import text_matches, value_of
+from omnigraph.engine.pushdown import text_matches
 from omnigraph.engine.rows import BATCH_ROWS, Column, Rows
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.ir import CompareOp
@@ -310,7 +310,7 @@ def _side(context: Context, rows: Rows, operand: ir.Operand) -> Side:
             ids = context.entities(variable).column(rows.variables[variable], "id")
             return Values(ids, ir.ID_TYPE.base)
         case ir.ParamRef() | ir.Constant():
-            return Fixed(value_of(operand, context.values), operand.type.base)
+            return Fixed(ir.value_of(operand, context.values), operand.type.base)
         case _:
             assert_never(operand)
 

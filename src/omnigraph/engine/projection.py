@@ -14,7 +14,6 @@ from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, Scala
 from omnigraph.engine.arrays import ArrowColumn, IntArray, pc, plain_numbers
 from omnigraph.engine.context import Context, is_hidden
 from omnigraph.engine.predicates import with_columns
-from omnigraph.engine.pushdown import value_of
 from omnigraph.engine.rows import Column, Rows, concat_rows
 from omnigraph.lang.query import ir
 
@@ -99,7 +98,7 @@ def operand_column(
         case ir.EntityRef(variable):
             return rows.columns[variable, ID]
         case ir.ParamRef() | ir.Constant():
-            return _repeated(value_of(operand, context.values), operand.type, rows.count)
+            return _repeated(ir.value_of(operand, context.values), operand.type, rows.count)
         case ir.Nearest() | ir.Bm25() | ir.Rrf():
             return rows.columns[SCORE_COLUMN]
         case ir.Aggregate():

@@ -19,7 +19,7 @@ from omnigraph.lang.query.ir import (
     ParamRef,
     Predicate,
     PropertyRef,
-    Value,
+    value_of,
 )
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText
 
@@ -89,11 +89,6 @@ def _cost(filter_: Filter) -> tuple[int, int]:
             return 1, len(text)
         case _:
             return 1, 0
-
-
-def value_of(operand: Value, values: Mapping[str, StoredValue]) -> StoredValue:
-    """The value of a literal or a parameter."""
-    return operand.value if isinstance(operand, Constant) else values[operand.name]
 
 
 def _filter_of(predicate: Predicate, values: Mapping[str, StoredValue]) -> Filter | None:

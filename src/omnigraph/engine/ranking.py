@@ -22,7 +22,7 @@ from omnigraph.engine.projection import (
     sort_by_codes,
     total_order,
 )
-from omnigraph.engine.pushdown import push_down, value_of
+from omnigraph.engine.pushdown import push_down
 from omnigraph.engine.rows import Rows, concat_rows, gathered
 from omnigraph.engine.text_analysis import query_terms
 from omnigraph.engine.text_columns import NO_ROWS, Scored
@@ -157,7 +157,7 @@ def _cuts_a_tie(distances: FloatArray, count: int) -> bool:
 
 def query_vector(context: Context, rank: ir.Nearest) -> FloatArray | None:
     """The vector that is searched for; a text is embedded."""
-    value = value_of(rank.query, context.values)
+    value = ir.value_of(rank.query, context.values)
     if isinstance(value, str):
         _, _, node_type = context.tables[rank.field.variable].partition(":")
         value = context.embed(rank.field, node_type, value)
@@ -233,7 +233,7 @@ def _relevance(context: Context, rank: ir.Bm25) -> Scored:
     key = (context.tables[rank.field.variable], rank)
     known = context.relevances.get(key)
     if known is None:
-        text = value_of(rank.query, context.values)
+        text = ir.value_of(rank.query, context.values)
         known = Scored(NO_ROWS, np.zeros(0))
         if isinstance(text, str):
             entities = context.entities(rank.field.variable)
@@ -530,7 +530,7 @@ def _fuse(
     context: Context, query: ir.ReadIR, rank: ir.Rrf, first: _Ranking, second: _Ranking
 ) -> tuple[_Arm, tuple[IntArray, IntArray]]:
     """Reciprocal rank fusion of two rankings of the same entities, and the place of each entity in both."""
-    k = value_of(rank.k, context.values)
+    k = ir.value_of(rank.k, context.values)
     if not isinstance(k, int) or k <= 0:
         raise BadRequestError(f"k of rrf is {k!r}: it has to be a whole number above zero")
     entities = np.union1d(first.entities, second.entities)

@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 _MOMENTS = (Scalar.DATE, Scalar.DATETIME)
 
 
-def resolve(value: ir.Value, params: Mapping[str, StoredValue]) -> StoredValue:
-    """The value of a constant or parameter."""
-    return params[value.name] if isinstance(value, ir.ParamRef) else value.value
-
-
 def assigned_value(
     owner: str,
     name: str,
@@ -63,7 +58,7 @@ def assigned_value(
         ExternalBlobPolicyError: it is an external blob that is not allowed.
         ExternalBlobSourceError: it is an allowed one that cannot be read.
     """
-    given = resolve(value, params)
+    given = ir.value_of(value, params)
     try:
         if type_.base == ScalarType(Scalar.BLOB):
             return _blob(type_, given, external)
@@ -159,7 +154,7 @@ class StatementRunner:
         row = self._assigned(edge, statement.assignments)
         row["id"] = new_ulid()
         for column, value in (("src", statement.source), ("dst", statement.target)):
-            end = resolve(value, self.params)
+            end = ir.value_of(value, self.params)
             if end is None:
                 raise BadRequestError(f"the {column} of an edge {edge.name} is null")
             row[column] = end
@@ -266,7 +261,7 @@ class StatementRunner:
         base: BaseType = _STRING
         if name in definition.properties:
             base = definition.properties[name].type.base
-        value = resolve(predicate.value, self.params)
+        value = ir.value_of(predicate.value, self.params)
         return Compare(name, base, str(predicate.op), value)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 import numpy as np
 
 from omnigraph.core.arrow import pa, pc
+from omnigraph.core.values import to_f32
 from omnigraph.errors import MAX_EXAMPLES
 from omnigraph.lang.schema.rules import (
     DistinctIds,
@@ -87,8 +88,12 @@ def shown_values(column: Any) -> list[Any]:
 
 
 def _in_range(column: Any, low: float | None, high: float | None) -> Any:
-    """Exact comparison: a bound is never rounded to the type of the column, it is moved to the next value of it."""
+    """Exact comparison: a bound is never rounded to the type of the column, it is moved to the next value of it.
+
+    Only F32 rounds it, as it rounds the values: what is stored for 0.7 is not below a bound of 0.7.
+    """
     is_integer = pa.types.is_integer(column.type)
+    is_narrow = pa.types.is_float32(column.type)
     if not is_integer:
         column = column.cast(pa.float64())
     good: Any = pa.scalar(True)
@@ -98,7 +103,7 @@ def _in_range(column: Any, low: float | None, high: float | None) -> Any:
     ):
         if bound is None:
             continue
-        limit = move(bound, is_integer)
+        limit = move(to_f32(bound) if is_narrow else bound, is_integer)
         if is_integer:
             good = pc.and_(good, _compare_integers(column, compare, int(limit), is_low))
         else:

@@ -65,7 +65,8 @@ def evaluate(
     now = now or datetime.now(UTC)
     given = params or {}
     values = {item.name: _parameter(item.type, given.get(item.name)) for item in query.params}
-    return _Oracle(read_shape(), Matcher(world, values, now), now).answer(query)
+    shape, types = read_shape(), {item.name: item.type for item in query.params}
+    return _Oracle(shape, Matcher(shape, world, values, types, now), now).answer(query)
 
 
 def _parameter(type_: str, value: Any) -> Any:

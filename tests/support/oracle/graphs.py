@@ -7,6 +7,7 @@ Nothing here knows how a query is run.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections import Counter
@@ -66,6 +67,7 @@ node Thing {
     stamped: DateTime? @index
     days: [Date]?
     sizes: [F64]
+    grains: [F32]?
     spot: Vector(4)
 }
 node Place {
@@ -202,8 +204,11 @@ def read_shape(schema: str = SCHEMA) -> Shape:
 
 
 def f32(value: float) -> float:
-    """The nearest 32-bit float."""
-    return float(struct.unpack("f", struct.pack("f", value))[0])
+    """The nearest 32-bit float; infinite beyond all of them."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 #: Words of the text properties. Only `graphs` has a stem that matters, and none is a stop word.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from support.oracle import text as words
+from support.oracle.graphs import f32
 from support.oracle.queries import (
     ANONYMOUS,
     Bind,
@@ -69,6 +70,13 @@ def compare(left: Any, operator: str, right: Any) -> bool | None:
     raise ValueError(f"there is no operator {operator}")
 
 
+def rounded(value: Any) -> Any:
+    """A number, or every number of a list, as 32 bits hold it."""
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return value if value is None else f32(value)
+
+
 # ---- reach
 
 
@@ -114,6 +122,8 @@ class Block:
     """The clauses between two braces, with a type for every variable."""
 
     clauses: tuple[Clause, ...]
+    #: The type of every variable that the block sees, edges included.
+    types: dict[str, str]
     #: Node variables that the block introduces.
     own: dict[str, str]
     links: tuple[_Link, ...]
@@ -174,8 +184,10 @@ class _MisfitError(Exception):
 def resolve(shape: Shape, clauses: tuple[Clause, ...], outer: Mapping[str, str]) -> Block:
     types, links = _links(shape, clauses, outer)
     own = {name: type_ for name, type_ in types.items() if name not in outer}
-    inner = tuple(resolve(shape, c.clauses, types) for c in clauses if isinstance(c, Not))
-    return Block(clauses, own, links, inner)
+    edges = {str(link.hop.edge_variable): link.edge.name for link in links}
+    seen = {**types, **edges}
+    inner = tuple(resolve(shape, c.clauses, seen) for c in clauses if isinstance(c, Not))
+    return Block(clauses, seen, own, links, inner)
 
 
 def _links(
@@ -219,9 +231,18 @@ class _Condition:
 class Matcher:
     """One query over one world, with values for its parameters."""
 
-    def __init__(self, world: World, params: dict[str, Any], now: datetime) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        world: World,
+        params: dict[str, Any],
+        param_types: Mapping[str, str],
+        now: datetime,
+    ) -> None:
         self.world = world
+        self._shape = shape
         self._params = params
+        self._param_types = param_types
         self._now = now
         self._reach: dict[tuple[str, bool, str], dict[str, int]] = {}
 
@@ -268,10 +289,12 @@ class Matcher:
             match clause:
                 case Bind(variable, _, matches):
                     for name, value in matches:
-                        yield self._equality(Property(variable, name), value)
+                        field = Property(variable, name)
+                        item = self._shape.properties(block.types[variable])[name].item
+                        operator = "=" if item is None else "contains"
+                        yield self._comparison(block, Where(field, operator, value))
                 case Where():
-                    needs = frozenset(variables_of([clause]))
-                    yield _Condition(needs, lambda row, clause=clause: self._is_true(clause, row))
+                    yield self._comparison(block, clause)
                 case Text():
                     needs = frozenset(variables_of([clause]))
                     yield _Condition(needs, lambda row, clause=clause: self._reads(clause, row))
@@ -290,18 +313,32 @@ class Matcher:
     def _has_none(self, block: Block, row: Match) -> bool:
         return next(self.matches(block, row), None) is None
 
-    def _is_true(self, clause: Where, row: Match) -> bool:
-        left, right = self.value(clause.left, row), self.value(clause.right, row)
-        return compare(left, clause.operator, right) is True
-
-    def _equality(self, field: Property, value: Expression) -> _Condition:
-        """An inline match: membership on a list, equality on anything else."""
+    def _comparison(self, block: Block, clause: Where) -> _Condition:
+        """A comparison; a number that stands in the query is rounded to 32 bits beside one that has 32 bits."""
+        sides = (clause.left, clause.right)
+        narrow = [
+            isinstance(side, Parameter | Literal | ListOf) and self._is_narrow(block, other)
+            for side, other in zip(sides, reversed(sides), strict=True)
+        ]
 
         def holds(row: Match) -> bool:
-            left, right = self.value(field, row), self.value(value, row)
-            return compare(left, "contains" if isinstance(left, list) else "=", right) is True
+            left, right = (
+                rounded(self.value(side, row)) if is_narrow else self.value(side, row)
+                for side, is_narrow in zip(sides, narrow, strict=True)
+            )
+            return compare(left, clause.operator, right) is True
 
-        return _Condition(frozenset({field.variable}), holds)
+        return _Condition(frozenset(variables_of([clause])), holds)
+
+    def _is_narrow(self, block: Block, expression: Expression) -> bool:
+        """Whether an operand is a 32-bit float, or a list of them."""
+        match expression:
+            case Property(variable, name):
+                shape = self._shape.properties(block.types[variable])[name]
+                return "F32" in (shape.scalar, shape.item)
+            case Parameter(name):
+                return self._param_types[name].strip("[]?") == "F32"
+        return False
 
     def _edges(self, link: _Link, row: Match) -> Iterator[Row]:
         """The stored edges between two entities."""

@@ -421,6 +421,9 @@ class _Writer:
             if item.item is not None:
                 found = [part for parts in found for part in parts or ()]
             found = [value for value in found if value is not None]
+            if _scalar(item) == "F32":
+                # What a person writes for a stored 0.10000000149011612.
+                found += [float(f"{value:.6g}") for value in found]
             if found:
                 return found
         if item.type.startswith("enum"):
@@ -454,7 +457,7 @@ class _Writer:
             left, item = self.pick(lists)
             scalar = _scalar(item)
         else:
-            scalar = self.pick(["I64", "String", "F64", "Date", "Bool", "U32"])
+            scalar = self.pick(["I64", "String", "F64", "Date", "Bool", "U32", "F32"])
             if self.chance(2):
                 left = self.list_parameter(scalar)
                 return Where(left, "contains", self.literal(_family(scalar)))
@@ -510,7 +513,7 @@ class _Writer:
     def list_literal(self, scalar: str) -> ListOf:
         """Numbers of a list are all whole or all not, and small."""
         if scalar in NUMBERS:
-            pool = [0.0, 0.5, 2.0, 2.7, 1] if scalar.startswith("F") else [0, 1, 2, 2**53 + 1]
+            pool = [0.0, 0.5, 2.0, 2.7, 1, 0.1] if scalar.startswith("F") else [0, 1, 2, 2**53 + 1]
             items = [Literal(v) for v in pool]
         else:
             items = _LITERALS[scalar]

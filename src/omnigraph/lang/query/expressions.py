@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.types import (
@@ -20,7 +20,7 @@ from omnigraph.core.types import (
     integer_range,
     scalar_of,
 )
-from omnigraph.core.values import coerce_json, parse_date, parse_datetime
+from omnigraph.core.values import coerce_json, narrowed, parse_date, parse_datetime
 from omnigraph.lang.query import ast, ir
 
 if TYPE_CHECKING:
@@ -119,6 +119,36 @@ def is_comparable(left: BaseType, right: BaseType) -> bool:
     if first is None or second is None or Scalar.BLOB in (first, second):
         return False
     return first == second or (first in NUMERICS and second in NUMERICS)
+
+
+def compared(left: ir.Operand, op: ir.CompareOp, right: ir.Operand) -> ir.Comparison:
+    """A comparison of two operands; the one place that decides in which types they meet."""
+    return ir.Comparison(beside(right.type, left), op, beside(left.type, right))
+
+
+Compared = TypeVar("Compared", bound=ir.Operand)
+
+
+def beside(other: PropertyType, operand: Compared) -> Compared | ir.Value:
+    """An operand as it is compared with `other`: beside an F32 a number of the query is an F32 itself.
+
+    What is stored keeps its type: a property of another type is compared by value.
+    """
+    if not isinstance(operand, ir.ParamRef | ir.Constant) or _item(other) is not Scalar.F32:
+        return operand
+    if _item(operand.type) not in NUMERICS:
+        return operand
+    is_list = isinstance(operand.type.base, ListType)
+    base = ListType(Scalar.F32) if is_list else ScalarType(Scalar.F32)
+    type_ = PropertyType(base, operand.type.nullable)
+    if isinstance(operand, ir.ParamRef):
+        return ir.ParamRef(operand.name, type_)
+    return ir.Constant(narrowed(base, operand.value), type_)
+
+
+def _item(type_: PropertyType) -> Scalar | None:
+    """The scalar of a value, or of the items of a list."""
+    return type_.base.item if isinstance(type_.base, ListType) else scalar_of(type_.base)
 
 
 def check_arity(context: Context, call: ast.Call, low: int, high: int, code: str) -> bool:

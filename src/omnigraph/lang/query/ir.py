@@ -9,7 +9,9 @@ variable introduced so far to one entity: a node by its id, an edge variable by 
 operator, `!=` included. A null list contains nothing. A parameter that is null is an ordinary null operand, never "no
 filter".
 
-**Numbers.** Numeric types compare by mathematical value without narrowing: an integer column never equals 2.7.
+**Numbers.** Numeric types compare by mathematical value without narrowing: an integer column never equals 2.7. A
+literal or parameter beside an F32 operand is of type F32 itself: it is rounded as if it had been stored, so that 0.1
+finds what was stored as 0.1. `value_of` gives every value in the type of its place.
 
 **Order.** Rows are ordered by the order keys; null comes first ascending and last descending; strings compare by code
 point, `false` before `true`. Ties are broken by the ids of all bound variables, variables taken by name, ascending, so
@@ -21,14 +23,13 @@ unspecified, and `limit` then keeps any rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from omnigraph.core.types import PropertyType, Scalar, ScalarType
-
-if TYPE_CHECKING:
-    from omnigraph.core.values import StoredValue
+from omnigraph.core.values import StoredValue, narrowed
 
 #: Reserved parameter that carries the one instant of `now()`: fixed per query, in epoch milliseconds.
 NOW = "__now"
@@ -94,7 +95,7 @@ class EntityRef:
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """A parameter; `NOW` is the reserved one."""
+    """A parameter; `NOW` is the reserved one. `type` is that of its place: F32 where it stands beside an F32."""
 
     name: str
     type: PropertyType
@@ -110,6 +111,13 @@ class Constant:
 
 Value = ParamRef | Constant
 Operand = PropertyRef | EntityRef | ParamRef | Constant
+
+
+def value_of(operand: Value, params: Mapping[str, StoredValue]) -> StoredValue:
+    """The value of a literal or a parameter at its place."""
+    if isinstance(operand, Constant):
+        return operand.value
+    return narrowed(operand.type.base, params[operand.name])
 
 
 # ---- predicates

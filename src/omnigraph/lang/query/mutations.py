@@ -20,7 +20,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.core.values import coerce_json
 from omnigraph.lang.query import ast, ir
-from omnigraph.lang.query.expressions import Context, is_comparable, plain_value
+from omnigraph.lang.query.expressions import Context, beside, is_comparable, plain_value
 from omnigraph.lang.query.patterns import check_enum_value, moment_hint
 
 if TYPE_CHECKING:
@@ -237,9 +237,8 @@ def _predicate(
     ):
         _report_mismatch(context, name, type_, value, predicate.value.span)
         return None
-    return ir.MutationPredicate(
-        _ENDS.get(name, name), ir.CompareOp(predicate.operator.value), value
-    )
+    op = ir.CompareOp(predicate.operator.value)
+    return ir.MutationPredicate(_ENDS.get(name, name), op, beside(type_, value))
 
 
 def _report_mismatch(

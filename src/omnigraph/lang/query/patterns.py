@@ -25,6 +25,7 @@ from omnigraph.lang.query.expressions import (
     EdgeVariable,
     NodeVariable,
     Scope,
+    compared,
     filter_operand,
     is_comparable,
     plain_value,
@@ -322,7 +323,7 @@ def _check_match(
         return
     op = ir.CompareOp.CONTAINS if isinstance(prop.type.base, ListType) else ir.CompareOp.EQ
     field = ir.PropertyRef(variable, prop.name, prop.type)
-    pattern.predicates.append(ir.Comparison(field, op, value))
+    pattern.predicates.append(compared(field, op, value))
 
 
 def _check_match_types(
@@ -390,7 +391,7 @@ def _check_filter(
     if op is None:
         _report_incomparable(context, clause, left, right)
         return
-    pattern.predicates.append(ir.Comparison(left, op, right))
+    pattern.predicates.append(compared(left, op, right))
 
 
 def _compare_op(operator: ast.Operator, left: BaseType, right: BaseType) -> ir.CompareOp | None:

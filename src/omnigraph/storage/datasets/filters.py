@@ -186,23 +186,28 @@ def _integer(number: int) -> str:
 
 def _compare_integer(column: str, op: str, scalar: Scalar, value: float) -> str:
     """An integer column against any number: fractions become the next bound, values outside the range a constant."""
-    present = f"{column} IS NOT NULL"
     if value != int(value):
         if op in ("=", "!="):
-            return NEVER if op == "=" else present
+            return NEVER if op == "=" else f"{column} IS NOT NULL"
         value, op = (math.floor(value), "<=") if op in ("<", "<=") else (math.ceil(value), ">=")
     bound = int(value)
     low, high = integer_range(scalar)
     if low <= bound <= high:
         return f"{column} {op} {_integer(bound)}"
-    above = bound > high
-    holds = op == "!=" or (op in ("<", "<=") and above) or (op in (">", ">=") and not above)
-    return present if holds else NEVER
+    return _compare_beyond(column, op, above=bound > high)
+
+
+def _compare_beyond(column: str, op: str, *, above: bool) -> str:
+    """A column against something that is above or below all of its values."""
+    holds = op == "!=" or op in (("<", "<=") if above else (">", ">="))
+    return f"{column} IS NOT NULL" if holds else NEVER
 
 
 def _compare_float(column: str, op: str, value: float) -> str:
     """A float column against any number: an integer that no float equals becomes the next float on its side."""
     nearest = float(value)
+    if math.isinf(nearest):
+        return _compare_beyond(column, op, above=nearest > 0)
     if int(nearest) != value and isinstance(value, int):
         if op in ("=", "!="):
             return NEVER if op == "=" else f"{column} IS NOT NULL"

@@ -113,3 +113,15 @@ def test_two_queries_that_differ_have_different_plans(reading):
     )
 
     assert one != two
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [("0.1", "0.1"), ("16777217", "16777216"), ("$x", "param(x)"), ("0.5", "0.5")],
+)
+def test_a_number_beside_an_f32_is_shown_as_it_is_compared(reading, written, shown):
+    text = (
+        f"query q($x: F64) {{ match {{ $a $c:cites $b  $c.weight = {written} }} return {{ $a }} }}"
+    )
+    plan = explain_ir(compile_query(text, reading).ir)
+    assert f"$c.weight = {shown}" in plan
