@@ -186,6 +186,8 @@ class StatementRunner:
 
     def _update(self, statement: ir.UpdateNode) -> None:
         node = self.catalog.nodes[statement.node_type]
+        # Before any row is looked for: whether a value is refused must not depend on what is stored.
+        assigned = self._assigned(node, statement.assignments)
         filter_ = self._filter(node, statement.predicate)
         delta = self.pending.delta(node)
         if self.committed.is_empty(node.table_key):
@@ -195,12 +197,8 @@ class StatementRunner:
             matched = scan_with_pending(self.committed.table(node.table_key), delta.rows, filter_)
         if matched.num_rows == 0:
             return
-        for item in statement.assignments:
-            type_ = node.properties[item.property].type
-            value = assigned_value(
-                node.name, item.property, type_, item.value, self.params, external=self.external
-            )
-            index = matched.schema.get_field_index(item.property)
+        for name, value in assigned.items():
+            index = matched.schema.get_field_index(name)
             field = matched.schema.field(index)
             one = column_array(field, [value])
             repeated = one.take(pa.array([0] * matched.num_rows, pa.int64()))

@@ -78,11 +78,64 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("type_", "column", "value"), REFUSED, ids=[f"{i[1]} {i[2]!a}" for i in REFUSED]
 )
-def test_a_value_that_does_not_fit_is_refused(
+def test_a_value_that_does_not_fit_is_refused_whatever_is_stored(
     things: Graph, type_: str, column: str, value: Any
 ) -> None:
-    with refused(things, BadRequestError):
-        run_typed(things, f"$v: {type_}", f'insert Thing {{ name: "x", {column}: $v }}', v=value)
+    statements = [
+        f'insert Thing {{ name: "x", {column}: $v }}',
+        f'update Thing set {{ {column}: $v }} where name = "kept"',
+        f'update Thing set {{ {column}: $v }} where name = "nowhere"',
+    ]
+    for statement in statements:
+        with refused(things, BadRequestError):
+            run_typed(things, f"$v: {type_}", statement, v=value)
+
+
+REQUIRED = """
+node N {
+    k: String @key
+    n: I32
+    stage: enum(a, b)?
+    at: DateTime
+    data: Blob
+    tags: [String]
+}
+edge E: N -> N { w: F32 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_", "column", "value", "said"),
+    [
+        ("I32?", "n", None, "null"),
+        ("DateTime?", "at", None, "null"),
+        ("Blob?", "data", None, "null"),
+        ("[String]?", "tags", None, "null"),
+        ("I64", "n", 2**31, "out of range"),
+        ("String", "stage", "c", "invalid enum value"),
+        ("Blob", "data", "s3://bucket/key", "s3://bucket/key"),
+    ],
+)
+def test_an_update_that_matches_no_row_refuses_what_does_not_fit(
+    tmp_path: Path, type_: str, column: str, value: Any, said: str
+) -> None:
+    graph = new_graph(tmp_path, REQUIRED)
+    update = f'update N set {{ {column}: $v }} where k = "none"'
+    with refused(graph, OmniError, said):
+        run_typed(graph, f"$v: {type_}", update, v=value)
+
+
+def test_null_for_an_edge_is_refused(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path, REQUIRED)
+    for weight, source in ((None, "a"), (1.0, None)):
+        with refused(graph, BadRequestError, "null"):
+            run_typed(
+                graph,
+                "$w: F32?, $s: String?",
+                'insert E { from: $s, to: "b", w: $w }',
+                w=weight,
+                s=source,
+            )
 
 
 def test_a_null_in_a_vector_is_called_null(things: Graph) -> None:
