@@ -20,7 +20,7 @@ from omnigraph.core.env_settings import DECLARED
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.checks import SCHEMA_CODES
 from omnigraph.lang.schema.steps import RULES
-from omnigraph.server.app import describe_routes
+from omnigraph.server.routing import openapi_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def main() -> None:
 
 def openapi_page() -> str:
     """Every route of the server."""
-    return json.dumps(describe_routes(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(openapi_document(is_open=False), indent=2, ensure_ascii=False) + "\n"
 
 
 def cli_page() -> str:

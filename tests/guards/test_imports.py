@@ -15,7 +15,7 @@ try:
     main({words!r})
 except SystemExit:
     pass
-heavy = ("pyspark", "lance", "fastapi", "pyarrow", "numpy", "pandas", "lark")
+heavy = ("pyspark", "lance", "starlette", "pyarrow", "numpy", "pandas", "lark")
 print("\\n@" + json.dumps([name for name in heavy if name in sys.modules]))
 """
 

@@ -430,6 +430,50 @@ def external_blob(cell: BlobCell, uri: str | None) -> BadRequestError:
     )
 
 
+class BlobStream:
+    """One cell of one snapshot. Nothing that is written later changes what it reads."""
+
+    @property
+    def info(self) -> BlobInfo:
+        """What the cell is."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many bytes a managed value has.
+
+        Raises:
+            BadRequestError: the value is external.
+        """
+        if self.info.size is None:
+            raise external_blob(self.info.cell, self.info.uri)
+        return self.info.size
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes from an offset on, to the end or so many; an end behind the value is moved to it.
+
+        Raises:
+            BlobRangeError: the range begins behind the value.
+            BadRequestError: the range is malformed, or the value is external.
+            ResourceLimitError: the range is larger than `BLOB_RANGE_BYTES`.
+        """
+        check_range(offset, length, limit=BLOB_RANGE_BYTES)
+        return b"".join(self.chunks(offset, length))
+
+    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The same bytes of any length as pieces of at most `BLOB_RANGE_BYTES`; one is in memory at a time.
+
+        Raises:
+            BlobRangeError: the range begins behind the value; before the first piece.
+            BadRequestError: the range is malformed, or the value is external.
+        """
+        check_range(offset, length)
+        return self._pieces(*clamped(offset, length, self.size))
+
+    def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
+        raise NotImplementedError
+
+
 # ---- ranges
 
 

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from omnigraph.api.protocol import OCTETS, SNAPSHOT_ID, TYPE_KEY
 from omnigraph.api.results import (
     BLOB_RANGE_BYTES,
     BlobCell,
     BlobInfo,
     BlobKind,
+    BlobStream,
     check_range,
-    clamped,
     external_blob,
 )
 from omnigraph.client.connection import (
@@ -38,6 +40,7 @@ _PARTIAL = 206
 class RemoteBlobs(OpenRemoteGraph):
     """What a remote graph does with blobs."""
 
+    @override
     def read_blob(
         self,
         type_key: str,
@@ -51,14 +54,6 @@ class RemoteBlobs(OpenRemoteGraph):
         offset: int = 0,
         length: int | None = None,
     ) -> bytes:
-        """The bytes of one blob cell, or a range of them; only these are sent.
-
-        Raises:
-            NotFoundError: no such type, entity or property, or the cell is null.
-            BlobRangeError: the range begins behind the value.
-            BadRequestError: the range is malformed, the property is no Blob, or the value is external.
-            ResourceLimitError: the range is larger than one call reads.
-        """
         check_range(offset, length, limit=BLOB_RANGE_BYTES)
         target = target_of(branch, snapshot, version, as_of)
         cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
@@ -67,6 +62,7 @@ class RemoteBlobs(OpenRemoteGraph):
         )
         return b"".join(pieces)
 
+    @override
     def stat_blob(
         self,
         type_key: str,
@@ -78,16 +74,11 @@ class RemoteBlobs(OpenRemoteGraph):
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> BlobInfo:
-        """What one blob cell is: its size and strong tag, or the address of an external value.
-
-        Raises:
-            NotFoundError: no such type, entity or property, or the cell is null.
-            BadRequestError: the property is no Blob.
-        """
         target = target_of(branch, snapshot, version, as_of)
         cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
         return _Cell(self._connection, f"{self._path}/blob", cell).info(target)
 
+    @override
     def open_blob(
         self,
         type_key: str,
@@ -99,57 +90,26 @@ class RemoteBlobs(OpenRemoteGraph):
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> RemoteBlob:
-        """One blob cell for several reads: `info`, `size`, `read(offset, length)`, and `chunks()` in bounded memory.
-
-        Raises:
-            NotFoundError: no such type, entity or property, or the cell is null.
-            BadRequestError: the property is no Blob.
-        """
         target = target_of(branch, snapshot, version, as_of)
         cell = BlobCell(type_key=type_key, entity_id=entity_id, property=property_name)
         found = _Cell(self._connection, f"{self._path}/blob", cell)
         return RemoteBlob(found, found.info(target))
 
 
-class RemoteBlob:
-    """One cell of one snapshot. Nothing that is written later changes what it reads."""
+class RemoteBlob(BlobStream):
+    """One cell behind a server."""
 
     def __init__(self, cell: _Cell, info: BlobInfo) -> None:
         self._cell = cell
-        #: What the cell is.
-        self.info = info
+        self._info = info
 
+    @override
     @property
-    def size(self) -> int:
-        """How many bytes a managed value has.
+    def info(self) -> BlobInfo:
+        return self._info
 
-        Raises:
-            BadRequestError: the value is external.
-        """
-        if self.info.size is None:
-            raise external_blob(self.info.cell, self.info.uri)
-        return self.info.size
-
-    def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes from an offset on, to the end or so many; an end behind the value is moved to it.
-
-        Raises:
-            BlobRangeError: the range begins behind the value.
-            BadRequestError: the range is malformed, or the value is external.
-            ResourceLimitError: the range is larger than `BLOB_RANGE_BYTES`.
-        """
-        check_range(offset, length, limit=BLOB_RANGE_BYTES)
-        return b"".join(self.chunks(offset, length))
-
-    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The same bytes of any length as pieces of at most `BLOB_RANGE_BYTES`; one is in memory at a time.
-
-        Raises:
-            BlobRangeError: the range begins behind the value; before the first piece.
-            BadRequestError: the range is malformed, or the value is external.
-        """
-        check_range(offset, length)
-        begin, end = clamped(offset, length, self.size)
+    @override
+    def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
         if begin == end:
             return iter(())
         return self._cell.stream({"snapshot": self.info.snapshot_id}, begin, end - begin)

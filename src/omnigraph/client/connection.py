@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx
+from typing_extensions import override
 
+from omnigraph.api.graph_api import GraphApi
+from omnigraph.api.operations import Operation
 from omnigraph.api.protocol import JSON
 from omnigraph.commit.targets import Target
+from omnigraph.core.budget import Budget
+from omnigraph.core.ids import check_branch_name, is_ulid
 from omnigraph.errors import (
     BadRequestError,
     CompilerError,
+    DirectOnlyError,
+    NotFoundError,
     OmniError,
     ServerUnreachableError,
     UnexpectedAnswerError,
@@ -101,6 +110,28 @@ class Connection:
 
     # ---- requests
 
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Body = None,
+        headers: Mapping[str, str] | None = None,
+        is_write: bool = False,
+    ) -> dict[str, Any]:
+        """The JSON answer to a request; sent once.
+
+        Raises:
+            OmniError: what the server refused it with.
+            ServerUnreachableError: no response; `outcome_unknown` says whether a write may have happened.
+            UnexpectedAnswerError: the answer is not one of an OmniGraph server.
+        """
+        response = self._send(method, path, params, body, headers, is_write=is_write)
+        if not response.is_success:
+            raise self._failure(response, is_write=is_write)
+        return self.body_of(response, is_write=is_write)
+
     def ask(
         self,
         method: str,
@@ -109,14 +140,8 @@ class Connection:
         params: Params | None = None,
         body: Mapping[str, object] | None = None,
     ) -> dict[str, Any]:
-        """The JSON answer to a read.
-
-        Raises:
-            OmniError: what the server refused it with.
-            ServerUnreachableError: nobody answered.
-            UnexpectedAnswerError: the answer is none of an OmniGraph server.
-        """
-        return self._json(method, path, params=params, body=body, is_write=False)
+        """The JSON answer to a read."""
+        return self.request(method, path, params=params, body=body)
 
     def write(
         self,
@@ -127,14 +152,8 @@ class Connection:
         body: Body = None,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The JSON answer to a write; sent once.
-
-        Raises:
-            OmniError: what the server refused it with.
-            ServerUnreachableError: nobody answered; `outcome_unknown` says whether it may have happened.
-            UnexpectedAnswerError: the answer is none of an OmniGraph server.
-        """
-        return self._json(method, path, params=params, body=body, headers=headers, is_write=True)
+        """The JSON answer to a write."""
+        return self.request(method, path, params=params, body=body, headers=headers, is_write=True)
 
     @contextmanager
     def streaming(
@@ -193,21 +212,6 @@ class Connection:
         return body
 
     # ---- inside
-
-    def _json(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None,
-        body: Body,
-        is_write: bool,
-        headers: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
-        response = self._send(method, path, params, body, headers, is_write=is_write)
-        if not response.is_success:
-            raise self._failure(response, is_write=is_write)
-        return self.body_of(response, is_write=is_write)
 
     def _send(
         self,
@@ -358,7 +362,7 @@ def _reason(error: BaseException) -> str:
 # ---- What every part of a remote graph has in common: its connection, and how arguments become requests
 
 
-class OpenRemoteGraph:
+class OpenRemoteGraph(GraphApi):
     """The inside of a remote graph. Thread-safe."""
 
     #: What a policy allows is decided for every request.
@@ -370,16 +374,78 @@ class OpenRemoteGraph:
         self.graph_id = graph_id
 
     @property
+    @override
     def uri(self) -> str:
-        """The address of the graph."""
         return f"{self._connection.base}{self._path}"
 
+    @override
     def close(self) -> None:
-        """Give the connections back."""
         self._connection.close()
 
     def __repr__(self) -> str:
         return f"<RemoteGraph {self.uri}>"
+
+    def _perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        """What a server answers to an operation of the catalogue, as the method of a graph returns it.
+
+        Arguments are those that the caller gave: what a server does without being told is not sent.
+        """
+        is_write = operation.cost.writes
+        if is_write:
+            refuse_actor(arguments.pop("actor", None))
+        refuse_session(arguments.pop("spark", None))
+        for here in ("engine", "progress"):
+            arguments.pop(here, None)
+        cancel = arguments.pop("cancel", None)
+        if cancel is not None and is_write:
+            raise DirectOnlyError(f"a cancel signal for {operation.call}")
+        if not _TARGET.isdisjoint(arguments):
+            target = Target(**{name: arguments.pop(name) for name in _TARGET & {*arguments}})
+            arguments |= target_members(target)
+        members = {operation.member_of(name): value for name, value in arguments.items()}
+        path = self._path_of(operation, members)
+        sent: dict[str, Any] = {"body": members} if operation.body else {"params": members}
+        ask = partial(self._connection.request, operation.method, path, is_write=is_write, **sent)
+        answer = ask() if cancel is None else Budget(cancel=cancel).patiently(ask)
+        with understood(operation.result_class.__name__):
+            result = operation.result_class.from_json(answer | {"uri": self.uri})
+            if operation.member is None:
+                return result
+            if operation.member not in answer:
+                raise KeyError(operation.member)
+            return getattr(result, operation.member)
+
+    def _path_of(self, operation: Operation, members: dict[str, Any]) -> str:
+        """The path of an operation; what stands in it is not sent again."""
+        values = {name: str(members.pop(name)) for name in operation.path_parameters}
+        commit_id = values.get("commit_id")
+        if commit_id is not None and not is_ulid(commit_id):
+            raise NotFoundError(f"there is no commit {commit_id}")
+        if "branch" in values:
+            values["branch"] = check_branch_name(values["branch"])
+        return f"{self._path}{operation.path_of(values)}"
+
+
+def derived_method(operation: Operation) -> Callable[..., Any]:
+    """The method of a remote graph that only asks the server."""
+    declared = getattr(GraphApi, operation.call or "")
+    signature = inspect.signature(declared)
+
+    @wraps(declared)
+    def method(self: OpenRemoteGraph, *args: object, **kwargs: object) -> Any:
+        given = signature.bind(self, *args, **kwargs).arguments
+        return self._perform(operation, {name: given[name] for name in given if name != "self"})
+
+    return method
+
+
+def direct_only(name: str) -> Callable[..., NoReturn]:
+    """A method that a graph behind a server refuses, with the way to run it."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise DirectOnlyError(name)
+
+    return refuse
 
 
 def refuse_actor(actor: str | None) -> None:
@@ -402,6 +468,10 @@ def refuse_session(spark: object) -> None:
     """
     if spark is not None:
         raise BadRequestError("a Spark session cannot be sent to a server: leave out spark")
+
+
+#: What says which state of a graph is meant.
+_TARGET = frozenset({"branch", "snapshot", "version", "as_of"})
 
 
 def target_members(target: Target) -> dict[str, str | int | None]:

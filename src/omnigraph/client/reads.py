@@ -8,6 +8,8 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from omnigraph.api.protocol import ARROW_STREAM, EXPORTED_TYPES, JSON, NDJSON, SNAPSHOT_ID
 from omnigraph.api.results import STDOUT, ExportResult, ExportTarget, line_writer
 from omnigraph.api.rows import decode_result
@@ -21,7 +23,6 @@ from omnigraph.client.connection import (
     understood,
 )
 from omnigraph.commit.rows import MAIN
-from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.budget import Budget
 from omnigraph.errors import BadRequestError, CompilerError, DirectOnlyError, UnexpectedAnswerError
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from omnigraph.commit.targets import Target
     from omnigraph.core.budget import CancelSignal
     from omnigraph.core.source import SourceText
-    from omnigraph.errors.writes import RowImage
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
 
@@ -127,12 +127,13 @@ class RemoteReading(OpenRemoteGraph):
     """What a remote graph reads."""
 
     @property
+    @override
     def schema(self) -> str:
-        """The accepted schema text."""
         body = self._connection.ask("GET", f"{self._path}/schema")
         with understood("a schema"):
             return str(body["schema_source"])
 
+    @override
     def query(
         self,
         text: str | SourceText,
@@ -146,21 +147,6 @@ class RemoteReading(OpenRemoteGraph):
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> Result:
-        """Run one read on one snapshot: a branch head, a commit, a graph version or a moment.
-
-        Rows arrive as they are asked for. Parameters are values of JSON; dates and times are texts. The server stops
-        the read after `timeout_s`, or after its own default, and as soon as the connection is closed: setting `cancel`
-        ends the waiting at once, and the connection with the next piece of the answer.
-
-        Raises:
-            CompilerError: the query is wrong.
-            ParameterError: the parameters do not fit it.
-            NotFoundError: there is no such branch, commit, version or moment.
-            ServerUnreachableError: nobody answered.
-            QueryTimeoutError: it took longer than it may; batches raise it as well.
-            QueryCancelledError: `cancel` was set.
-            ResourceLimitError: it needs more memory, or has more rows, than the server allows.
-        """
         target = target_of(branch, snapshot, version, as_of)
         body = {
             "query": text_of(text),
@@ -193,6 +179,7 @@ class RemoteReading(OpenRemoteGraph):
                 pieces = budget.steps(pieces)
             return decode_result(pieces, target=target, close=response.close)
 
+    @override
     def explain(
         self,
         text: str | SourceText,
@@ -204,7 +191,6 @@ class RemoteReading(OpenRemoteGraph):
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> str:
-        """What a query means and how it would run there; `analyze` runs it and adds rows and times per operator."""
         body = {
             "query": text_of(text),
             "name": name,
@@ -224,39 +210,7 @@ class RemoteReading(OpenRemoteGraph):
         with understood("a plan"):
             return str(answer["text"])
 
-    def snapshot(
-        self,
-        branch: str = MAIN,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-    ) -> Snapshot:
-        """The dataset versions that are visible together: at the head of a branch, or at a point of the past."""
-        target = target_of(branch, snapshot, version, as_of)
-        params = target_members(target)
-        body = self._connection.ask("GET", f"{self._path}/snapshot", params=params)
-        with understood("a snapshot"):
-            return Snapshot.from_json(body)
-
-    def entity_at(
-        self,
-        type_key: str,
-        entity_id: str,
-        *,
-        branch: str = MAIN,
-        snapshot: str | None = None,
-        version: int | None = None,
-        as_of: str | datetime | None = None,
-    ) -> RowImage | None:
-        """One entity at the head of a branch, at a commit, a graph version or a moment; None if it is not there."""
-        target = target_of(branch, snapshot, version, as_of)
-        params = {"type": type_key, "id": entity_id, **target_members(target)}
-        body = self._connection.ask("GET", f"{self._path}/entity", params=params)
-        with understood("an entity"):
-            found: RowImage | None = body["entity"]
-            return found
-
+    @override
     def export(
         self,
         target: ExportTarget,
@@ -274,15 +228,6 @@ class RemoteReading(OpenRemoteGraph):
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> ExportResult:
-        """Write every entity of one snapshot, or those of some types, as sorted JSON lines to a path or a stream.
-
-        A path appears when it is complete. A stream keeps what it got when the connection breaks; discard it then.
-
-        Raises:
-            BadRequestError: the target exists, or a type is unknown; nothing was written.
-            NotFoundError: there is no such branch, commit, version or moment.
-            DirectOnlyError: Parquet and parts are written beside the storage.
-        """
         refuse_session(spark)
         if format != "jsonl" or parts:
             raise DirectOnlyError("export as Parquet" if format == "parquet" else "export in parts")

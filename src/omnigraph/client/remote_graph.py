@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from omnigraph.api.graph_api import DirectOnlyMethods
+from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
+from omnigraph.api.operations import OPERATIONS
 from omnigraph.api.protocol import ARROW_STREAM, DEFAULT_GRAPH
 from omnigraph.api.results import MutationResult
 from omnigraph.client.addresses import check_graph_id, find_token, parse_address
 from omnigraph.client.blobs import RemoteBlobs
-from omnigraph.client.connection import Connection, understood
+from omnigraph.client.connection import Connection, derived_method, direct_only, understood
 from omnigraph.client.history import RemoteHistory
 from omnigraph.client.reads import ROWS, RemoteReading, timed
 from omnigraph.client.writes import RemoteWriting, conditional
@@ -135,12 +136,11 @@ class RemoteStoredQueries(RemoteReading):
 # ---- The façade of a graph behind a server: connecting, and all methods together
 
 
-class RemoteGraph(
-    RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs, DirectOnlyMethods
-):
-    """A graph behind a server, with the methods, results and errors of `Graph`.
+class RemoteGraph(RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs):
+    """A graph behind a server, with the methods, results and errors of `Graph`: see `GraphApi`.
 
-    Thread-safe; close it, or use it in a `with` statement.
+    Operations that the catalogue answers alone have no method of their own. Thread-safe; close it, or use it in a
+    `with` statement.
     """
 
     @classmethod
@@ -191,6 +191,14 @@ class RemoteGraph(
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+for _operation in OPERATIONS.values():
+    _name = _operation.call
+    if _name is not None and getattr(RemoteGraph, _name, None) is getattr(GraphApi, _name):
+        setattr(RemoteGraph, _name, derived_method(_operation))
+for _name in DIRECT_ONLY:
+    setattr(RemoteGraph, _name, direct_only(_name))
 
 
 def list_graphs(

@@ -6,12 +6,14 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from omnigraph.api.results import (
     BLOB_RANGE_BYTES,
     BlobInfo,
     BlobKind,
+    BlobStream,
     check_range,
-    clamped,
     external_blob,
 )
 from omnigraph.commit.rows import MAIN
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 _BLOB = ScalarType(Scalar.BLOB)
 
 
-class BlobReader:
-    """One cell of one snapshot. Nothing that is written later changes what it reads."""
+class BlobReader(BlobStream):
+    """One cell of the tables below a graph."""
 
     def __init__(self, table: Table, blob: StoredBlob, place: CellPlace, reading: Reading) -> None:
         self._table = table
@@ -50,14 +52,12 @@ class BlobReader:
         self._place = place
         self._reading = reading
 
+    @override
     @property
     def size(self) -> int:
-        """How many bytes a managed value has.
-
-        Raises:
-            BadRequestError: the value is external.
-        """
-        return self._managed().size
+        if self._blob.uri is not None:
+            raise external_blob(self._place.cell, self._blob.uri)
+        return self._blob.size
 
     @cached_property
     def info(self) -> BlobInfo:
@@ -76,33 +76,7 @@ class BlobReader:
             snapshot_id=self._place.snapshot_id,
         )
 
-    def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes from an offset on, to the end or so many; an end behind the value is moved to it.
-
-        Raises:
-            BlobRangeError: the range begins behind the value.
-            BadRequestError: the range is malformed, or the value is external.
-            ResourceLimitError: the range is larger than `BLOB_RANGE_BYTES`.
-        """
-        check_range(offset, length, limit=BLOB_RANGE_BYTES)
-        return b"".join(self.chunks(offset, length))
-
-    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The same bytes of any length as pieces of at most `BLOB_RANGE_BYTES`; one is in memory at a time.
-
-        Raises:
-            BlobRangeError: the range begins behind the value; before the first piece.
-            BadRequestError: the range is malformed, or the value is external.
-        """
-        check_range(offset, length)
-        begin, end = clamped(offset, length, self.size)
-        return self._pieces(begin, end)
-
-    def _managed(self) -> StoredBlob:
-        if self._blob.uri is not None:
-            raise external_blob(self._place.cell, self._blob.uri)
-        return self._blob
-
+    @override
     def _pieces(self, begin: int, end: int) -> Iterator[bytes]:
         from omnigraph.storage.datasets.blobs import read_blob_range
 
@@ -184,6 +158,7 @@ def etag_of(table: Table, blob: StoredBlob) -> str:
 class BlobMethods(OpenGraph):
     """What an open graph does with blobs."""
 
+    @override
     def read_blob(
         self,
         type_key: str,
@@ -197,28 +172,7 @@ class BlobMethods(OpenGraph):
         offset: int = 0,
         length: int | None = None,
     ) -> bytes:
-        """The bytes of one blob cell, or a range of them; only these are read from storage.
-
-        An end behind the value is moved to it. Without a length everything behind the offset comes, whatever its
-        size; `open_blob` gives it in pieces.
-
-        >>> import tempfile
-        >>> from omnigraph import Graph
-        >>> root = tempfile.mkdtemp() + "/papers.omni"
-        >>> graph = Graph.init(root, "node Paper { doi: String @key  scan: Blob? }")
-        >>> add = 'query add() { insert Paper { doi: "10.1", scan: "base64:SGVsbG8=" } }'
-        >>> receipt = graph.mutate(add)
-        >>> graph.read_blob("node:Paper", "10.1", "scan", offset=1, length=3)
-        b'ell'
-
-        Raises:
-            NotFoundError: no such type, entity or property, or the cell is null.
-            BlobRangeError: the range begins behind the value.
-            BadRequestError: the range is malformed, the property is no Blob, or the value is external.
-            ResourceLimitError: the range is larger than one call reads.
-            BlobIntegrityError: the stored value is damaged.
-        """
-        from omnigraph.api.results import BLOB_RANGE_BYTES, check_range
+        from omnigraph.api.results import BLOB_RANGE_BYTES
 
         check_range(offset, length, limit=BLOB_RANGE_BYTES)
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
@@ -226,6 +180,7 @@ class BlobMethods(OpenGraph):
             blob = self._open_blob(type_key, entity_id, property_name, target)
             return blob.read(offset, length)
 
+    @override
     def stat_blob(
         self,
         type_key: str,
@@ -237,19 +192,11 @@ class BlobMethods(OpenGraph):
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> BlobInfo:
-        """What one blob cell is: its size and strong tag, or the address of an external value.
-
-        Reads one range at most. The tag is never equal for different bytes; up to `BLOB_RANGE_BYTES` it follows from
-        the bytes alone, above it changes also when the value is written again or its file is compacted.
-
-        Raises:
-            NotFoundError: no such type, entity or property, or the cell is null.
-            BadRequestError: the property is no Blob.
-        """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         with self._reading():
             return self._open_blob(type_key, entity_id, property_name, target).info
 
+    @override
     def open_blob(
         self,
         type_key: str,
@@ -261,12 +208,6 @@ class BlobMethods(OpenGraph):
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> BlobReader:
-        """One blob cell for several reads: `info`, `size`, `read(offset, length)`, and `chunks()` in bounded memory.
-
-        Raises:
-            NotFoundError: no such type, entity or property, or the cell is null.
-            BadRequestError: the property is no Blob.
-        """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         return self._open_blob(type_key, entity_id, property_name, target)
 

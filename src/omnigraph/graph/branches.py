@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from omnigraph.api.results import BranchReceipt, MergeOutcome, MergeResult
 from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
@@ -58,18 +60,12 @@ if TYPE_CHECKING:
 class BranchMethods(OpenGraph):
     """What an open graph does with branches."""
 
+    @override
     def branches(self) -> list[str]:
-        """The names of all branches, sorted."""
         return sorted(self._state().heads)
 
+    @override
     def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
-        """Create a branch at the head of another one, or at any commit; no data is copied.
-
-        Raises:
-            BranchNotFoundError: there is no such base.
-            NotFoundError: there is no such commit.
-            BadRequestError: the name is taken or not allowed.
-        """
         self._require_writable()
         name = check_branch_name(name)
         self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
@@ -78,13 +74,8 @@ class BranchMethods(OpenGraph):
         create_branch(self._environment, name, base, actor)
         return BranchReceipt(uri=self.uri, name=name, base=base, actor=actor)
 
+    @override
     def delete_branch(self, name: str, actor: str | None = None) -> BranchReceipt:
-        """Delete a branch; what it did and nobody merged is gone.
-
-        Raises:
-            BranchNotFoundError: there is no such branch.
-            BadRequestError: it is main, or other branches began at it or read its tables.
-        """
         self._require_writable()
         name = check_branch_name(name)
         self._authorize(Action.BRANCH_DELETE, actor, target=name)
@@ -92,6 +83,7 @@ class BranchMethods(OpenGraph):
         delete_branch(self._environment, name, actor)
         return BranchReceipt(uri=self.uri, name=name, base=None, actor=actor)
 
+    @override
     def merge(
         self,
         source: str,
@@ -107,21 +99,6 @@ class BranchMethods(OpenGraph):
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> MergeResult:
-        """Merge what happened on one branch into another, row by row; all of it becomes visible at once.
-
-        Rows that both sides changed to different values, and results that violate the schema, are conflicts: they are
-        collected, and nothing happens. `strategy` decides conflicts about rows, `ours` for the target and `theirs` for
-        the source. `dry_run` returns outcome and conflicts. Large merges run on Spark by themselves; `engine` can say
-        `local` or `spark`. `timeout_s` and `cancel` stop it before its commit begins, as they stop a load.
-
-        Raises:
-            MergeConflictsError: `conflicts` holds them, with the row on both sides and at the base.
-            BranchNotFoundError: there is no such branch.
-            ConflictError: the target kept moving; nothing happened.
-            HistoricalVersionReclaimedError: the state where the branches last agreed was cleaned up.
-            QueryTimeoutError: it took longer than `timeout_s`; nothing was written.
-            QueryCancelledError: `cancel` was set; nothing was written.
-        """
         from omnigraph.pipeline.workers import Silent, operation
 
         self._require_writable()

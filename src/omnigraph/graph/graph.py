@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from omnigraph.commit.environment import GraphSettings, open_environment
 from omnigraph.commit.rows import MAIN
 from omnigraph.commit.targets import Target, resolve_target
@@ -187,8 +189,8 @@ class Graph(
         )
         return cls(environment, read_only=read_only, settings=settings, gate=gate)
 
+    @override
     def close(self) -> None:
-        """Release what the graph holds in memory, and files of large differences that it remembers."""
         self._reader.close()
         if "_history" in self.__dict__:
             self._history.close()
@@ -207,6 +209,7 @@ class Graph(
 
     # ---- reading
 
+    @override
     def query(
         self,
         text: str | SourceText,
@@ -220,29 +223,6 @@ class Graph(
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> Result:
-        """Run one read on one snapshot: a branch head, a commit, a graph version or a moment.
-
-        It never waits for a writer, and nothing that is written meanwhile changes it. `timeout_s` bounds the time that
-        it works, over all batches; `cancel` is a `threading.Event` that another thread sets to stop it. Either stops it
-        within about a tenth of a second. Its intermediate results take at most `OMNIGRAPH_QUERY_MEMORY_BYTES`.
-
-        >>> import tempfile
-        >>> root = tempfile.mkdtemp() + "/papers.omni"
-        >>> graph = Graph.init(root, "node Paper { doi: String @key }")
-        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
-        >>> graph.query("query all() { match { $p: Paper } return { $p.doi as doi } }").to_pylist()
-        [{'doi': '10.1'}]
-
-        Raises:
-            CompilerError: the query is wrong.
-            ParameterError: the parameters do not fit it.
-            QuerySelectionError: the text holds no such read.
-            NotFoundError: there is no such branch, commit, version or moment.
-            EmbeddingError: a text had to be embedded, and the provider failed.
-            QueryTimeoutError: it took longer than `timeout_s`; batches raise it as well.
-            QueryCancelledError: `cancel` was set.
-            ResourceLimitError: it needs more memory than a read may have.
-        """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         limits = self._limits.during(timeout_s, cancel)
         call = ReadCall(text=text, params=params, name=name, target=target, limits=limits)
@@ -254,6 +234,7 @@ class Graph(
             reading.end()
             raise
 
+    @override
     def explain(
         self,
         text: str | SourceText,
@@ -265,15 +246,12 @@ class Graph(
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> str:
-        """What a query means and how it would run here; `analyze` runs it and adds rows and times per operator.
-
-        `timeout_s` and `cancel` stop an analysis as they stop a query.
-        """
         limits, target = self._limits.during(timeout_s, cancel), Target(branch=branch)
         call = ReadCall(text=text, params=params, name=name, target=target, limits=limits)
         with self._reading():
             return self._reader.explain(call, self._state(), analyze=analyze)
 
+    @override
     def export(
         self,
         target: ExportTarget,
@@ -291,28 +269,6 @@ class Graph(
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> ExportResult:
-        """Write every entity of one snapshot, or those of some types, so that a load reads it back.
-
-        `-` or a stream of text gets sorted JSON lines from this process, without Spark. A path appears when it is
-        complete: one sorted file, with `parts` a directory of sorted files, as `parquet` a directory per type and a
-        mapping. `engine="local"` writes it without Spark too. Memory stays bounded whatever the size of the graph.
-        `timeout_s` and `cancel` stop it as they stop a query; a path does not appear then.
-
-        >>> import sys, tempfile
-        >>> root = tempfile.mkdtemp() + "/papers.omni"
-        >>> graph = Graph.init(root, "node Paper { doi: String @key }")
-        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
-        >>> graph.export(sys.stdout).nodes
-        {"type":"Paper","data":{"id":"10.1","doi":"10.1"}}
-        {'Paper': 1}
-
-        Raises:
-            BadRequestError: the target exists, a type is unknown, or a value cannot be expressed; nothing was written.
-            NotFoundError: there is no such branch, commit, version or moment.
-            SparkError: Spark cannot run; nothing was written.
-            QueryTimeoutError: it took longer than `timeout_s`.
-            QueryCancelledError: `cancel` was set.
-        """
         from omnigraph.graph.exports import ExportCall, export_snapshot
 
         wanted = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
@@ -333,6 +289,7 @@ class Graph(
 
     # ---- writing
 
+    @override
     def mutate(
         self,
         text: str | SourceText,
@@ -343,16 +300,6 @@ class Graph(
         actor: str | None = None,
         if_commit: str | None = None,
     ) -> MutationResult:
-        """Run one mutation query; all of it becomes visible at once, or nothing does.
-
-        With `if_commit` it runs only while the branch head is that commit.
-
-        Raises:
-            CompilerError: the query is wrong.
-            BadRequestError: a value or a rule of the schema is violated; nothing was written.
-            ConflictError: somebody else changed what this mutation read; nothing was written.
-            PreconditionFailedError: the head is another commit.
-        """
         self._require_writable()
         branch = check_branch_name(branch)
         self._authorize(Action.CHANGE, actor, branch=branch)
@@ -361,6 +308,7 @@ class Graph(
                 text, params, name=name, branch=branch, actor=actor, if_commit=if_commit
             )
 
+    @override
     def load(
         self,
         source: str | PathLike[str] | None = None,
@@ -379,34 +327,6 @@ class Graph(
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> LoadResult:
-        """Load files, mapped tables or frames of any size; all of it becomes visible at once, or nothing does.
-
-        `source` is a file, directory or pattern of graph records (JSON lines, packed or not); `mapping` says which
-        tables feed which types, and how their columns are read; `frames` maps type names to Spark, Arrow or pandas
-        frames, which a mapping beside them may describe as well.
-
-        `append` inserts and refuses ids that exist, `merge` replaces whole rows by id, `overwrite` replaces every type
-        that is present. With `base` a missing branch is created in the same commit. `dry_run` does everything but the
-        commit. `engine="local"` runs the same stages in this process, for small inputs. `timeout_s` and `cancel` stop
-        it before its commit begins, as Ctrl-C does: jobs end, and what they wrote is removed.
-
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> lines = Path(folder, "papers.jsonl")
-        >>> written = lines.write_text('{"type": "Paper", "data": {"doi": "10.1"}}')
-        >>> graph = Graph.init(folder + "/papers.omni", "node Paper { doi: String @key }")
-        >>> graph.load(lines, mode="append", engine="local").nodes_loaded
-        {'Paper': 1}
-
-        Raises:
-            LoadRejectedError: records are wrong; `report` names them with exact totals. Nothing was written.
-            LoadKeyConflictError: an append met ids that exist. Nothing was written.
-            InputFileError: a file cannot be read. Nothing was written.
-            ConflictError: writers kept changing the tables; nothing was written.
-            SparkError: Spark cannot run; the message says whether something was written.
-            QueryTimeoutError: it took longer than `timeout_s`. Nothing was written.
-            QueryCancelledError: `cancel` was set. Nothing was written.
-        """
         from omnigraph.graph.loads import GraphLoader, load_call
         from omnigraph.pipeline.workers import Silent
 

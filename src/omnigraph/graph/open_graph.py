@@ -7,6 +7,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
+from omnigraph.api.graph_api import GraphApi
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.schemas import GraphSchema, find_schema
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-class OpenGraph:
+class OpenGraph(GraphApi):
     """The inside of an open graph. Thread-safe."""
 
     def __init__(
@@ -50,10 +53,11 @@ class OpenGraph:
         self.read_only = read_only
 
     @property
+    @override
     def uri(self) -> str:
-        """The address of the graph."""
         return self._environment.location.uri
 
+    @override
     def snapshot(
         self,
         branch: str = MAIN,
@@ -62,12 +66,6 @@ class OpenGraph:
         version: int | None = None,
         as_of: str | datetime | None = None,
     ) -> Snapshot:
-        """The dataset versions that are visible together: at the head of a branch, or at a point of the past.
-
-        Raises:
-            BranchNotFoundError: there is no such branch.
-            NotFoundError: there is no such commit, version or moment.
-        """
         target = Target(branch=branch, snapshot=snapshot, version=version, as_of=as_of)
         return resolve_target(self._environment.manifest, self._state(), target)
 

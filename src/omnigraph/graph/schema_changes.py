@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from omnigraph.api.results import SchemaApplyResult
 from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
 from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
@@ -278,8 +280,8 @@ class SchemaMethods(OpenGraph):
     """What an open graph does with its schema."""
 
     @property
+    @override
     def schema(self) -> str:
-        """The accepted schema text."""
         return self._schema_of(self._state().head(MAIN).schema_hash).source
 
     def plan_schema(
@@ -310,6 +312,7 @@ class SchemaMethods(OpenGraph):
             as_compiled(schema), allow_data_loss=allow_data_loss, backfill=backfill
         )
 
+    @override
     def apply_schema(
         self,
         schema: str | Path | CompiledSchema,
@@ -322,30 +325,6 @@ class SchemaMethods(OpenGraph):
         progress: Progress | None = None,
         validate: Callable[[Catalog], None] | None = None,
     ) -> SchemaApplyResult:
-        """Make another schema the accepted one, with all of its tables, in one commit; or nothing happens.
-
-        `schema` is the path of a `.pg` file, schema text, or a compiled schema.
-
-        Data stays: renamed types and properties go on with their rows and history, dropped ones can be read at earlier
-        commits, unless `allow_data_loss` destroys them. Rules that are new are held against existing rows first. Large
-        tables are written and checked on Spark. `validate` gets the new catalog before anything happens and may raise.
-
-        >>> import tempfile
-        >>> graph = Graph.init(tempfile.mkdtemp() + "/papers.omni", "node Paper { doi: String @key }")
-        >>> receipt = graph.mutate('query add() { insert Paper { doi: "10.1" } }')
-        >>> wanted = "node Paper { doi: String @key  lang: String }"
-        >>> graph.apply_schema(wanted, backfill={"Paper.lang": '"en"'}).applied
-        True
-        >>> graph.query("query all() { match { $p: Paper } return { $p.lang as lang } }").to_pylist()
-        [{'lang': 'en'}]
-
-        Raises:
-            CompilerError: the schema, or a rename hint in it, is wrong.
-            UnsupportedSchemaError: a difference has no step; nothing happened.
-            SchemaViolationsError: existing rows violate the new schema; `report` counts them. Nothing happened.
-            BranchesExistError: other branches than main exist; nothing happened.
-            ConflictError: writers kept changing the tables, or the schema changed meanwhile; nothing happened.
-        """
         from omnigraph.pipeline.workers import Silent
         from omnigraph.spark.worker_choice import ElasticEngine
 

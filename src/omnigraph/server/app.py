@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import structlog
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from omnigraph.core.ids import new_ulid
 from omnigraph.server.boot import install_reload
-from omnigraph.server.mcp.endpoint import router as mcp_router
+from omnigraph.server.mcp import endpoint
 from omnigraph.server.responses import install_handlers, internal_response, logger
-from omnigraph.server.routes import history, reads, schema, site, writes
-from omnigraph.server.routing import openapi_document
+from omnigraph.server.routes import history, reads, schema, writes
+from omnigraph.server.routes.site import page_routes
+from omnigraph.server.routing import catalogue_routes
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from omnigraph.server.service import Service
+
+
+#: Modules that register handlers of operations.
+_HANDLERS = (endpoint, history, reads, schema, writes)
 
 
 # ---- Around every request: an id, one log line, counts, headers that browsers need, and the last line of defence
@@ -127,39 +130,19 @@ def _route_of(scope: Scope) -> str:
 # ---- The application: all routes around one service
 
 
-def make_app(service: Service) -> FastAPI:
+def make_app(service: Service) -> Starlette:
     """The application that serves the graphs of a service."""
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         with install_reload(service):
             yield
 
-    app = _routed(lifespan)
+    # The explorer page comes last: its route takes every path that no other one does.
+    routes = [*catalogue_routes(), *page_routes()]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.redirect_slashes = False
     app.state.service = service
-    install_handlers(app, [route for router in _routers() for route in router.routes])
-    app.openapi = cache(lambda: openapi_document(app, is_open=service.is_open))  # type: ignore[method-assign]  # FastAPI documents this as the way to replace it
+    install_handlers(app, routes)
     app.add_middleware(RequestEdge, service=service)
     return app
-
-
-def describe_routes() -> dict[str, Any]:
-    """The OpenAPI document of a server with tokens; it needs no graph."""
-    return openapi_document(_routed(), is_open=False)
-
-
-def _routed(
-    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
-) -> FastAPI:
-    app = FastAPI(
-        docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, lifespan=lifespan
-    )
-    for router in _routers():
-        app.include_router(router)
-    return app
-
-
-def _routers() -> list[APIRouter]:
-    # The explorer page comes last: its route takes every path that no other one does.
-    routers = [site.router, reads.router, writes.router, schema.router, history.router]
-    return [*routers, mcp_router, site.page_router]

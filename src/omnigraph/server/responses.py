@@ -27,7 +27,7 @@ from omnigraph.errors.text import one_line, printable
 from omnigraph.server.admission import RETRY_AFTER_S
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
     from starlette.requests import Request
 
     from omnigraph.server.service import HiddenPlaces
@@ -123,7 +123,7 @@ _log = logger(__name__)
 _INTERNAL = "the server failed; its log tells more under the id of this request"
 
 
-def install_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+def install_handlers(app: Starlette, routes: Sequence[BaseRoute]) -> None:
     """Answer every failure with the envelope; `routes` are all that the application has."""
 
     async def on_http_exception(request: Request, error: Exception) -> Response:

@@ -1,39 +1,178 @@
-"""Operations as routes, and the OpenAPI document."""
+"""The catalogue as routes and as the OpenAPI document."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
 
-from omnigraph import __version__
-from omnigraph.api.models import Failure
+from omnigraph import __version__, errors
+from omnigraph.api.graph_api import GraphApi
+from omnigraph.api.operations import OPERATIONS, Operation
+from omnigraph.api.protocol import IF_GRAPH_COMMIT, JSON, NDJSON
+from omnigraph.codec import Schemas
+from omnigraph.commit.rows import MAIN
+from omnigraph.errors.base import OmniError, declared_fields
+from omnigraph.policy.rules import Action
+from omnigraph.server.calls import GraphCall, enter_graph
+from omnigraph.server.http_input import arguments_of, parse_query, read_json, target_of
+from omnigraph.server.responses import json_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-
-    from fastapi import APIRouter, FastAPI
     from pydantic import BaseModel
-    from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.types import Scope
+
+# ---- Routes: the handler of an operation, or what follows from its entry
 
 
-# ---- How routes are declared: one place that gives FastAPI the endpoint and OpenAPI its description
-#
-# Endpoints read bodies and query strings themselves, because who asks is decided before anything is read.
+Handler = Callable[[Request, Operation], Awaitable[Response]]
+_HANDLERS: dict[str, Handler] = {}
 
 
-if TYPE_CHECKING:
-    Endpoint = Callable[[Request], Awaitable[Response]]
+def handles(*ids: str) -> Callable[[Handler], Handler]:
+    """Make a function the handler of operations that the catalogue alone does not answer."""
 
-GRAPH = "/graphs/{graph_id}"
-#: Operation ids of routes below a graph begin with it.
-PREFIX = "cluster_"
-#: Models that the document refers to, by name; filled as routes are declared.
-MODELS: dict[str, type[BaseModel]] = {}
+    def register(handler: Handler) -> Handler:
+        for id_ in ids:
+            assert id_ in OPERATIONS, id_
+            _HANDLERS[id_] = handler
+        return handler
+
+    return register
+
+
+def catalogue_routes() -> list[Route]:
+    """The routes of all operations."""
+    return [_OperationRoute(entry) for entry in OPERATIONS.values()]
+
+
+class _OperationRoute(Route):
+    """The route of one operation, which has the methods that it declares and no others."""
+
+    def __init__(self, operation: Operation) -> None:
+        handler = _HANDLERS.get(operation.id, _answer_call)
+
+        async def endpoint(request: Request) -> Response:
+            response = await handler(request, operation)
+            if operation.successor is not None:
+                graph_id = request.path_params["graph_id"]
+                link = f'</graphs/{graph_id}/{operation.successor}>; rel="successor-version"'
+                response.headers.update({"Deprecation": "true", "Link": link})
+            return response
+
+        super().__init__(operation.route, endpoint, name=operation.operation_id)
+        # Starlette adds HEAD to every GET.
+        self.methods = {operation.method}
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As every route; metrics count requests by it."""
+        match, child = super().matches(scope)
+        return match, {**child, "route": self}
+
+
+async def _answer_call(request: Request, operation: Operation) -> Response:
+    """Call the method that an operation names, with the members of the request, and answer with its result."""
+    call = enter_graph(request)
+    assert operation.call is not None, operation.id
+    assert operation.action is not None, operation.id
+    values: dict[str, Any] = dict(request.path_params)
+    if operation.query_model is not None:
+        values |= _members(parse_query(request, operation.query_model))
+    if operation.body_model is not None:
+        call.authorize_some(operation.action)
+        body, _ = await read_json(
+            request, operation.body_model, call.settings, optional=not operation.body_required
+        )
+        values |= _members(body)
+    values |= await _authorized(call, operation.action, values)
+    parameters = inspect.signature(getattr(GraphApi, operation.call)).parameters
+    arguments = {
+        name: values[operation.member_of(name)]
+        for name in parameters
+        if values.get(operation.member_of(name)) is not None
+    }
+    signal = call.new_signal()
+    given = {
+        # Of a read it is a filter.
+        **({"actor": call.actor} if operation.cost.writes else {}),
+        "engine": "local",
+        "cancel": signal,
+        "timeout_s": _timeout_s(call, operation, values.get("timeout_s")),
+    }
+    arguments |= {name: value for name, value in given.items() if name in parameters}
+
+    def work() -> bytes:
+        found = getattr(call.graph, operation.call or "")(**arguments)
+        return json_bytes(answer_document(operation, found, call.served.address))
+
+    if operation.cost.is_bounded:
+        content = await call.stoppable(work, signal, writes=operation.cost.writes)
+    elif operation.cost.writes:
+        content = await call.write(work)
+    else:
+        content = await call.read(work)
+    return Response(content, media_type=JSON)
+
+
+def answer_document(operation: Operation, value: Any, address: str) -> dict[str, object]:
+    """The answer that holds the value of a method; the graph is where the server serves it."""
+    if operation.member is not None:
+        value = operation.result_class(**{operation.member: value})
+    elif hasattr(value, "uri"):
+        value = replace(value, uri=address)
+    document: dict[str, object] = value.document()
+    return document
+
+
+def _members(model: BaseModel) -> dict[str, Any]:
+    """What a request holds, by the names that it has on the wire."""
+    return {
+        item.alias or name: getattr(model, name) for name, item in type(model).model_fields.items()
+    }
+
+
+async def _authorized(call: GraphCall, action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse what the caller may not see; the members that say which state of the graph is meant."""
+    if "commit_id" in values:
+        await call.read(lambda: call.visible_commit(values["commit_id"], action))
+        return {}
+    if "snapshot" in values:
+        target = target_of(_Named(values))
+        await call.authorize_target(target, action)
+        return dict(arguments_of(target))
+    branch = values.get("branch")
+    branch = MAIN if branch is None else branch
+    call.authorize(action, branch=branch)
+    return {"branch": branch}
+
+
+class _Named:
+    """Members of a request as attributes."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.branch: str | None = values["branch"]
+        self.snapshot: str | None = values["snapshot"]
+        self.version: int | None = values.get("version")
+        self.as_of: str | None = values.get("as_of")
+
+
+def _timeout_s(call: GraphCall, operation: Operation, asked_s: float | None) -> float | None:
+    if not operation.cost.is_bounded:
+        return None
+    if operation.cost.writes:
+        return call.settings.write_timeout_s(asked_s)
+    return call.settings.timeout_s(asked_s)
+
+
+# ---- The OpenAPI document, served at `/openapi.json`
+
 
 _ERROR_TEXTS = {
     400: "the request is wrong, nothing happened",
@@ -55,160 +194,11 @@ _ERROR_TEXTS = {
     504: "it took longer than it may, nothing happened",
 }
 _READ_ERRORS = (400, 401, 403, 404, 410, 500)
-#: Of routes whose reads are bounded in time, memory and rows.
-STOPPED = (413, 503, 504)
 _FLAT_ERRORS = (401, 403, 500)
 _BODY_ERRORS = (408, 413, 415)
 _WRITE_ERRORS = (409, 412, 424, 429, 503)
-#: Of routes whose writes are bounded in time.
-STOPPED_WRITE = (504,)
-
-
-class _DirectRoute(APIRoute):
-    """Gives the request to its endpoint at once: FastAPI would look for parameters that no endpoint has."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The endpoint itself."""
-        endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return endpoint
-
-
-def operation(
-    router: APIRouter,
-    method: str,
-    path: str,
-    *,
-    id: str,
-    tag: str,
-    returns: type[BaseModel] | str | None,
-    query: type[BaseModel] | None = None,
-    body: type[BaseModel] | str | None = None,
-    body_required: bool = True,
-    headers: Sequence[dict[str, Any]] = (),
-    errors: Sequence[int] = (),
-    also: Mapping[int, str] = MappingProxyType({}),
-    writes: bool = False,
-    deprecated: bool = False,
-) -> Callable[[Endpoint], Endpoint]:
-    """Declare a route; `returns` and `body` are models, or media types, `also` other answers that are no failures."""
-    statuses = {*(_READ_ERRORS if path.startswith(GRAPH) else _FLAT_ERRORS), *errors}
-    if body is not None:
-        statuses |= {*_BODY_ERRORS}
-    if writes:
-        statuses |= {*_WRITE_ERRORS}
-    extra: dict[str, Any] = {
-        "parameters": [*_path_parameters(path), *_query_parameters(query), *headers],
-        "responses": {
-            "200": _ok(returns),
-            **{str(status): {"description": text} for status, text in also.items()},
-            **{str(status): _failure(status) for status in sorted(statuses)},
-        },
-    }
-    if body is not None:
-        extra["requestBody"] = {"required": body_required, "content": _content(body)}
-
-    def declare(endpoint: Endpoint) -> Endpoint:
-        router.add_api_route(
-            path,
-            endpoint,
-            methods=[method],
-            operation_id=f"{PREFIX if path.startswith(GRAPH) else ''}{id}",
-            tags=[tag],
-            summary=(endpoint.__doc__ or "").strip().splitlines()[0].rstrip("."),
-            description=" ".join((endpoint.__doc__ or "").split()),
-            deprecated=deprecated or None,
-            response_model=None,
-            openapi_extra=extra,
-            route_class_override=_DirectRoute,
-        )
-        return endpoint
-
-    return declare
-
-
-def header(name: str, text: str, *, required: bool) -> dict[str, Any]:
-    """The description of a header that a route reads."""
-    schema = {"type": "string"}
-    return {
-        "name": name,
-        "in": "header",
-        "required": required,
-        "description": text,
-        "schema": schema,
-    }
-
-
-def _ok(returns: type[BaseModel] | str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"description": "done"}
-    if returns is not None:
-        found["content"] = _content(returns)
-    return found
-
-
-def _failure(status: int) -> dict[str, Any]:
-    return {"$ref": f"#/components/responses/{status}"}
-
-
-def failure_components() -> dict[str, Any]:
-    """What the failures of all routes refer to."""
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
-    return {
-        str(status): {"description": text, "content": content}
-        for status, text in _ERROR_TEXTS.items()
-    }
-
-
-def _content(form: type[BaseModel] | str) -> dict[str, Any]:
-    if form == "application/json":
-        return {form: {"schema": {"type": "object"}}}
-    if isinstance(form, str):
-        binary = form not in ("application/x-ndjson", "text/plain", "text/html")
-        return {form: {"schema": {"type": "string", **({"format": "binary"} if binary else {})}}}
-    MODELS[form.__name__] = form
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{form.__name__}"}}}
-
-
-def _path_parameters(path: str) -> list[dict[str, Any]]:
-    names = [part.strip("{}").partition(":")[0] for part in path.split("/") if part.startswith("{")]
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in names
-    ]
-
-
-def _query_parameters(model: type[BaseModel] | None) -> list[dict[str, Any]]:
-    if model is None:
-        return []
-    document = model.model_json_schema(by_alias=True)
-    required = document.get("required", ())
-    found = []
-    for name, schema in document["properties"].items():
-        parameter: dict[str, Any] = {
-            "name": name,
-            "in": "query",
-            "required": name in required,
-            "schema": _plain(schema),
-        }
-        if text := schema.get("description"):
-            parameter["description"] = text
-        found.append(parameter)
-    return found
-
-
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a value in a query string, where nothing is null."""
-    options = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
-    kept = options[0] if options else schema
-    hidden = ("title", "description", "default", "anyOf")
-    found = {name: item for name, item in {**schema, **kept}.items() if name not in hidden}
-    if schema.get("default") is not None:
-        found["default"] = schema["default"]
-    return found
-
-
-# ---- The OpenAPI document, made from the routes and served at `/openapi.json`
-
-
+_STOPPED_READ = (413, 503, 504)
+_STOPPED_WRITE = (504,)
 _TAGS = {
     "health": "whether the server lives, and how it is",
     "management": "which graphs there are",
@@ -222,39 +212,194 @@ _TAGS = {
     "blobs": "single large values",
 }
 #: Routes that answer without a token.
-_PUBLIC = ("/healthz", "/openapi.json")
+_PUBLIC = ("health", "openapi")
 _DESCRIPTION = (
     "Typed property graphs with branches, merges, history and time travel. Every refusal has the same body: "
     "`error` for people, `kind` and `code` for programs, and one structured member per failure."
 )
+_SCHEMAS = "#/components/schemas/"
 
 
-def openapi_document(app: FastAPI, *, is_open: bool) -> dict[str, Any]:
+@cache
+def openapi_document(*, is_open: bool) -> dict[str, Any]:
     """The whole document."""
-    document = get_openapi(
-        title="OmniGraph",
-        version=__version__,
-        openapi_version="3.1.0",
-        description=_DESCRIPTION,
-        routes=app.routes,
-        tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
+    schemas = Schemas(_SCHEMAS)
+    paths: dict[str, dict[str, Any]] = {}
+    for entry in OPERATIONS.values():
+        described = _described(entry, schemas)
+        if not is_open and entry.id not in _PUBLIC:
+            described["security"] = [{"bearer_token": []}]
+        path = entry.route.replace(":path}", "}")
+        paths.setdefault(path, {})[entry.method.lower()] = described
+    bodies = {entry.body_model for entry in OPERATIONS.values()} - {None}
+    _, models = models_json_schema(
+        [(model, "validation") for model in sorted(bodies, key=str)],  # type: ignore[misc]  # None is gone
+        ref_template=f"{_SCHEMAS}{{model}}",
     )
-    models: dict[str, type[BaseModel]] = {**MODELS, "Failure": Failure}
-    _, definitions = models_json_schema(
-        [(models[name], "validation") for name in sorted(models)],
-        ref_template="#/components/schemas/{model}",
-    )
+    failures = _failure_schema(schemas)
     components: dict[str, Any] = {
-        "schemas": definitions["$defs"],
-        "responses": failure_components(),
+        "schemas": dict(
+            sorted({**models["$defs"], **schemas.definitions, "Failure": failures}.items())
+        ),
+        "responses": _failure_responses(),
     }
-    for path, operations in document["paths"].items():
-        for described in operations.values():
-            # FastAPI answers 422 nowhere here: every refusal of a shape is a 400 with the one envelope.
-            described["responses"].pop("422", None)
-            if not is_open and path not in _PUBLIC:
-                described["security"] = [{"bearer_token": []}]
     if not is_open:
         components["securitySchemes"] = {"bearer_token": {"type": "http", "scheme": "bearer"}}
-    document["components"] = components
-    return document
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "OmniGraph", "description": _DESCRIPTION, "version": __version__},
+        "paths": paths,
+        "components": components,
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+    }
+
+
+def _described(entry: Operation, schemas: Schemas) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "tags": [entry.tag],
+        "summary": entry.text.splitlines()[0].rstrip("."),
+        "description": entry.text,
+        "operationId": entry.operation_id,
+        "parameters": [*_path_parameters(entry), *_query_parameters(entry), *_headers(entry)],
+    }
+    if entry.body is not None:
+        described["requestBody"] = {
+            "required": entry.body_required,
+            "content": _media(entry.body)
+            if entry.body_model is None
+            else {JSON: {"schema": {"$ref": f"{_SCHEMAS}{entry.body}"}}},
+        }
+    described["responses"] = {
+        "200": _ok(entry, schemas),
+        **{str(status): {"description": text} for status, text in entry.also.items()},
+        **{
+            str(status): {"$ref": f"#/components/responses/{status}"}
+            for status in sorted(_statuses(entry))
+        },
+    }
+    if entry.successor is not None:
+        described["deprecated"] = True
+    return described
+
+
+def _statuses(entry: Operation) -> set[int]:
+    statuses = {*(_FLAT_ERRORS if entry.is_flat else _READ_ERRORS), *entry.errors}
+    if entry.body is not None:
+        statuses |= {*_BODY_ERRORS}
+    if entry.cost.writes:
+        statuses |= {*_WRITE_ERRORS}
+    if entry.cost.is_bounded:
+        statuses |= {*(_STOPPED_WRITE if entry.cost.writes else _STOPPED_READ)}
+    return statuses
+
+
+def _ok(entry: Operation, schemas: Schemas) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": "done"}
+    if entry.result_classes:
+        options = [schemas.reference(cls) for cls in entry.result_classes]
+        schema = options[0] if len(options) == 1 else {"anyOf": options}
+        found["content"] = {JSON: {"schema": schema}}
+    elif entry.result is not None:
+        found["content"] = _media(entry.result)
+    return found
+
+
+def _media(form: str) -> dict[str, Any]:
+    """Content of a media type that has no model."""
+    if form == JSON:
+        return {form: {"schema": {"type": "object"}}}
+    is_binary = form != NDJSON and not form.startswith("text/")
+    return {form: {"schema": {"type": "string"} | ({"format": "binary"} if is_binary else {})}}
+
+
+def _path_parameters(entry: Operation) -> Iterable[dict[str, Any]]:
+    for name in (*(() if entry.is_flat else ("graph_id",)), *entry.path_parameters):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _query_parameters(entry: Operation) -> Iterable[dict[str, Any]]:
+    if entry.query_model is None:
+        return
+    document = entry.query_model.model_json_schema(by_alias=True)
+    required = document.get("required", ())
+    for name, schema in document["properties"].items():
+        parameter = {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": _plain(schema),
+        }
+        text = schema.get("description")
+        yield parameter | ({"description": text} if text else {})
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a value in a query string, where nothing is null."""
+    options = [item for item in schema.get("anyOf", ()) if item.get("type") != "null"]
+    kept = options[0] if options else schema
+    hidden = ("title", "description", "default", "anyOf")
+    found = {name: item for name, item in {**schema, **kept}.items() if name not in hidden}
+    if schema.get("default") is not None:
+        found["default"] = schema["default"]
+    return found
+
+
+def _headers(entry: Operation) -> Iterable[dict[str, Any]]:
+    if entry.is_conditional:
+        yield {
+            "name": IF_GRAPH_COMMIT,
+            "in": "header",
+            "required": True,
+            "description": "the commit that the branch must be at",
+            "schema": {"type": "string"},
+        }
+
+
+def _failure_responses() -> dict[str, Any]:
+    content = {JSON: {"schema": {"$ref": f"{_SCHEMAS}Failure"}}}
+    return {
+        str(status): {"description": text, "content": content}
+        for status, text in _ERROR_TEXTS.items()
+    }
+
+
+def _failure_schema(schemas: Schemas) -> dict[str, Any]:
+    """The one body of all failures, with the members that their classes declare."""
+    text = {"type": "string"}
+    members: dict[str, list[Any]] = {}
+    codes: set[str] = set()
+    for name in errors.__all__:
+        error = getattr(errors, name)
+        if not (isinstance(error, type) and issubclass(error, OmniError)):
+            continue
+        codes |= set() if error.code is None else {error.code}
+        for inside, fields in declared_fields(error):
+            found = {item.key: item.form.schema(schemas) for item in fields}
+            if inside is not None:
+                found = {
+                    inside: {
+                        "type": "object",
+                        "properties": found,
+                        "additionalProperties": False,
+                        "required": [item.key for item in fields if item.is_required],
+                    }
+                }
+            for key, schema in found.items():
+                known = members.setdefault(key, [])
+                known += [schema] if schema not in known else []
+    return {
+        "type": "object",
+        "description": "The body of every refusal; structured members depend on the kind of failure.",
+        "properties": {
+            "error": text | {"description": "for people"},
+            "kind": text | {"description": "stable name of the failure"},
+            "code": text
+            | {"enum": sorted(codes), "description": "left out at 410, 412, 424 and 503"},
+            **{
+                key: options[0] if len(options) == 1 else {"anyOf": options}
+                for key, options in members.items()
+            },
+        },
+        "additionalProperties": False,
+        "required": ["error", "kind"],
+    }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omnigraph.api.answers import StoredQueryEntry
 from omnigraph.core.source import Findings, SourceText, Span, did_you_mean
 from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.lang.query import ast
@@ -64,17 +65,16 @@ class StoredQuery:
             isinstance(statement, ast.Insert) for statement in body.statements
         )
 
-    def to_json(self) -> dict[str, object]:
-        """The catalog entry: `{name, tool_name, description?, instruction?, mutation, params[]}`."""
-        body: dict[str, object] = {"name": self.name, "tool_name": self.tool_name}
-        if self.description is not None:
-            body["description"] = self.description
-        if self.instruction is not None:
-            body["instruction"] = self.instruction
-        return body | {
-            "mutation": self.is_mutation,
-            "params": [param.to_json() for param in self.params],
-        }
+    def entry(self) -> StoredQueryEntry:
+        """The query as callers see it."""
+        return StoredQueryEntry(
+            name=self.name,
+            tool_name=self.tool_name,
+            description=self.description,
+            instruction=self.instruction,
+            mutation=self.is_mutation,
+            params=list(self.params),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,8 @@ class StoredQueries:
         return CheckReport(tuple(breakages.items), tuple(warnings), len(self), breakages.unlisted)
 
     def to_json(self) -> list[dict[str, object]]:
-        """The catalog."""
-        return [query.to_json() for query in self]
+        """The list of stored queries."""
+        return [query.entry().to_json() for query in self]
 
 
 def check_files(sources: Iterable[QuerySource | Path], catalog: Catalog) -> CheckReport:

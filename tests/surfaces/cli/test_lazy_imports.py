@@ -82,7 +82,7 @@ def test_a_remote_read_starts_no_jvm_and_loads_no_server() -> None:
     assert report["code"] == 1, "nobody answers there"
     assert "omnigraph.client" in report["modules"]
     assert report["asked"] == []
-    assert not {"fastapi", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(
+    assert not {"starlette", "uvicorn", "omnigraph.server", "omnigraph.graph"} & set(
         report["modules"]
     )
 

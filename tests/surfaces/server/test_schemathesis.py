@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from omnigraph.server.app import describe_routes
+from omnigraph.server.routing import openapi_document
 from support.servers import QUERIES, client_of, copy_graph, open_server
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ CHECKS = [
 ]
 OPERATIONS = [
     f"{method.upper()} {path}"
-    for path, item in describe_routes()["paths"].items()
+    for path, item in openapi_document(is_open=False)["paths"].items()
     for method in item
 ]
 

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import StorageError, StorageFailure
-from omnigraph.server.app import describe_routes
+from omnigraph.server.routing import openapi_document
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import ServedGraph, ServerConfig, read_config
 from omnigraph.server.service import HiddenPlaces
@@ -147,7 +147,7 @@ def exchange(client: TestClient) -> Iterator[tuple[str, int, str]]:
 def test_every_operation_is_in_the_list():
     operations = {
         operation["operationId"].removeprefix("cluster_")
-        for path in describe_routes()["paths"].values()
+        for path in openapi_document(is_open=False)["paths"].values()
         for operation in path.values()
     }
     assert operations == set(REQUESTS)
@@ -328,7 +328,7 @@ def test_an_open_server_lists_its_graphs(client):
 
 ROUTES = [
     (method, path)
-    for path, methods in describe_routes()["paths"].items()
+    for path, methods in openapi_document(is_open=False)["paths"].items()
     for method in methods
     if path.startswith("/graphs/{graph_id}")
 ]

@@ -21,5 +21,5 @@ def test_a_client_loads_neither_spark_nor_the_server() -> None:
     loaded = set(json.loads(run.stdout))
     assert "httpx" in loaded, "the probe sees what is loaded"
     assert (
-        loaded & {"pyspark", "py4j", "fastapi", "starlette", "uvicorn", "cedarpy", "mcp"} == set()
+        loaded & {"pyspark", "py4j", "starlette", "uvicorn", "cedarpy", "mcp"} == set()
     )

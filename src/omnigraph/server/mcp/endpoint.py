@@ -9,15 +9,14 @@ from urllib.parse import unquote
 
 import anyio
 import mcp_types as types
-from fastapi import APIRouter
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph import __version__
+from omnigraph.api.operations import Operation
 from omnigraph.api.protocol import JSON
 from omnigraph.errors import BadRequestError, InternalError, OmniError, ResourceLimitError
 from omnigraph.server.calls import GraphCall, enter_graph
@@ -25,7 +24,7 @@ from omnigraph.server.http_input import parse_body, read_json_bytes
 from omnigraph.server.mcp.tools import BUILT_INS, GraphTool, InnerRequest, stored_tool
 from omnigraph.server.responses import internal_document, json_bytes, logger
 from omnigraph.server.routes.writes import invocable
-from omnigraph.server.routing import GRAPH, operation
+from omnigraph.server.routing import handles
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -125,7 +124,6 @@ class _Collected:
 
 
 _log = logger(__name__)
-router = APIRouter()
 
 _INSTRUCTIONS = (
     "A typed property graph with branches and history. Prefer the tools that are named after what they find or do; "
@@ -134,40 +132,8 @@ _INSTRUCTIONS = (
 )
 
 
-class JsonRpcMessage(BaseModel):
-    """One request or notification of JSON-RPC 2.0, as MCP uses it."""
-
-    model_config = ConfigDict(extra="allow")
-
-    jsonrpc: str
-    method: str
-    id: str | int | None = None
-    params: dict[str, Any] | None = None
-
-
-class JsonRpcAnswer(BaseModel):
-    """The result or the error of a request."""
-
-    model_config = ConfigDict(extra="allow")
-
-    jsonrpc: str
-    id: str | int | None
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/mcp",
-    id="mcp",
-    tag="queries",
-    body=JsonRpcMessage,
-    returns=JsonRpcAnswer,
-    also={202: "a notification was taken"},
-)
-async def mcp(request: Request) -> Response:
-    """The Model Context Protocol: tools of an agent for this graph. Streamable HTTP without sessions."""
+@handles("mcp")
+async def _mcp(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     body = await read_json_bytes(request, call.settings)
     message, _ = await parse_body(request, body, call.settings)

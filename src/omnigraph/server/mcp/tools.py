@@ -7,21 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 from urllib.parse import quote, urlencode
 
-from mcp_types import Tool, ToolAnnotations
-from pydantic import BaseModel, ConfigDict, Field
+from mcp_types import Tool as McpTool
+from mcp_types import ToolAnnotations
 
-from omnigraph.api.models import (
-    BranchBody,
-    BranchParam,
-    CommitsParams,
-    DiffParams,
-    ExplainBody,
-    FeedParams,
-    LoadBody,
-    MergeBody,
-    MutateBody,
-    QueryBody,
-)
+from omnigraph.api.operations import OPERATIONS, Operation, Tool
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query.signature import ValueKind
@@ -80,9 +69,9 @@ class GraphTool:
                 )
         return self.request(arguments)
 
-    def definition(self) -> Tool:
+    def definition(self) -> McpTool:
         """The tool as it is listed."""
-        return Tool(
+        return McpTool(
             name=self.name,
             description=self.description,
             input_schema=self.input_schema,
@@ -114,79 +103,52 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-# ---- The tools that every graph has: its own operations, described by the same models as its routes
+# ---- The tools that every graph has: operations of the catalogue, described by the same models as their routes
 
 
-class _Nothing(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _BranchName(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    branch: str = Field(description="the branch to delete")
-
-
-def _get(path: str, arguments: Arguments, *, is_flat: bool = False) -> InnerRequest:
-    query = query_string(arguments)
-    return InnerRequest(method="GET", path=path, query=query, is_flat=is_flat)
-
-
-def _post(path: str, arguments: Arguments) -> InnerRequest:
-    return InnerRequest(method="POST", path=path, body=arguments)
-
-
-def _delete_branch(arguments: Arguments) -> InnerRequest:
-    branch = arguments.get("branch")
-    if not isinstance(branch, str) or len(arguments) != 1:
-        raise BadRequestError("`branch_delete` takes one argument: `branch`, a text")
-    return InnerRequest(method="DELETE", path=f"/branches/{segment(branch)}")
-
-
-def _read(
-    name: str, path: str, model: type[BaseModel], description: str, *, posts: bool = False
-) -> GraphTool:
+def _built_in(operation: Operation, tool: Tool) -> GraphTool:
     return GraphTool(
-        name=name,
-        description=description,
-        input_schema=_input_schema(model),
-        request=partial(_post if posts else _get, path),
-        needs=Action.READ,
+        name=tool.name,
+        description=tool.description,
+        input_schema=_input_schema(operation),
+        request=partial(_operation_request, operation),
+        needs=operation.action,
+        is_read=not operation.cost.writes,
+        is_destructive=tool.is_destructive,
     )
 
 
-def _write(
-    name: str,
-    path: str,
-    model: type[BaseModel],
-    needs: Action,
-    description: str,
-    *,
-    is_destructive: bool = True,
-) -> GraphTool:
-    return GraphTool(
-        name=name,
-        description=description,
-        input_schema=_input_schema(model),
-        request=partial(_post, path),
-        needs=needs,
-        is_read=False,
-        is_destructive=is_destructive,
+def _operation_request(operation: Operation, arguments: Arguments) -> InnerRequest:
+    """The request that arguments stand for: parts of the path, then the query string or the body."""
+    rest = dict(arguments)
+    values = {name: rest.pop(name, None) for name in operation.path_parameters}
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise BadRequestError(f"give `{name}`, a text")
+    path = operation.path_of(values)
+    if operation.body is not None:
+        return InnerRequest(method=operation.method, path=path, body=rest)
+    return InnerRequest(
+        method=operation.method, path=path, query=query_string(rest), is_flat=operation.is_flat
     )
 
 
-def _input_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a model as agents read it best: flat, and without a null where leaving out is meant."""
-    document = model.model_json_schema(by_alias=True)
-    properties = {name: _plain(value) for name, value in document.get("properties", {}).items()}
+def _input_schema(operation: Operation) -> dict[str, Any]:
+    """The JSON schema of a request as agents read it best: flat, and without a null where leaving out is meant."""
+    properties: dict[str, Any] = {name: {"type": "string"} for name in operation.path_parameters}
+    required = list(properties)
+    for model in (operation.query_model, operation.body_model):
+        document = {} if model is None else model.model_json_schema(by_alias=True)
+        properties |= {
+            name: _plain(value) for name, value in document.get("properties", {}).items()
+        }
+        required += document.get("required", [])
     schema: dict[str, Any] = {
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
     }
-    if required := document.get("required"):
-        schema["required"] = required
-    return schema
+    return schema | ({"required": required} if required else {})
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
@@ -201,98 +163,9 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 #: Every tool that is not a stored query, by name.
 BUILT_INS: dict[str, GraphTool] = {
-    tool.name: tool
-    for tool in (
-        GraphTool(
-            name="health",
-            description="Whether the server works, and its version.",
-            input_schema=_input_schema(_Nothing),
-            request=partial(_get, "/healthz", is_flat=True),
-            needs=None,
-        ),
-        _read(
-            "schema",
-            "/schema",
-            _Nothing,
-            "The schema of the graph: node and edge types with their properties. Read it before writing queries.",
-        ),
-        _read(
-            "snapshot",
-            "/snapshot",
-            BranchParam,
-            "The version of every table at the head of a branch, with row counts.",
-        ),
-        _read(
-            "query",
-            "/query",
-            QueryBody,
-            "Run one read in the query language, on the head of a branch or on a state of the past. Example: "
-            "query recent($year: I32) { match { $p: Paper  $p.year >= $year } return { $p.title } limit 10 }",
-            posts=True,
-        ),
-        _read(
-            "explain",
-            "/explain",
-            ExplainBody,
-            "What a query means and how it would run, without running it; `analyze` runs it and adds times.",
-            posts=True,
-        ),
-        _read("branches", "/branches", _Nothing, "The branches of the graph."),
-        _read("commits", "/commits", CommitsParams, "The commits of a branch, newest first."),
-        _read(
-            "diff",
-            "/diff",
-            DiffParams,
-            "What differs between two branches or commits, entity by entity, in pages.",
-        ),
-        _read(
-            "changes",
-            "/changes",
-            FeedParams,
-            "What changed on a branch, commit by commit: from the beginning, after a commit, or after a cursor.",
-        ),
-        _write(
-            "mutate",
-            "/mutate",
-            MutateBody,
-            Action.CHANGE,
-            "Run one mutation in the query language: insert, update or delete. All of it becomes visible at once, or "
-            "nothing does. Example: query add($doi: String) { insert Paper { doi: $doi } }",
-        ),
-        _write(
-            "load",
-            "/load",
-            LoadBody,
-            Action.CHANGE,
-            "Load graph records, one JSON object per line, in one commit. `merge` replaces rows by id, `append` only "
-            "adds, `overwrite` replaces all rows of the types that are present. With `from`, a missing branch is "
-            "created.",
-        ),
-        _write(
-            "branch_create",
-            "/branches",
-            BranchBody,
-            Action.BRANCH_CREATE,
-            "Create a branch from another branch or from a commit.",
-            is_destructive=False,
-        ),
-        GraphTool(
-            name="branch_delete",
-            description="Delete a branch and the work on it that was not merged.",
-            input_schema=_input_schema(_BranchName),
-            request=_delete_branch,
-            needs=Action.BRANCH_DELETE,
-            is_read=False,
-            is_destructive=True,
-        ),
-        _write(
-            "branch_merge",
-            "/branches/merge",
-            MergeBody,
-            Action.BRANCH_MERGE,
-            "Merge a branch into another one, `main` by default. `dry_run` only tells what would happen.",
-        ),
-    )
+    entry.tool.name: _built_in(entry, entry.tool)
+    for entry in OPERATIONS.values()
+    if entry.tool is not None
 }
 
 

@@ -7,22 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api import models
+from omnigraph.api.answers import Branches
 from omnigraph.api.diffs import DiffFilter, diff_page
-from omnigraph.api.models import (
-    BaselineBody,
-    BranchBody,
-    ChangesParams,
-    CommitsParams,
-    DiffParams,
-    FeedParams,
-    LogParams,
-    MergeBody,
-)
+from omnigraph.api.models import BaselineBody, BranchBody, DiffParams, LogParams, MergeBody
+from omnigraph.api.operations import GRAPH, Operation
 from omnigraph.api.protocol import JSON, NDJSON
 from omnigraph.commit.documents import log_of
 from omnigraph.commit.rows import MAIN, GraphCommit
@@ -32,7 +23,7 @@ from omnigraph.server.admission import BRANCH_OPERATION_BYTES
 from omnigraph.server.calls import GraphCall, enter_graph
 from omnigraph.server.http_input import parse_query, read_json
 from omnigraph.server.responses import json_bytes, json_response
-from omnigraph.server.routing import GRAPH, STOPPED, STOPPED_WRITE, operation
+from omnigraph.server.routing import handles
 from omnigraph.server.streams import Sink, produced, reserve
 
 if TYPE_CHECKING:
@@ -43,21 +34,12 @@ if TYPE_CHECKING:
 # ---- Branches: list, create, delete, merge
 
 
-router = APIRouter()
 #: In the path of one branch whose name is one segment.
 _SLASHES = GRAPH.count("/") + 2
 
 
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/branches",
-    id="list_branches",
-    tag="branches",
-    returns=models.Branches,
-)
-async def list_branches(request: Request) -> Response:
-    """The names of the branches that the caller may read, sorted."""
+@handles("list_branches")
+async def _list_branches(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
 
@@ -65,21 +47,11 @@ async def list_branches(request: Request) -> Response:
         names = call.graph.branches()
         return [name for name in names if call.decide(Action.READ, branch=name).allowed]
 
-    return json_response({"branches": await call.read(work)})
+    return json_response(Branches(branches=await call.read(work)).document())
 
 
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/branches",
-    id="create_branch",
-    tag="branches",
-    body=BranchBody,
-    returns=models.BranchChanged,
-    writes=True,
-)
-async def create_branch(request: Request) -> Response:
-    """Create a branch at the head of another one, or at any commit; no data is copied."""
+@handles("create_branch")
+async def _create_branch(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.BRANCH_CREATE)
     body, _ = await read_json(request, BranchBody, call.settings)
@@ -89,15 +61,8 @@ async def create_branch(request: Request) -> Response:
     if origin == base:  # otherwise it is a commit, which was found because the caller may read it
         call.authorize(Action.READ, branch=base)
     with call.admitted(BRANCH_OPERATION_BYTES):
-        await call.write(lambda: call.graph.create_branch(body.name, base, actor=call.actor))
-    return json_response(
-        {
-            "uri": call.served.address,
-            "name": body.name.strip(),
-            "from": base,
-            "actor_id": call.actor,
-        }
-    )
+        made = await call.write(lambda: call.graph.create_branch(body.name, base, actor=call.actor))
+    return json_response(replace(made, uri=call.served.address).document())
 
 
 async def _origin(call: GraphCall, base: str) -> str:
@@ -106,29 +71,14 @@ async def _origin(call: GraphCall, base: str) -> str:
     return base if commit is None else commit.branch
 
 
-@operation(
-    router,
-    "DELETE",
-    f"{GRAPH}/branches/{{branch:path}}",
-    id="delete_branch",
-    tag="branches",
-    returns=models.BranchChanged,
-    writes=True,
-)
-async def delete_branch(request: Request) -> Response:
-    """Delete a branch; what it did and nobody merged is gone. The name is one percent-encoded segment."""
+@handles("delete_branch")
+async def _delete_branch(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     name = _one_segment(request)
     call.authorize(Action.BRANCH_DELETE, target=name)
     with call.admitted(BRANCH_OPERATION_BYTES):
-        await call.write(lambda: call.graph.delete_branch(name, actor=call.actor))
-    return json_response(
-        {
-            "uri": call.served.address,
-            "name": name.strip(),
-            "actor_id": call.actor,
-        }
-    )
+        gone = await call.write(lambda: call.graph.delete_branch(name, actor=call.actor))
+    return json_response(replace(gone, uri=call.served.address).document())
 
 
 def _one_segment(request: Request) -> str:
@@ -144,19 +94,8 @@ def _one_segment(request: Request) -> str:
     return name
 
 
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/branches/merge",
-    id="merge_branches",
-    tag="branches",
-    body=MergeBody,
-    returns=models.Merge,
-    errors=STOPPED_WRITE,
-    writes=True,
-)
-async def merge(request: Request) -> Response:
-    """Merge what happened on one branch into another; all of it becomes visible at once, or nothing does."""
+@handles("merge_branches")
+async def _merge(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.BRANCH_MERGE)
     body, _ = await read_json(request, MergeBody, call.settings)
@@ -195,40 +134,8 @@ async def merge(request: Request) -> Response:
 # ---- History: commits, the log over all branches, and the differences of two states
 
 
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/commits",
-    id="list_commits",
-    tag="commits",
-    query=CommitsParams,
-    returns=models.Commits,
-)
-async def list_commits(request: Request) -> Response:
-    """The history of a branch, newest first: its own commits and those it inherited."""
-    call = enter_graph(request)
-    params = parse_query(request, CommitsParams)
-    branch = MAIN if params.branch is None else params.branch
-    call.authorize(Action.READ, branch=branch)
-
-    def work() -> bytes:
-        commits = call.graph.commits(branch, actor=params.actor)
-        return json_bytes({"commits": [commit.document() for commit in commits]})
-
-    return Response(await call.read(work), media_type=JSON)
-
-
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/log",
-    id="get_log",
-    tag="commits",
-    query=LogParams,
-    returns=models.Log,
-)
-async def log(request: Request) -> Response:
-    """Everything that one branch, or all that the caller may read, build on over both parents; newest first."""
+@handles("get_log")
+async def _log(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     branch = parse_query(request, LogParams).branch
     if branch is not None:
@@ -272,34 +179,8 @@ def _merged(logs: list[list[GraphCommit]]) -> list[GraphCommit]:
     return sorted(found.values(), key=lambda commit: commit.graph_version, reverse=True)
 
 
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/commits/{{commit_id}}",
-    id="get_commit",
-    tag="commits",
-    returns=models.Commit,
-)
-async def get_commit(request: Request) -> Response:
-    """One commit, of any branch that the caller may read."""
-    call = enter_graph(request)
-    commit_id = request.path_params["commit_id"]
-    commit = await call.read(lambda: call.visible_commit(commit_id))
-    return json_response(commit.document())
-
-
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/diff",
-    id="get_diff",
-    tag="changes",
-    query=DiffParams,
-    returns=models.DiffAnswer,
-    errors=STOPPED,
-)
-async def diff(request: Request) -> Response:
-    """One page of what differs between two branches or commits: what turns the first into the second."""
+@handles("get_diff")
+async def _diff(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     params = parse_query(request, DiffParams)
     timeout_s, signal = call.settings.stream_timeout_s(params.timeout_s), call.new_signal()
@@ -330,86 +211,8 @@ async def diff(request: Request) -> Response:
 # ---- What happened: the changes of a commit, the feed of a branch, and baselines to begin from
 
 
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/commits/{{commit_id}}/changes",
-    id="get_commit_changes",
-    tag="changes",
-    query=ChangesParams,
-    returns=models.ChangesAnswer,
-    errors=(409, 413),
-)
-async def commit_changes(request: Request) -> Response:
-    """One page of what a commit did, against its first parent, with every entity before and after."""
-    call = enter_graph(request)
-    params = parse_query(request, ChangesParams)
-    commit_id = request.path_params["commit_id"]
-
-    def work() -> bytes:
-        call.visible_commit(commit_id)
-        page = call.graph.changes(
-            commit_id,
-            kinds=params.kind,
-            types=params.type,
-            ops=params.op,
-            limit=params.limit,
-            max_bytes=params.max_bytes,
-            page_token=params.page_token,
-        )
-        return json_bytes(page.document())
-
-    return Response(await call.read(work), media_type=JSON)
-
-
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/changes",
-    id="poll_changes",
-    tag="changes",
-    query=FeedParams,
-    returns=models.FeedAnswer,
-    errors=(409, 413),
-)
-async def poll(request: Request) -> Response:
-    """One page of the commits of a branch, oldest first, each with its changes."""
-    call = enter_graph(request)
-    params = parse_query(request, FeedParams)
-    branch = MAIN if params.branch is None else params.branch
-    call.authorize(Action.READ, branch=branch)
-
-    def work() -> bytes:
-        page = call.graph.feed(
-            branch,
-            params.cursor,
-            params.start,
-            kinds=params.kind,
-            types=params.type,
-            ops=params.op,
-            limit=params.limit,
-            max_bytes=params.max_bytes,
-            max_commits=params.max_commits,
-            page_token=params.page_token,
-        )
-        return json_bytes(page.document())
-
-    return Response(await call.read(work), media_type=JSON)
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/changes/baseline",
-    errors=STOPPED,
-    id="get_changes_baseline",
-    tag="changes",
-    body=BaselineBody,
-    body_required=False,
-    returns=NDJSON,
-)
-async def baseline(request: Request) -> Response:
-    """Every entity of a branch as JSON lines, and in a last line the cursor from which its feed goes on."""
+@handles("get_changes_baseline")
+async def _baseline(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.EXPORT)
     body, _ = await read_json(request, BaselineBody, call.settings, optional=True)

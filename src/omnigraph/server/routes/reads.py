@@ -7,20 +7,18 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api import models
+from omnigraph.api.answers import Plan
 from omnigraph.api.models import (
     BlobParams,
-    EntityParams,
     ExplainBody,
     ExportBody,
     QueryBody,
     ReadBody,
-    TargetParams,
 )
+from omnigraph.api.operations import Operation
 from omnigraph.api.protocol import (
     ARROW_STREAM,
     EXPORTED_TYPES,
@@ -48,8 +46,8 @@ from omnigraph.server.http_input import (
     read_range,
     target_of,
 )
-from omnigraph.server.responses import json_bytes, json_response
-from omnigraph.server.routing import GRAPH, STOPPED, operation
+from omnigraph.server.responses import json_bytes
+from omnigraph.server.routing import handles
 from omnigraph.server.streams import Sink, produced, pulled, reserve
 
 if TYPE_CHECKING:
@@ -62,23 +60,12 @@ if TYPE_CHECKING:
 # ---- Reads: queries, plans, single entities, snapshots
 
 
-router = APIRouter()
 #: Results up to this size are sent in one piece.
 _SMALL_BYTES = 1024 * 1024
 
 
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/query",
-    errors=STOPPED,
-    id="query",
-    tag="queries",
-    body=QueryBody,
-    returns=models.Rows,
-)
-async def query(request: Request) -> Response:
-    """Run one read on one snapshot. With `Accept: application/vnd.apache.arrow.stream` the rows come as Arrow."""
+@handles("query")
+async def _query(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, QueryBody, call.settings)
@@ -94,19 +81,8 @@ async def query(request: Request) -> Response:
     )
 
 
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/read",
-    errors=STOPPED,
-    id="read",
-    tag="queries",
-    body=ReadBody,
-    returns=models.Rows,
-    deprecated=True,
-)
-async def read(request: Request) -> Response:
-    """Run one read; the older form of `/query`."""
+@handles("read")
+async def _read(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, ReadBody, call.settings)
@@ -126,7 +102,7 @@ async def read(request: Request) -> Response:
         return encode_answer(result, names_commit=False)
 
     content = await call.stoppable(work, signal)
-    return Response(content, media_type=JSON, headers=successor(request, "query"))
+    return Response(content, media_type=JSON)
 
 
 async def answer_query(
@@ -189,25 +165,8 @@ def _joined(pieces: list[bytes], rest: Generator[bytes]) -> Generator[bytes]:
         yield from rest
 
 
-def successor(request: Request, name: str) -> dict[str, str]:
-    """The headers of a route that has a successor."""
-    graph_id = request.path_params["graph_id"]
-    link = f'</graphs/{graph_id}/{name}>; rel="successor-version"'
-    return {"Deprecation": "true", "Link": link}
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/explain",
-    errors=STOPPED,
-    id="explain",
-    tag="queries",
-    body=ExplainBody,
-    returns=models.Plan,
-)
-async def explain(request: Request) -> Response:
-    """What a query means and how it would run; `analyze` runs it."""
+@handles("explain")
+async def _explain(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.READ)
     body, _ = await read_json(request, ExplainBody, call.settings)
@@ -226,73 +185,23 @@ async def explain(request: Request) -> Response:
             cancel=signal,
         )
         compiled = compile_query(body.query, compile_schema(call.graph.schema).catalog, body.name)
-        return json_bytes(
-            {
-                "query_name": compiled.name,
-                "kind": "mutation" if compiled.is_mutation else "read",
-                "plan": text.splitlines(),
-                "operation": compiled.operation.to_json(),
-                "text": text,
-            }
+        plan = Plan(
+            query_name=compiled.name,
+            kind="mutation" if compiled.is_mutation else "read",
+            plan=text.splitlines(),
+            operation=compiled.operation,
+            text=text,
         )
+        return json_bytes(plan.document())
 
     return Response(await call.stoppable(work, signal), media_type=JSON)
-
-
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/entity",
-    id="get_entity",
-    tag="queries",
-    query=EntityParams,
-    returns=models.EntityAnswer,
-)
-async def entity(request: Request) -> Response:
-    """One entity at the head of a branch, at a commit, a graph version or a moment; null if it is not there."""
-    call = enter_graph(request)
-    params = parse_query(request, EntityParams)
-    target = target_of(params)
-    await call.authorize_target(target)
-    found = await call.read(
-        lambda: call.graph.entity_at(params.type, params.id, **arguments_of(target))
-    )
-    return json_response({"entity": found})
-
-
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/snapshot",
-    id="get_snapshot",
-    tag="snapshots",
-    query=TargetParams,
-    returns=models.SnapshotAnswer,
-)
-async def snapshot(request: Request) -> Response:
-    """The dataset versions that are visible together: at the head of a branch, or at a point of the past."""
-    call = enter_graph(request)
-    target = target_of(parse_query(request, TargetParams))
-    await call.authorize_target(target)
-    found = await call.read(lambda: call.graph.snapshot(**arguments_of(target)))
-    return json_response(found.document())
 
 
 # ---- Exports: every entity of one state as a stream
 
 
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/export",
-    errors=STOPPED,
-    id="export",
-    tag="snapshots",
-    body=ExportBody,
-    returns=NDJSON,
-)
-async def export(request: Request) -> Response:
-    """Every entity of a branch, now or at any point, or of a commit, as JSON lines that a load reads back."""
+@handles("export")
+async def _export(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.EXPORT)
     body, _ = await read_json(request, ExportBody, call.settings)
@@ -336,45 +245,12 @@ def _is_in(table_key: str, names: set[str]) -> bool:
 # ---- Single blob cells, whole or in ranges, with the preconditions of HTTP
 
 
-_PATH = f"{GRAPH}/blob"
 #: What an address may hold as it is; everything else cannot stand in a header.
 _ADDRESS_SIGNS = "!#$%&'()*+,-./:;=?@[]_~"
-_ALSO = {302: "it is external, and this is its address", 304: "the caller has it already"}
 
 
-@operation(
-    router,
-    "GET",
-    _PATH,
-    id="get_blob",
-    tag="blobs",
-    query=BlobParams,
-    returns=OCTETS,
-    also=_ALSO | {206: "a range of it"},
-    errors=(412, 416),
-)
-async def get_blob(request: Request) -> Response:
-    """The bytes of one blob, or a range of them; an external one is answered by its address."""
-    return await _answer(request, has_body=True)
-
-
-@operation(
-    router,
-    "HEAD",
-    _PATH,
-    id="head_blob",
-    tag="blobs",
-    query=BlobParams,
-    returns=None,
-    also=_ALSO,
-    errors=(412,),
-)
-async def head_blob(request: Request) -> Response:
-    """What one blob is, without its bytes."""
-    return await _answer(request, has_body=False)
-
-
-async def _answer(request: Request, *, has_body: bool) -> Response:
+@handles("get_blob", "head_blob")
+async def _blob(request: Request, operation: Operation) -> Response:
     call = enter_graph(request)
     params = parse_query(request, BlobParams)
     target = target_of(params)
@@ -398,7 +274,7 @@ async def _answer(request: Request, *, has_body: bool) -> Response:
     if is_not_modified(request.headers, etag):
         return Response(status_code=304, headers=facts)
     size = info.size or 0
-    if not has_body:
+    if operation.method == "HEAD":
         return Response(headers=facts | {"Content-Length": str(size)}, media_type=OCTETS)
     wanted = read_range(request.headers, size) if may_use_range(request.headers, etag) else None
     if wanted is None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api import models
+from omnigraph.api.answers import SchemaAnswer, SchemaProperty, SchemaType
 from omnigraph.api.models import SchemaApplyBody
+from omnigraph.api.operations import Operation
 from omnigraph.api.protocol import JSON
 from omnigraph.commit.rows import MAIN
 from omnigraph.errors import BadRequestError
@@ -20,7 +20,7 @@ from omnigraph.policy.rules import Action
 from omnigraph.server.calls import enter_graph
 from omnigraph.server.http_input import read_json
 from omnigraph.server.responses import json_bytes, json_response
-from omnigraph.server.routing import GRAPH, operation
+from omnigraph.server.routing import handles
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
@@ -30,38 +30,37 @@ if TYPE_CHECKING:
 # ---- A schema as JSON, for programs that draw or list it
 
 
-def types_json(catalog: Catalog) -> dict[str, object]:
+def types_of(catalog: Catalog) -> dict[str, list[SchemaType]]:
     """All node and edge types with their properties."""
     return {
         "nodes": [_type(node) for node in catalog.nodes.values()],
         "edges": [
-            _type(edge)
-            | {
-                "from": edge.source,
-                "to": edge.target,
-                "cardinality": str(edge.cardinality),
-            }
+            replace(
+                _type(edge),
+                source=edge.source,
+                target=edge.target,
+                cardinality=str(edge.cardinality),
+            )
             for edge in catalog.edges.values()
         ],
     }
 
 
-def _type(definition: NodeDef | EdgeDef) -> dict[str, object]:
-    return {
-        "name": definition.name,
-        "description": definition.metadata.description,
-        "properties": [_property(definition, item) for item in definition.properties.values()],
-    }
-
-
-def _property(definition: NodeDef | EdgeDef, item: PropertyDef) -> dict[str, object]:
-    return {
-        "name": item.name,
-        "type": str(item.type.base),
-        "nullable": item.type.nullable,
-        "description": item.description,
-        "annotations": list(_annotations(definition, item)),
-    }
+def _type(definition: NodeDef | EdgeDef) -> SchemaType:
+    return SchemaType(
+        name=definition.name,
+        description=definition.metadata.description,
+        properties=[
+            SchemaProperty(
+                name=item.name,
+                type=str(item.type.base),
+                nullable=item.type.nullable,
+                description=item.description,
+                annotations=list(_annotations(definition, item)),
+            )
+            for item in definition.properties.values()
+        ],
+    )
 
 
 def _annotations(definition: NodeDef | EdgeDef, item: PropertyDef) -> Iterator[str]:
@@ -87,42 +86,21 @@ def _annotations(definition: NodeDef | EdgeDef, item: PropertyDef) -> Iterator[s
 # ---- The schema: what it is, and making another one the accepted one
 
 
-router = APIRouter()
-
-
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/schema",
-    id="get_schema",
-    tag="schema",
-    returns=models.SchemaAnswer,
-)
-async def get_schema(request: Request) -> Response:
-    """The accepted schema: its text, and its types for programs."""
+@handles("get_schema")
+async def _get_schema(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize(Action.READ, branch=MAIN)
 
     def work() -> bytes:
         source = call.graph.schema
-        types = types_json(compile_schema(source).catalog)
-        return json_bytes({"schema_source": source, "types": types})
+        types = types_of(compile_schema(source).catalog)
+        return json_bytes(SchemaAnswer(schema_source=source, types=types).document())
 
     return Response(await call.read(work), media_type=JSON)
 
 
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/schema/apply",
-    id="apply_schema",
-    tag="schema",
-    body=SchemaApplyBody,
-    returns=models.SchemaApplied,
-    writes=True,
-)
-async def apply_schema(request: Request) -> Response:
-    """Make another schema the accepted one, in one commit; stored queries must still fit it."""
+@handles("apply_schema")
+async def _apply_schema(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize(Action.SCHEMA_APPLY, target=MAIN)
     body, size = await read_json(request, SchemaApplyBody, call.settings)

@@ -8,71 +8,54 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from omnigraph import INTERNAL_SCHEMA_VERSION, __version__
-from omnigraph.api.models import Graphs, Health
+from omnigraph.api.answers import GraphEntry, Graphs, Health
+from omnigraph.api.operations import Operation
 from omnigraph.errors import NotFoundError
 from omnigraph.policy.rules import Action
 from omnigraph.server.calls import authorize_server, enter, visible_graphs
 from omnigraph.server.http_input import is_not_modified
 from omnigraph.server.responses import json_response
-from omnigraph.server.routing import operation
+from omnigraph.server.routing import handles, openapi_document
 
 # ---- Whether the server lives, what it counts, which graphs it serves
 
 
-router = APIRouter()
+@handles("health")
+async def _health(_request: Request, _operation: Operation) -> Response:
+    found = Health(version=__version__, internal_schema_version=INTERNAL_SCHEMA_VERSION)
+    return json_response(found.document())
 
 
-@operation(router, "GET", "/healthz", id="health", tag="health", returns=Health)
-async def health(_: Request) -> Response:
-    """Whether the server lives."""
-    return json_response(
-        {
-            "status": "ok",
-            "version": __version__,
-            "internal_schema_version": INTERNAL_SCHEMA_VERSION,
-        }
-    )
-
-
-@operation(router, "GET", "/metrics", id="metrics", tag="health", returns="text/plain")
-async def metrics(request: Request) -> Response:
-    """What the server counts, as Prometheus reads it; about a graph to whom it may be shown."""
+@handles("metrics")
+async def _metrics(request: Request, _operation: Operation) -> Response:
     call = enter(request)
     text = call.service.metrics.render(visible_graphs(call))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
-@operation(router, "GET", "/openapi.json", id="openapi", tag="health", returns="application/json")
-async def openapi(request: Request) -> Response:
-    """The description of all routes."""
-    return json_response(request.app.openapi())
+@handles("openapi")
+async def _openapi(request: Request, _operation: Operation) -> Response:
+    return json_response(openapi_document(is_open=request.app.state.service.is_open))
 
 
-@operation(router, "GET", "/graphs", id="list_graphs", tag="management", returns=Graphs)
-async def list_graphs(request: Request) -> Response:
-    """The graphs that are served, sorted by id."""
+@handles("list_graphs")
+async def _list_graphs(request: Request, _operation: Operation) -> Response:
     call = enter(request)
     authorize_server(call, Action.GRAPH_LIST)
-    return json_response(
-        {
-            "graphs": [
-                {"graph_id": graph_id, "uri": served.address}
-                for graph_id, served in call.service.graphs.items()
-            ]
-        }
-    )
+    served = call.service.graphs.items()
+    found = [GraphEntry(graph_id=name, uri=graph.address) for name, graph in served]
+    return json_response(Graphs(graphs=found).document())
 
 
 # ---- The explorer page and its assets
 
 
-page_router = APIRouter()
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -86,19 +69,16 @@ _INDEX = "index.html"
 _METHODS = ["GET", "HEAD"]
 
 
-@page_router.api_route("/", methods=_METHODS, include_in_schema=False)
-async def index(request: Request) -> Response:
-    """The page."""
-    return _answer(request, _INDEX)
+def page_routes() -> list[Route]:
+    """The page, and the files of the page."""
+    return [
+        Route("/", _asset, methods=_METHODS),
+        Route("/page/{path:path}", _asset, methods=_METHODS),
+    ]
 
 
-@page_router.api_route("/page/{path:path}", methods=_METHODS, include_in_schema=False)
-async def asset(request: Request) -> Response:
-    """A file of the page."""
-    return _answer(request, request.path_params["path"])
-
-
-def _answer(request: Request, path: str) -> Response:
+async def _asset(request: Request) -> Response:
+    path = request.path_params.get("path", _INDEX)
     if path not in _assets():
         raise NotFoundError("there is nothing at this path")
     content, etag = _content(path)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from omnigraph.api import models
-from omnigraph.api.models import Load, LoadBody, LoadParams, MutateBody, Mutation, StoredQueryBody
-from omnigraph.api.protocol import IF_GRAPH_COMMIT, NDJSON
+from omnigraph.api.answers import StoredQueryList
+from omnigraph.api.models import LoadBody, LoadParams, MutateBody, StoredQueryBody
+from omnigraph.api.operations import Operation
+from omnigraph.api.protocol import IF_GRAPH_COMMIT
 from omnigraph.api.results import LoadResult
 from omnigraph.commit.environment import local_load_max_bytes
 from omnigraph.commit.rows import MAIN
@@ -40,8 +40,8 @@ from omnigraph.server.http_input import (
     target_of,
 )
 from omnigraph.server.responses import json_response
-from omnigraph.server.routes.reads import answer_query, successor
-from omnigraph.server.routing import GRAPH, STOPPED, STOPPED_WRITE, header, operation
+from omnigraph.server.routes.reads import answer_query
+from omnigraph.server.routing import handles
 
 if TYPE_CHECKING:
     from omnigraph.core.budget import LinkedSignal
@@ -52,63 +52,11 @@ if TYPE_CHECKING:
 # ---- Mutations, conditional ones too
 
 
-router = APIRouter()
-CONDITION = header(IF_GRAPH_COMMIT, "the commit that the branch must be at", required=True)
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/mutate",
-    id="mutate",
-    tag="mutations",
-    body=MutateBody,
-    returns=Mutation,
-    writes=True,
-)
-async def mutate(request: Request) -> Response:
-    """Run one mutation; all of it becomes visible at once, or nothing does."""
-    return await _mutate(request, is_conditional=False)
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/mutate/if-graph-commit",
-    id="mutate_if_graph_commit",
-    tag="mutations",
-    body=MutateBody,
-    headers=[CONDITION],
-    returns=Mutation,
-    writes=True,
-)
-async def mutate_if_graph_commit(request: Request) -> Response:
-    """Run one mutation, if the branch is still at a commit."""
-    return await _mutate(request, is_conditional=True)
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/change",
-    id="change",
-    tag="mutations",
-    body=MutateBody,
-    returns=Mutation,
-    writes=True,
-    deprecated=True,
-)
-async def change(request: Request) -> Response:
-    """Run one mutation; the older name of `/mutate`."""
-    response = await _mutate(request, is_conditional=False)
-    response.headers.update(successor(request, "mutate"))
-    return response
-
-
-async def _mutate(request: Request, *, is_conditional: bool) -> Response:
+@handles("mutate", "mutate_if_graph_commit", "change")
+async def _mutate(request: Request, operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize_some(Action.CHANGE)
-    if_commit = condition_of(request, is_conditional=is_conditional)
+    if_commit = condition_of(request, operation)
     body, size = await read_json(request, MutateBody, call.settings)
     branch = MAIN if body.branch is None else body.branch
     return await answer_mutation(
@@ -138,14 +86,14 @@ async def answer_mutation(
     return json_response(result.document())
 
 
-def condition_of(request: Request, *, is_conditional: bool) -> str | None:
+def condition_of(request: Request, operation: Operation) -> str | None:
     """The commit that a request makes its condition.
 
     Raises:
         BadRequestError: a conditional route got no commit id, or an ordinary one got a condition.
     """
     given = request.headers.getlist(IF_GRAPH_COMMIT)
-    if not is_conditional:
+    if not operation.is_conditional:
         if given:
             raise BadRequestError(
                 f"this route has no condition: send {IF_GRAPH_COMMIT} to its twin `…/if-graph-commit`"
@@ -159,53 +107,12 @@ def condition_of(request: Request, *, is_conditional: bool) -> str | None:
 # ---- Stored queries: which there are, and running them by name
 
 
-@operation(
-    router,
-    "GET",
-    f"{GRAPH}/queries",
-    id="list_queries",
-    tag="queries",
-    returns=models.StoredQueryList,
-)
-async def list_queries(request: Request) -> Response:
-    """The stored queries that the caller may run."""
+@handles("list_queries")
+async def _list_queries(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     call.authorize(Action.READ, branch=MAIN)
-    return json_response({"queries": [stored.to_json() for stored in invocable(call)]})
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/queries/{{name}}",
-    errors=STOPPED,
-    id="invoke_query",
-    tag="queries",
-    body=StoredQueryBody,
-    body_required=False,
-    returns=models.StoredAnswer,
-    writes=True,
-)
-async def invoke_query(request: Request) -> Response:
-    """Run a stored query: the rows of a read, or the receipt of a mutation."""
-    return await _invoke(request, is_conditional=False)
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/queries/{{name}}/if-graph-commit",
-    id="invoke_query_if_graph_commit",
-    tag="queries",
-    body=StoredQueryBody,
-    body_required=False,
-    headers=[CONDITION],
-    returns=models.StoredAnswer,
-    writes=True,
-)
-async def invoke_query_if_graph_commit(request: Request) -> Response:
-    """Run a stored mutation, if the branch is still at a commit."""
-    return await _invoke(request, is_conditional=True)
+    found = [stored.entry() for stored in invocable(call)]
+    return json_response(StoredQueryList(queries=found).document())
 
 
 def invocable(call: GraphCall) -> list[StoredQuery]:
@@ -227,14 +134,15 @@ def find_stored(call: GraphCall, name: str) -> StoredQuery:
     return stored
 
 
-async def _invoke(request: Request, *, is_conditional: bool) -> Response:
+@handles("invoke_query", "invoke_query_if_graph_commit")
+async def _invoke(request: Request, operation: Operation) -> Response:
     call = enter_graph(request)
     stored = find_stored(call, request.path_params["name"])
-    if_commit = condition_of(request, is_conditional=is_conditional)
+    if_commit = condition_of(request, operation)
     body, size = await read_json(request, StoredQueryBody, call.settings, optional=True)
     check_expectation(stored, body.expect_mutation)
     if not stored.is_mutation:
-        if is_conditional:
+        if operation.is_conditional:
             raise BadRequestError(f"`{stored.name}` is a read: run it without a condition")
         return await answer_query(
             call,
@@ -311,55 +219,8 @@ class _LoadRequest:
     source: str = _BODY
 
 
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/load",
-    id="load",
-    tag="mutations",
-    body=LoadBody,
-    returns=Load,
-    errors=STOPPED_WRITE,
-    writes=True,
-)
-async def load(request: Request) -> Response:
-    """Load the records of a JSON member in one commit."""
-    return await _load_text(request, grammar="strict")
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/ingest",
-    id="ingest",
-    tag="mutations",
-    body=LoadBody,
-    returns=Load,
-    errors=STOPPED_WRITE,
-    writes=True,
-    deprecated=True,
-)
-async def ingest(request: Request) -> Response:
-    """Load records with the compatible grammar; the older form of `/load`."""
-    response = await _load_text(request, grammar="compatible")
-    response.headers.update(successor(request, "load"))
-    return response
-
-
-@operation(
-    router,
-    "POST",
-    f"{GRAPH}/load/ndjson",
-    id="load_ndjson",
-    tag="mutations",
-    query=LoadParams,
-    body=NDJSON,
-    returns=Load,
-    errors=STOPPED_WRITE,
-    writes=True,
-)
-async def load_ndjson(request: Request) -> Response:
-    """Load the records of the body, one JSON object per line, in one commit."""
+@handles("load_ndjson")
+async def _load_ndjson(request: Request, _operation: Operation) -> Response:
     call = enter_graph(request)
     params = parse_query(request, LoadParams)
     wanted = _LoadRequest(
@@ -384,7 +245,8 @@ async def load_ndjson(request: Request) -> Response:
     return json_response(replace(result, uri=call.served.address).document())
 
 
-async def _load_text(request: Request, *, grammar: str) -> Response:
+@handles("load", "ingest")
+async def _load_text(request: Request, operation: Operation) -> Response:
     call = enter_graph(request)
     # Which branch is meant stands in the body; whether any could be is known before.
     call.authorize_some(Action.CHANGE)
@@ -397,7 +259,7 @@ async def _load_text(request: Request, *, grammar: str) -> Response:
             branch=MAIN if body.branch is None else body.branch,
             base=body.from_,
             mode=body.mode,
-            grammar=body.grammar or grammar,
+            grammar=body.grammar or ("compatible" if operation.id == "ingest" else "strict"),
             timeout_s=call.settings.write_timeout_s(body.timeout_s),
         )
         await _authorize(call, wanted)
