@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from omnigraph.commit.rows import MAIN, GraphCommit
-from omnigraph.core.budget import CancelSignal
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
@@ -29,7 +27,9 @@ if TYPE_CHECKING:
     from omnigraph.branches.changes import ChangesPage
     from omnigraph.branches.diffs import Diff
     from omnigraph.branches.feed import FeedPage
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import Snapshot
+    from omnigraph.core.budget import CancelSignal
     from omnigraph.core.source import SourceText
     from omnigraph.errors.writes import RowImage
     from omnigraph.lang.schema.catalog import Catalog
@@ -75,7 +75,7 @@ class GraphApi:
         params: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
-        branch: str = MAIN,
+        branch: str = "main",
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
@@ -114,7 +114,7 @@ class GraphApi:
         params: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
-        branch: str = MAIN,
+        branch: str = "main",
         analyze: bool = False,
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
@@ -127,7 +127,7 @@ class GraphApi:
 
     def snapshot(
         self,
-        branch: str = MAIN,
+        branch: str = "main",
         *,
         snapshot: str | None = None,
         version: int | None = None,
@@ -146,7 +146,7 @@ class GraphApi:
         type_key: str,
         entity_id: str,
         *,
-        branch: str = MAIN,
+        branch: str = "main",
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
@@ -170,7 +170,7 @@ class GraphApi:
         self,
         target: ExportTarget,
         *,
-        branch: str = MAIN,
+        branch: str = "main",
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
@@ -214,7 +214,7 @@ class GraphApi:
         entity_id: str,
         property_name: str,
         *,
-        branch: str = MAIN,
+        branch: str = "main",
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
@@ -250,7 +250,7 @@ class GraphApi:
         entity_id: str,
         property_name: str,
         *,
-        branch: str = MAIN,
+        branch: str = "main",
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
@@ -272,7 +272,7 @@ class GraphApi:
         entity_id: str,
         property_name: str,
         *,
-        branch: str = MAIN,
+        branch: str = "main",
         snapshot: str | None = None,
         version: int | None = None,
         as_of: str | datetime | None = None,
@@ -293,7 +293,7 @@ class GraphApi:
         params: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
-        branch: str = MAIN,
+        branch: str = "main",
         actor: str | None = None,
         if_commit: str | None = None,
     ) -> MutationResult:
@@ -316,7 +316,7 @@ class GraphApi:
         frames: Mapping[str, object] | None = None,
         mapping: str | PathLike[str] | Mapping[str, object] | None = None,
         mode: str,
-        branch: str = MAIN,
+        branch: str = "main",
         base: str | None = None,
         actor: str | None = None,
         engine: str = "spark",
@@ -401,7 +401,9 @@ class GraphApi:
         """The names of all branches, sorted."""
         raise NotImplementedError
 
-    def create_branch(self, name: str, base: str = MAIN, actor: str | None = None) -> BranchReceipt:
+    def create_branch(
+        self, name: str, base: str = "main", actor: str | None = None
+    ) -> BranchReceipt:
         """Create a branch at the head of another one, or at any commit; no data is copied.
 
         Raises:
@@ -423,7 +425,7 @@ class GraphApi:
     def merge(
         self,
         source: str,
-        into: str = MAIN,
+        into: str = "main",
         *,
         strategy: str | None = None,
         dry_run: bool = False,
@@ -454,7 +456,7 @@ class GraphApi:
 
     # ---- history
 
-    def commits(self, branch: str = MAIN, actor: str | None = None) -> list[GraphCommit]:
+    def commits(self, branch: str = "main", actor: str | None = None) -> list[GraphCommit]:
         """The history of a branch, newest first: its own commits and those it inherited."""
         raise NotImplementedError
 
@@ -527,7 +529,7 @@ class GraphApi:
 
     def feed(
         self,
-        branch: str = MAIN,
+        branch: str = "main",
         cursor: str | None = None,
         start: str | None = None,
         *,
@@ -552,7 +554,7 @@ class GraphApi:
 
     def baseline(
         self,
-        branch: str = MAIN,
+        branch: str = "main",
         *,
         out: ExportTarget,
         kinds: Sequence[str] | None = None,
@@ -586,3 +588,14 @@ class GraphApi:
     def uri(self) -> str:
         """The address of the graph."""
         raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -267,6 +267,7 @@ _ENTRIES = (
         query="TargetParams",
         result="commit.snapshot:Snapshot",
         call="snapshot",
+        command="snapshot",
         tool=Tool(
             "snapshot", "The version of every table at the head of a branch, with row counts."
         ),

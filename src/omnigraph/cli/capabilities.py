@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from omnigraph.api.operations import OPERATIONS
+
 
 class Capability(StrEnum):
     """Where a command can do its work."""
@@ -71,7 +73,7 @@ _STORAGE = (_CLUSTER, _GRAPH, _STORE, _PROFILE)
 
 def _rules() -> Iterator[CommandRule]:
     rows: list[tuple[Capability, str, tuple[ScopeFlag, ...]]] = [
-        (Capability.ANY, "query, explain, branch list, snapshot, export, blob get", _READS),
+        (Capability.ANY, "query, explain, branch list, export, blob get", _READS),
         (Capability.ANY, "blob stat, commit list, commit show, commit changes", _READS),
         (Capability.ANY, "changes poll, changes baseline, diff, log, schema show", _READS),
         (Capability.ANY, "mutate, load, ingest, branch create, branch delete", _WRITES),
@@ -88,6 +90,9 @@ def _rules() -> Iterator[CommandRule]:
         (Capability.LOCAL, "alias, demo, login, logout", ()),
         (Capability.LOCAL, "profile list, profile show, version", ()),
     ]
+    for entry in OPERATIONS.values():
+        if entry.command is not None:
+            rows.append((Capability.ANY, entry.command, _WRITES if entry.cost.writes else _READS))
     for capability, commands, flags in rows:
         for command in commands.split(", "):
             yield CommandRule(command, capability, frozenset(flags))

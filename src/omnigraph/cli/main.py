@@ -23,6 +23,7 @@ from omnigraph.cli.commands import (
     serving,
     setup,
 )
+from omnigraph.cli.derived import derived_commands
 from omnigraph.cli.flags import GRAPH_ID, use_scoped_commands
 from omnigraph.cli.output import (
     INTERRUPTED,
@@ -131,7 +132,8 @@ app.command("ingest", hidden=True)(data.ingest)
 app.command("mutate")(query.mutate)
 app.command("query")(query.query)
 app.command("export")(data.export)
-app.command("snapshot")(history.snapshot)
+for _name, _command in derived_commands():
+    app.command(_name)(_command)
 app.command("diff")(branch.diff)
 app.command("log")(history.log)
 app.command("embed")(embed.embed)

@@ -24,6 +24,7 @@ from omnigraph.cli.output import print_warning
 from omnigraph.client.addresses import graph_in_url, is_server_url, server_url
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph_api import GraphApi
     from omnigraph.client.remote_graph import RemoteGraph
     from omnigraph.graph.graph import Graph
 
@@ -364,7 +365,7 @@ class Address:
             return None
         return self._flags.actor if self._flags.actor is not None else self.config.actor
 
-    def open(self, *, read_only: bool) -> Graph | RemoteGraph:
+    def open(self, *, read_only: bool) -> GraphApi:
         """Open the graph."""
         if isinstance(self.scope, ServerScope):
             return self._connect(self.scope)

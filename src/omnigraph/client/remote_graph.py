@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.api.graph_api import DIRECT_ONLY, GraphApi
@@ -180,17 +179,6 @@ class RemoteGraph(RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs
         except BaseException:  # also after an interrupt: nobody else closes it
             connection.close()
             raise
-
-    def __enter__(self) -> RemoteGraph:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 for _operation in OPERATIONS.values():

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -195,17 +194,6 @@ class Graph(
         if "_history" in self.__dict__:
             self._history.close()
         self._schemas.clear()
-
-    def __enter__(self) -> Graph:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # ---- reading
 

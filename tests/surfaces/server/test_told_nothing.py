@@ -10,9 +10,9 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import StorageError, StorageFailure
-from omnigraph.server.routing import openapi_document
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import ServedGraph, ServerConfig, read_config
+from omnigraph.server.routing import openapi_document
 from omnigraph.server.service import HiddenPlaces
 from omnigraph.server.settings import ServerSettings
 from support.servers import (

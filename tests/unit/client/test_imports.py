@@ -20,6 +20,4 @@ def test_a_client_loads_neither_spark_nor_the_server() -> None:
     run = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
     loaded = set(json.loads(run.stdout))
     assert "httpx" in loaded, "the probe sees what is loaded"
-    assert (
-        loaded & {"pyspark", "py4j", "starlette", "uvicorn", "cedarpy", "mcp"} == set()
-    )
+    assert loaded & {"pyspark", "py4j", "starlette", "uvicorn", "cedarpy", "mcp"} == set()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.derived import renders
 from omnigraph.cli.flags import (
     AsJson,
     Branch,
@@ -32,12 +33,11 @@ from omnigraph.cli.scope import Address
 from omnigraph.errors import BranchNotFoundError
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph_api import GraphApi
     from omnigraph.branches.changes import Cause, Change, ChangesPage
     from omnigraph.branches.feed import FeedPage
-    from omnigraph.client.remote_graph import RemoteGraph
     from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.graph.graph import Graph
 
 
 # ---- `omnigraph commit`: the history of a graph
@@ -207,7 +207,7 @@ def log(
         print_lines(drawn_history(commits, heads))
 
 
-def branch_heads(graph: Graph | RemoteGraph) -> dict[str, Snapshot]:
+def branch_heads(graph: GraphApi) -> dict[str, Snapshot]:
     """Where every branch is."""
     heads = {}
     for name in graph.branches():
@@ -371,18 +371,11 @@ def _blocks(pages: list[FeedPage]) -> list[dict[str, object]]:
 # ---- `omnigraph snapshot`: the dataset versions of a branch head
 
 
-@scoped("snapshot", positional=True)
-def snapshot(address: Address, branch: Branch = "main", json: AsJson = False) -> None:
+@renders("get_snapshot")
+def snapshot_lines(found: Snapshot) -> Iterator[str]:
     """Show which version of every dataset a branch reads, and how many entities it holds."""
-    with address.open(read_only=True) as graph:
-        found = graph.snapshot(branch)
-    if json:
-        print_json(found.to_json())
-        return
     pins = [found.pins[key] for key in sorted(found.pins)]
     width = max((len(pin.table_key) for pin in pins), default=0)
-    lines = [
-        f"branch {found.branch} at commit {found.commit_id}, graph version {found.graph_version}"
-    ]
-    lines += [f"  {p.table_key:<{width}}  {p.row_count:>12,}  version {p.version}" for p in pins]
-    print_text("\n".join(lines))
+    yield f"branch {found.branch} at commit {found.commit_id}, graph version {found.graph_version}"
+    for pin in pins:
+        yield f"  {pin.table_key:<{width}}  {pin.row_count:>12,}  version {pin.version}"
