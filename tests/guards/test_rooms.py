@@ -74,8 +74,8 @@ def test_a_commit_that_follows_a_head_is_made_in_one_place() -> None:
         path: path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")
     }
     found = sorted(path.name for path, text in texts.items() if "GraphCommit(\n" in text)
-    # The first commit has no parent; rows and documents of commits are read back.
-    assert found == ["documents.py", "environment.py", "initialize.py", "rows.py"]
+    # The first commit has no parent; rows of commits are read back.
+    assert found == ["environment.py", "initialize.py", "rows.py"]
 
 
 def test_the_words_of_pydantic_are_translated_in_one_place() -> None:

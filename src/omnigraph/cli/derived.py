@@ -31,7 +31,7 @@ _TYPES = {"Sequence": Sequence, "datetime": datetime}
 
 
 def renders(operation_id: str) -> Callable[[Renderer], Renderer]:
-    """Make a function the text of an operation: the lines that people read. Its docstring is the help of the command."""
+    """Make a function the text of an operation: the lines that people read. Its docstring is the help."""
 
     def register(renderer: Renderer) -> Renderer:
         _RENDERERS[operation_id] = renderer
