@@ -49,12 +49,14 @@ class MaintenanceMethods(OpenGraph):
             QueryTimeoutError: it took longer than `timeout_s`; nothing happened.
             QueryCancelledError: `cancel` was set; nothing happened.
         """
+        from omnigraph.maintenance.indexes import ensure_indices
+
         limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)
         self._require_writable()
         branch = check_branch_name(branch)
         self._authorize(Action.ADMIN, actor)
         self._heal()
-        report = self._writer.ensure_indices(branch, actor, limits)
+        report = ensure_indices(self._environment, self._schema_of, branch, actor, limits)
         self._reader.prepare_indexes(branch)
         return report
 

@@ -3,63 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from omnigraph.api.results import MutationResult
-from omnigraph.commit.environment import (
-    OPTIMISTIC_TRIES,
-    REPREPARATION_BUDGET,
-    GraphEnvironment,
-    GraphSettings,
-)
 from omnigraph.commit.expectations import HeadIs, NewBranch
-from omnigraph.commit.leftovers import may_leave_files, tidy_up
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.sweep import settle_all
 from omnigraph.commit.targets import open_pin
 from omnigraph.commit.transaction import BranchQueue, RetryPolicy, Transaction
-from omnigraph.core.budget import ReadLimits, bounded
 from omnigraph.errors import (
     BranchNotFoundError,
-    ConflictError,
     ExpectedVersionMismatchError,
     QuerySelectionError,
     ReadSetConflictError,
 )
-from omnigraph.errors.requests import INDEXES
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.maintenance.fold import fold_after
-from omnigraph.maintenance.indexes import BuiltIndexes, IndexReport, commit_indexes, plan_indexes
 from omnigraph.storage.datasets.forks import create_fork, refuse_forks
 from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
 from omnigraph.writes.pending import ExternalIntake
 
 if TYPE_CHECKING:
+    from omnigraph.commit.environment import (
+        GraphEnvironment,
+        GraphSettings,
+    )
     from omnigraph.commit.rows import GraphCommit, Head, TablePin
     from omnigraph.commit.schemas import GraphSchema
+    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.source import SourceText
     from omnigraph.core.values import StoredValue
     from omnigraph.lang.query.compiler import QueryCompiler
     from omnigraph.storage.datasets.tables import Table
 
-_Outcome = TypeVar("_Outcome")
-
-
 #: Inserts are prepared again whatever the winner did, updates and deletes when it changed no row.
 POLICY = RetryPolicy(heals=True)
-
-
-class _LostRaceError(Exception):
-    """Work lost a race before any effect, and preparing it again is invisible; never leaves this module.
-
-    Inserts may be prepared again whatever the winner did; updates and deletes when it changed no row.
-    """
-
-    def __init__(self, conflict: ConflictError) -> None:
-        super().__init__(str(conflict))
-        self.conflict = conflict
 
 
 class GraphWriter:
@@ -135,40 +114,6 @@ class GraphWriter:
             with self._queue.turn(commit.branch):
                 fold_after(self._environment, self._settings, commit)
 
-    def ensure_indices(self, branch: str, actor: str | None, limits: ReadLimits) -> IndexReport:
-        """Build what is missing."""
-        forks: list[Table] = []
-
-        def attempt(environment: GraphEnvironment) -> IndexReport:
-            try:
-                return self._try_indexes(environment, branch, actor, forks)
-            except (ExpectedVersionMismatchError, ReadSetConflictError) as conflict:
-                raise _LostRaceError(conflict) from conflict
-
-        budget = limits.budget()
-        try:
-            with bounded(budget, INDEXES):
-                return self._until_won(attempt)
-        except BaseException as error:
-            # Also after an interrupt: nothing else knows what was left.
-            unknown = may_leave_files(error)
-            if forks or unknown:
-                tidy_up(self._environment, forks, has_unknown_files=unknown)
-            raise
-
-    def _until_won(self, attempt: Callable[[GraphEnvironment], _Outcome]) -> _Outcome:
-        """Prepare and commit; again after a lost race, in the end inside the window, where nobody else can win."""
-        for number in range(REPREPARATION_BUDGET + 1):
-            try:
-                if number < OPTIMISTIC_TRIES:
-                    return attempt(self._environment)
-                with self._environment.window() as environment:
-                    return attempt(environment)
-            except _LostRaceError as lost:
-                if number == REPREPARATION_BUDGET:
-                    raise lost.conflict from lost
-        raise ConflictError("the branch kept moving; try again")
-
     def _compile(
         self, text: str | SourceText, schema: GraphSchema, name: str | None
     ) -> ir.MutationIR:
@@ -177,33 +122,6 @@ class GraphWriter:
             message = f"`{query.name}` is a read: run it with `query`"
             raise QuerySelectionError(message, (query.name,))
         return query.ir
-
-    # ---- indexes
-
-    def _try_indexes(
-        self, environment: GraphEnvironment, branch: str, actor: str | None, forks: list[Table]
-    ) -> IndexReport:
-        snapshot = snapshot_of(environment.manifest.state().head(branch))
-        catalog = self._schema_of(snapshot.schema_hash).catalog
-        work, pending = plan_indexes(catalog, snapshot, self._open)
-        commit = None
-
-        def open_table(pin: TablePin) -> Table:
-            table = self.open_in(environment, snapshot, pin)
-            if table.branch != pin.branch:
-                forks.append(table)
-            return table
-
-        if work:
-            commit = commit_indexes(environment, snapshot, work, open_table, actor)
-        # A run that failed half-way may have been completed by recovery for some tables only.
-        done = () if commit is None else commit.tables
-        built = [
-            BuiltIndexes(type_key=item.table_key, names=tuple(spec.name for spec in item.specs))
-            for item in work
-            if item.table_key in done
-        ]
-        return IndexReport(branch=branch, commit=commit, built=tuple(built), pending=tuple(pending))
 
     # ---- tables
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
-from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.core.budget import work_steps
+from omnigraph.commit.transaction import RetryPolicy, Transaction
+from omnigraph.core.budget import ReadLimits, bounded, work_steps
 from omnigraph.engine.wanted_indexes import index_spec, wanted_indexes
+from omnigraph.errors.requests import INDEXES
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, IndexKind, NodeDef
 from omnigraph.storage.datasets.filters import AllOf, IsNull
 from omnigraph.storage.datasets.indexes import IndexSpec, list_indexes, needs_work, stage_indices
@@ -18,6 +18,7 @@ from omnigraph.storage.datasets.indexes import IndexSpec, list_indexes, needs_wo
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import GraphCommit, TablePin
+    from omnigraph.commit.schemas import GraphSchema
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.ids import TableKey
     from omnigraph.storage.datasets.tables import Table
@@ -54,6 +55,9 @@ class IndexReport:
 
 
 # ---- Building declared indexes: derived state, so a run converges and never changes a row
+
+
+POLICY = RetryPolicy(is_bulk=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,39 +142,44 @@ def table_indexes(
             yield spec
 
 
-def commit_indexes(
+def ensure_indices(
     environment: GraphEnvironment,
-    snapshot: Snapshot,
-    work: list[IndexWork],
-    open_for_writing: Callable[[TablePin], Table],
+    schema_of: Callable[[str], GraphSchema],
+    branch: str,
     actor: str | None,
-) -> GraphCommit | None:
-    """Build everything in `work` and publish it as one commit.
+    limits: ReadLimits,
+) -> IndexReport:
+    """Build everything that the tables of a branch lack and publish it as one commit.
 
     Raises:
-        ConflictError: a table moved while its indexes were built; nothing happened.
+        ConflictError: tables kept moving while their indexes were built; nothing happened.
+        QueryTimeoutError, QueryCancelledError: it was stopped before its commit; nothing happened.
     """
-    staged: list[StagedTable] = []
-    with environment.staging.shared():
-        try:
-            for item in work_steps(work):
-                pin = snapshot.pins[item.table_key]
-                write = stage_indices(open_for_writing(pin), item.specs)
-                if write is not None:
-                    staged.append(
-                        StagedTable(
-                            table_key=item.table_key, incarnation=pin.incarnation, staged=write
-                        )
-                    )
-        except BaseException:
-            # Also after an interrupt: nothing else knows these files.
-            discard_staged(environment, staged)
-            raise
-        if not staged:
-            return None
-        expectations = Expectations.of(
-            snapshot,
-            touched={item.table_key: snapshot.pins[item.table_key].version for item in staged},
-        )
-        intent = Intent(kind=WriterKind.ENSURE_INDICES, expectations=expectations, actor=actor)
-        return commit_write(environment, intent, staged)
+    kind = WriterKind.ENSURE_INDICES
+    budget = limits.budget()
+    with (
+        Transaction(environment, branch, kind=kind, actor=actor, policy=POLICY) as transaction,
+        bounded(budget, INDEXES),
+    ):
+        return transaction.run(lambda transaction: _build(transaction, schema_of))
+
+
+def _build(transaction: Transaction, schema_of: Callable[[str], GraphSchema]) -> IndexReport:
+    snapshot = transaction.snapshot
+    catalog = schema_of(snapshot.schema_hash).catalog
+    work, pending = plan_indexes(catalog, snapshot, transaction.open)
+    with transaction.environment.staging.shared():
+        for item in work_steps(work):
+            pin = snapshot.pins[item.table_key]
+            transaction.stage(pin, stage_indices(transaction.open_for_writing(pin), item.specs))
+        commit = None if transaction.is_empty else transaction.commit()
+    # A run that failed half-way may have been completed by recovery for some tables only.
+    done = () if commit is None else commit.tables
+    built = [
+        BuiltIndexes(type_key=item.table_key, names=tuple(spec.name for spec in item.specs))
+        for item in work
+        if item.table_key in done
+    ]
+    return IndexReport(
+        branch=transaction.branch, commit=commit, built=tuple(built), pending=tuple(pending)
+    )
