@@ -195,14 +195,19 @@ class Transaction(AbstractContextManager["Transaction"]):
         """The table as the snapshot reads it."""
         return open_pin(self.environment.tables, pin)
 
+    @property
+    def fork_name(self) -> str | None:
+        """The Lance branch that the branch writes to; None for main."""
+        new = self.new_branch
+        return self.snapshot.fork_name if new is None else new.fork_name
+
     def open_for_writing(self, pin: TablePin) -> Table:
         """The table where the branch writes: its own fork, made at the first write to the type.
 
         Raises:
             ConflictError: the branch does not read this version any more.
         """
-        new = self.new_branch
-        fork_name = self.snapshot.fork_name if new is None else new.fork_name
+        new, fork_name = self.new_branch, self.fork_name
         if pin.branch == fork_name:
             if fork_name is not None:
                 refuse_forks(self.environment.location)
@@ -316,6 +321,10 @@ class Transaction(AbstractContextManager["Transaction"]):
             return True
         if self._snapshot is None or not isinstance(error, self._policy.lost):
             return False
+        return self.is_unharmed()
+
+    def is_unharmed(self) -> bool:
+        """Whether no row of the guarded tables has changed."""
         return self.guarded is None or self.environment.manifest.is_same_data(*self.guarded)
 
     def _finds_dead_writers(self) -> bool:

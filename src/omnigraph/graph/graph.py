@@ -315,15 +315,10 @@ class Graph(
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> LoadResult:
-        from omnigraph.graph.loads import GraphLoader, load_call
+        from omnigraph.graph.loads import load_call, load_graph
         from omnigraph.pipeline.workers import Silent
 
         self._require_writable()
-
-        def authorize_fork() -> None:
-            self._authorize(Action.BRANCH_CREATE, actor, branch=call.base, target=call.branch)
-            self._authorize(Action.READ, actor, branch=call.base)
-
         call = load_call(
             mode,
             grammar,
@@ -337,16 +332,15 @@ class Graph(
             spark=spark,
             dry_run=dry_run,
             progress=progress or Silent(),
-            authorize_fork=authorize_fork,
             external_blobs=self._settings.external_blobs,
             limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
         )
         self._authorize(Action.CHANGE, actor, branch=call.branch)
-        if call.base is not None and call.branch not in self._state().heads:
-            authorize_fork()
+        self._authorize_new_branch(call.branch, call.base, actor)
         self._heal()
-        loader = GraphLoader(self._environment, self._schema_of, self._writer.open_for_writing)
+        # Again, and here it counts: the branch may have been deleted since the call began.
+        state = self._authorize_new_branch(call.branch, call.base, actor)
         with self._reading():
-            result = loader.load(call)
+            result = load_graph(self._environment, self._schema_of, call, state)
         self._writer.fold_after(result.commit)
         return result

@@ -143,6 +143,20 @@ class OpenGraph(GraphApi):
                     return
         gate.authorize(PolicyRequest(actor, Action.READ, branch))
 
+    def _authorize_new_branch(
+        self, name: str, base: str | None, actor: str | None
+    ) -> ManifestState:
+        """Ask the policy about a branch that a write creates with its data, if it does; the state that says so.
+
+        Raises:
+            PolicyDeniedError: the actor may not create the branch, or may not read what it begins with.
+        """
+        state = self._state()
+        if base is not None and name not in state.heads:
+            self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
+            self._authorize(Action.READ, actor, branch=base)
+        return state
+
     def _schema_of(self, schema_hash: str) -> GraphSchema:
         known = self._schemas.get(schema_hash)
         if known is None:

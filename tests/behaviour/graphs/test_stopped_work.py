@@ -228,7 +228,8 @@ def test_a_commit_that_has_begun_is_finished(
 def test_an_interrupt_says_that_nothing_was_written(
     graph: Graph, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.graph import branches, loads
+    from omnigraph.commit import transaction
+    from omnigraph.graph import branches
     from omnigraph.maintenance import optimize
 
     def interrupt(*_arguments: Any, **_rest: Any) -> None:
@@ -236,7 +237,7 @@ def test_an_interrupt_says_that_nothing_was_written(
 
     diverge(graph, tmp_path, "main")
     before = files_of(Path(graph.uri))
-    monkeypatch.setattr(loads, "run_phases", interrupt)
+    monkeypatch.setattr(transaction, "run_phases", interrupt)
     monkeypatch.setattr(branches.MergeJob, "check", interrupt)
     monkeypatch.setattr(optimize, "plan_builds", interrupt)
     path = lines(tmp_path, person("new", 1))
