@@ -155,6 +155,11 @@ class Manifest:
         """
         return self._look()[1]
 
+    def known_state(self) -> ManifestState:
+        """The last state that was read or published here; for work whose commit finds out whether it still holds."""
+        current = self._current
+        return self.state() if current is None else current[1]
+
     def _look(self) -> tuple[CatalogView, ManifestState]:
         current = self._current
         if current is not None and current[0].is_current():

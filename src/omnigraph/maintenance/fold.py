@@ -8,15 +8,12 @@ it is done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write
-from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import Snapshot, snapshot_of
 from omnigraph.commit.targets import open_pin
+from omnigraph.commit.transaction import Transaction
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import ConflictError
 from omnigraph.storage.datasets.compaction import (
@@ -30,7 +27,7 @@ from omnigraph.storage.datasets.compaction import (
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment, GraphSettings
-    from omnigraph.commit.rows import GraphCommit, TablePin
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.storage.datasets.staged import StagedWrite
     from omnigraph.storage.datasets.tables import Table
 
@@ -60,33 +57,30 @@ def fold_after(
 
 
 def _fold(environment: GraphEnvironment, more_than: int, commit: GraphCommit) -> None:
-    snapshot = snapshot_of(environment.manifest.state().head(commit.branch))
-    pins = [snapshot.pins[key] for key in commit.tables if key in snapshot.pins]
-    candidates = [pin for pin in pins if pin.branch == snapshot.fork_name]
+    head = environment.manifest.known_state().head(commit.branch)
+    pins = [head.pins[key] for key in commit.tables if key in head.pins]
+    candidates = [pin for pin in pins if pin.branch == head.fork_name]
     due = [pin for pin in candidates if _may_fold(open_pin(environment.tables, pin), more_than)]
     if not due:
         return
-    with environment.staging.shared():
-        staged = list(_stage(environment, due, more_than))
-        if staged:
-            reach(Failpoint.FOLD_STAGED)
-            impatient = replace(environment, lock_timeout_s=_PATIENCE_S)
-            commit_write(impatient, _intent(snapshot, staged), staged)
+
+    def prepare(transaction: Transaction) -> None:
+        with transaction.environment.staging.shared():
+            for pin in due:
+                transaction.stage(pin, _stage_table(transaction.open(pin), more_than))
+            if not transaction.is_empty:
+                reach(Failpoint.FOLD_STAGED)
+                transaction.commit()
+
+    impatient = replace(environment, lock_timeout_s=_PATIENCE_S)
+    kind = WriterKind.OPTIMIZE
+    Transaction(impatient, commit.branch, kind=kind, actor=FOLD_ACTOR).run(prepare)
 
 
 def _may_fold(table: Table, more_than: int) -> bool:
     """Whether it is worth looking closer: the question that every write asks."""
     rows = newest_rows(table, more_than + 1)
     return rows is not None and rows <= FOLD_MAX_ROWS
-
-
-def _stage(
-    environment: GraphEnvironment, pins: list[TablePin], more_than: int
-) -> Iterator[StagedTable]:
-    for pin in pins:
-        write = _stage_table(open_pin(environment.tables, pin), more_than)
-        if write is not None:
-            yield StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=write)
 
 
 def _stage_table(table: Table, more_than: int) -> StagedWrite | None:
@@ -100,10 +94,3 @@ def _stage_table(table: Table, more_than: int) -> StagedWrite | None:
         return None
     tasks = plan_compaction(table, [chosen])
     return stage_compaction(table, [run_compaction_task(task) for task in tasks])
-
-
-def _intent(snapshot: Snapshot, staged: list[StagedTable]) -> Intent:
-    expectations = Expectations.of(
-        snapshot, touched={item.table_key: item.staged.read_version for item in staged}
-    )
-    return Intent(kind=WriterKind.OPTIMIZE, expectations=expectations, actor=FOLD_ACTOR)
