@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -11,11 +11,9 @@ from typing_extensions import override
 from omnigraph.api.results import BranchReceipt, MergeOutcome, MergeResult
 from omnigraph.branches.merge import MergeInput, MergeJob
 from omnigraph.branches.truth_table import find_base
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
-from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
-from omnigraph.commit.expectations import BaseStays, Expectations
-from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
-from omnigraph.commit.rows import MAIN, Head, TablePin
+from omnigraph.commit.environment import GraphEnvironment
+from omnigraph.commit.expectations import BaseStays
+from omnigraph.commit.rows import MAIN, Head
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import (
     ManifestState,
@@ -27,16 +25,15 @@ from omnigraph.commit.snapshot import (
     snapshot_at,
     snapshot_of,
 )
-from omnigraph.commit.sweep import settle_all
-from omnigraph.commit.targets import Target, check_pins, open_pin, resolve_target
+from omnigraph.commit.sweep import settled_window
+from omnigraph.commit.targets import Target, check_pins, resolve_target
+from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, CancelSignal, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
-from omnigraph.core.ids import TableKey, check_branch_name, is_ulid
+from omnigraph.core.ids import check_branch_name, is_ulid
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
-    ConflictError,
-    ExpectedVersionMismatchError,
     MergeConflictsError,
     OmniError,
     ReadSetConflictError,
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session
-    from omnigraph.storage.datasets.tables import Table
 
 
 # ---- The façade of branches: create, list, delete, merge
@@ -70,7 +66,6 @@ class BranchMethods(OpenGraph):
         name = check_branch_name(name)
         self._authorize(Action.BRANCH_CREATE, actor, branch=base, target=name)
         self._authorize_reading(base, actor)
-        self._heal()
         create_branch(self._environment, name, base, actor)
         return BranchReceipt(uri=self.uri, name=name, base=base, actor=actor)
 
@@ -79,7 +74,6 @@ class BranchMethods(OpenGraph):
         self._require_writable()
         name = check_branch_name(name)
         self._authorize(Action.BRANCH_DELETE, actor, target=name)
-        self._heal()
         delete_branch(self._environment, name, actor)
         return BranchReceipt(uri=self.uri, name=name, base=None, actor=actor)
 
@@ -107,26 +101,35 @@ class BranchMethods(OpenGraph):
             target=check_branch_name(into),
             strategy=strategy,
             dry_run=dry_run,
-            delete_branch=delete_branch,
             actor=actor,
             engine=engine,
             spark=spark,
             progress=progress or Silent(),
             limits=ReadLimits(timeout_s=timeout_s, cancel=cancel),
-            authorize_delete=lambda: self._authorize(
-                Action.BRANCH_DELETE, actor, target=call.source
-            ),
         )
         self._authorize(Action.BRANCH_MERGE, actor, branch=call.source, target=call.target)
         # Conflicts show the rows of both, and the target shows those of the source afterwards.
         for name in (call.source, call.target):
             self._authorize_reading(name, actor)
         self._heal()
-        merger = GraphMerger(self._environment, self._schema_of, self._writer.open_in)
         with operation("merge", self.uri):
-            result = merger.merge(call)
+            merged, result = merge_branches(self._environment, self._schema_of, call)
+        if delete_branch and not dry_run:
+            result = self._delete_merged(merged, result, actor)
         self._writer.fold_after(result.commit)
         return result
+
+    def _delete_merged(self, merged: Head, result: MergeResult, actor: str | None) -> MergeResult:
+        """Delete what was merged, and nothing that came later."""
+        try:
+            self._authorize(Action.BRANCH_DELETE, actor, target=merged.branch)
+            delete_branch(self._environment, merged.branch, actor, merged)
+        except ReadSetConflictError:
+            reason = f"branch {merged.branch} has changed since it was merged: merge it again"
+            return replace(result, branch_deleted=False, branch_delete_error=reason)
+        except OmniError as error:
+            return replace(result, branch_deleted=False, branch_delete_error=error.message)
+        return replace(result, branch_deleted=True)
 
 
 # ---- Creating and deleting branches: one head row each, under the commit lock
@@ -141,8 +144,7 @@ def create_branch(environment: GraphEnvironment, name: str, base: str, actor: st
         reach(Failpoint.BEFORE_BRANCH_PUBLISH)
         return branch_at(origin, name, graph_version, free_fork_name(state, name), actor)
 
-    with environment.window() as held:
-        settle_all(held)
+    with settled_window(environment) as held:
         held.publish_branch(make_head)
         reach(Failpoint.AFTER_BRANCH_PUBLISH)
 
@@ -181,8 +183,7 @@ def delete_branch(
         reach(Failpoint.BEFORE_BRANCH_PUBLISH)
         return head
 
-    with environment.window() as held:
-        settle_all(held)
+    with settled_window(environment) as held:
         held.publish_branch(make_head)
         reach(Failpoint.AFTER_BRANCH_PUBLISH)
     reclaim_forks_quietly(environment)
@@ -194,6 +195,7 @@ def delete_branch(
 STRATEGIES = ("ours", "theirs")
 #: Rows up to which a merge may be planned while all writers wait.
 _MAX_ROWS_IN_WINDOW = 100_000
+POLICY = RetryPolicy(is_bulk=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +206,10 @@ class MergeCall:
     target: str
     strategy: str | None
     dry_run: bool
-    delete_branch: bool
     actor: str | None
     engine: str
     spark: Session | None
     progress: Progress
-    #: Raises when the actor may not delete the source.
-    authorize_delete: Callable[[], None]
     #: Before the commit; what has begun to become visible is finished.
     limits: ReadLimits = NO_LIMITS
 
@@ -223,213 +222,119 @@ class MergeCall:
             )
 
 
-@dataclass(slots=True)
-class _Effort:
-    """What the tries of one merge have done so far."""
+def merge_branches(
+    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: MergeCall
+) -> tuple[Head, MergeResult]:
+    """Merge one branch into another, at once or not at all; the head of the source that was merged, and the result.
 
-    forks: dict[TableKey, Table] = field(default_factory=dict)
-    changed_rows: int = 0
-    #: Whether the last of them may have become visible.
-    may_have_effect: bool = False
+    A small merge that keeps losing is planned inside the window in the end, where no other writer can move the target.
+    A large one never is: it would keep all writers waiting.
+    """
+    engine = ElasticEngine(call.engine, call.spark, call.progress)
+    budget = call.limits.budget()
+    kind = WriterKind.BRANCH_MERGE
+    with (
+        Transaction(
+            environment, call.target, kind=kind, actor=call.actor, policy=POLICY
+        ) as transaction,
+        bounded(budget, MERGE),
+        # Not longer: the forks of a source that is deleted afterwards go only while nothing reads.
+        environment.reading.held(),
+        # Before the heads are read: from here on no fork is removed, even if the source is deleted meanwhile.
+        environment.staging.shared(),
+    ):
+        return transaction.run(lambda it: _try_merge(it, schema_of, call, engine))
 
 
-class GraphMerger:
-    """Runs merges. `open_for_writing` gives a table where the target writes, forked at its first write to the type."""
+def _try_merge(
+    transaction: Transaction,
+    schema_of: Callable[[str], GraphSchema],
+    call: MergeCall,
+    engine: ElasticEngine,
+) -> tuple[Head, MergeResult]:
+    """Plan and commit once."""
+    environment, target = transaction.environment, transaction.snapshot
+    source = transaction.state.head(call.source)
+    if source.schema_hash != target.schema_hash:
+        raise BadRequestError(
+            f"branch {call.source!r} and branch {call.target!r} have different schemas"
+        )
+    history = environment.manifest.history()
+    base = find_base(history.commits, source.commit_id, target.commit_id)
+    outcome = _outcome(set(base.commits), source.commit_id, target.commit_id)
+    result = MergeResult(
+        source=call.source,
+        target=call.target,
+        outcome=outcome,
+        strategy=call.strategy,
+        actor=call.actor,
+        dry_run=call.dry_run,
+    )
+    if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+        return source, result
+    schema = schema_of(target.schema_hash)
+    job = MergeJob(
+        given=MergeInput(
+            source=snapshot_of(source),
+            target=target,
+            base=base,
+            bases={commit: snapshot_at(history, commit) for commit in base.commits},
+            catalog=schema.catalog,
+            rules=schema.rules,
+            strategy=call.strategy,
+        ),
+        engine=engine,
+        store=environment.tables,
+        objects=environment.objects,
+    )
+    try:
+        return source, _run_merge(transaction, job, call, result)
+    finally:
+        job.close()
 
-    def __init__(
-        self,
-        environment: GraphEnvironment,
-        schema_of: Callable[[str], GraphSchema],
-        open_for_writing: Callable[[GraphEnvironment, Snapshot, TablePin], Table],
-    ) -> None:
-        self._environment = environment
-        self._schema_of = schema_of
-        self._open_for_writing = open_for_writing
 
-    def merge(self, call: MergeCall) -> MergeResult:
-        """Merge one branch into another; all of it becomes visible at once, or nothing does."""
-        engine = ElasticEngine(call.engine, call.spark, call.progress)
-        effort = _Effort()
-        budget = call.limits.budget()
-        try:
-            # Not longer: the forks of a source that is deleted afterwards go only when nobody reads.
-            with bounded(budget, MERGE), self._environment.reading.held():
-                source, result = self._until_won(call, engine, effort)
-        except BaseException as error:
-            # Also after an interrupt: nobody else knows what was left.
-            unknown = may_leave_files(error)
-            if effort.forks or unknown:
-                tidy_up(self._environment, effort.forks.values(), has_unknown_files=unknown)
-            if isinstance(error, UNCLEAR) and not effort.may_have_effect:
-                raise unharmed(error, "nothing was written") from error.__cause__
-            raise
-        if call.delete_branch and not call.dry_run:
-            return self._delete_source(call, result, source)
-        return result
-
-    def _until_won(
-        self, call: MergeCall, engine: ElasticEngine, effort: _Effort
-    ) -> tuple[Head, MergeResult]:
-        """Plan and commit; again when the target moved in a way that matters.
-
-        A small merge that keeps losing is planned inside the window in the end, where nobody else can move the target.
-        A large one never is: it would keep all writers waiting.
-        """
-        for number in range(REPREPARATION_BUDGET + 1):
+def _run_merge(
+    transaction: Transaction, job: MergeJob, call: MergeCall, result: MergeResult
+) -> MergeResult:
+    target = transaction.snapshot
+    with call.progress.stage("compare branches", 1) as stage:
+        job.plan()
+        transaction.is_large = job.changed_rows > _MAX_ROWS_IN_WINDOW
+        stage.update(1, job.changed_rows)
+    if not job.conflicts.total:
+        with call.progress.stage("copy rows", 1) as stage:
             try:
-                if number < OPTIMISTIC_TRIES or effort.changed_rows > _MAX_ROWS_IN_WINDOW:
-                    return self._try(self._environment, call, engine, effort)
-                with self._environment.window() as environment:
-                    return self._try(environment, call, engine, effort)
-            except (ExpectedVersionMismatchError, ReadSetConflictError):
-                if number == REPREPARATION_BUDGET:
-                    raise
-        raise ConflictError("the target kept moving; try again")
-
-    def _try(
-        self,
-        environment: GraphEnvironment,
-        call: MergeCall,
-        engine: ElasticEngine,
-        effort: _Effort,
-    ) -> tuple[Head, MergeResult]:
-        """Plan and commit once; the head of the source that was merged, and the result."""
-        # Before the heads are read: from here on nobody removes forks, even if the source is deleted meanwhile.
-        with environment.staging.shared():
-            state = environment.manifest.state()
-            source, target = state.head(call.source), state.head(call.target)
-            if source.schema_hash != target.schema_hash:
-                raise BadRequestError(
-                    f"branch {call.source!r} and branch {call.target!r} have different schemas"
-                )
-            history = environment.manifest.history()
-            base = find_base(history.commits, source.commit_id, target.commit_id)
-            outcome = _outcome(set(base.commits), source, target)
-            result = MergeResult(
-                source=call.source,
-                target=call.target,
-                outcome=outcome,
-                strategy=call.strategy,
-                actor=call.actor,
-                dry_run=call.dry_run,
-            )
-            if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-                return source, result
-            schema = self._schema_of(target.schema_hash)
-            job = MergeJob(
-                given=MergeInput(
-                    source=snapshot_of(source),
-                    target=snapshot_of(target),
-                    base=base,
-                    bases={commit: snapshot_at(history, commit) for commit in base.commits},
-                    catalog=schema.catalog,
-                    rules=schema.rules,
-                    strategy=call.strategy,
-                ),
-                engine=engine,
-                store=environment.tables,
-                objects=environment.objects,
-            )
-            return source, self._run(environment, job, call, result, effort)
-
-    def _run(
-        self,
-        environment: GraphEnvironment,
-        job: MergeJob,
-        call: MergeCall,
-        result: MergeResult,
-        effort: _Effort,
-    ) -> MergeResult:
-        source, target = job.given.source, job.given.target
-        effort.may_have_effect = False
-        is_committed = False
-        try:
-            with call.progress.stage("compare branches", 1) as stage:
-                job.plan()
-                effort.changed_rows = job.changed_rows
-                stage.update(1, job.changed_rows)
-            if not job.conflicts.total:
-                with call.progress.stage("copy rows", 1) as stage:
-                    job.stage(self._opener(environment, job, call, effort))
-                    stage.update(1, job.changed_rows)
-                with call.progress.stage("check the result", 1) as stage:
-                    job.check()
-                    stage.update(1, 0)
-            if job.conflicts.total and not call.dry_run:
-                found = tuple(job.conflicts.found)
-                raise MergeConflictsError(call.source, call.target, found, job.conflicts.total)
-            result = replace(result, changes=job.changes)
-            if call.dry_run:
-                return _preview(result, job)
-            intent = Intent(
-                kind=WriterKind.BRANCH_MERGE,
-                expectations=Expectations.of(
-                    target,
-                    BaseStays(target.commit_id),
-                    touched={key: target.pins[key].version for key in job.writes},
-                    read={key: target.pins[key].version for key in job.read - job.writes.keys()},
-                ),
-                actor=call.actor,
-                merged_parent_id=source.commit_id,
-                merge_strategy=call.strategy,
-            )
-            writes = _staged_tables(job)
-            is_committed = effort.may_have_effect = True
-            with call.progress.stage("commit", 1):
-                commit = commit_write(environment, intent, writes)
-            if commit.parent_id != target.commit_id:
-                # The target got a commit of its own meanwhile, of types that this merge has nothing to do with.
-                result = replace(result, outcome=MergeOutcome.MERGED)
-            return replace(result, commit=commit)
-        finally:
-            job.close()
-            if not is_committed:
-                discard_staged(environment, _staged_tables(job))
-
-    def _opener(
-        self,
-        environment: GraphEnvironment,
-        job: MergeJob,
-        call: MergeCall,
-        effort: _Effort,
-    ) -> Callable[[TablePin], Table]:
-        """Where rows are staged; a dry run stages beside the rows that the target reads, and makes no fork."""
-
-        def open_table(pin: TablePin) -> Table:
-            if call.dry_run:
-                return open_pin(environment.tables, pin)
-            table = self._open_for_writing(environment, job.given.target, pin)
-            if table.branch != pin.branch:
-                effort.forks[pin.table_key] = table
-            return table
-
-        return open_table
-
-    def _delete_source(self, call: MergeCall, result: MergeResult, source: Head) -> MergeResult:
-        """Delete what was merged, and nothing that came later."""
-        try:
-            call.authorize_delete()
-            delete_branch(self._environment, call.source, call.actor, source)
-        except ReadSetConflictError:
-            reason = f"branch {call.source} has changed since it was merged: merge it again"
-            return replace(result, branch_deleted=False, branch_delete_error=reason)
-        except OmniError as error:
-            return replace(result, branch_deleted=False, branch_delete_error=error.message)
-        return replace(result, branch_deleted=True)
+                # A dry run stages beside the rows that the target reads, and makes no fork.
+                job.stage(transaction.open if call.dry_run else transaction.open_for_writing)
+            finally:
+                for key, write in job.writes.items():
+                    transaction.stage(target.pins[key], write)
+            stage.update(1, job.changed_rows)
+        with call.progress.stage("check the result", 1) as stage:
+            job.check()
+            stage.update(1, 0)
+    if job.conflicts.total and not call.dry_run:
+        found = tuple(job.conflicts.found)
+        raise MergeConflictsError(call.source, call.target, found, job.conflicts.total)
+    result = replace(result, changes=job.changes)
+    if call.dry_run:
+        return _preview(result, job)
+    read = job.read - job.writes.keys()
+    transaction.read.update({key: target.pins[key].version for key in read})
+    transaction.require(BaseStays(target.commit_id))
+    with call.progress.stage("commit", 1):
+        merged = job.given.source.commit_id
+        commit = transaction.commit(merged_parent_id=merged, merge_strategy=call.strategy)
+    if commit.parent_id != target.commit_id:
+        # The target got a commit of its own meanwhile, of types that this merge has nothing to do with.
+        result = replace(result, outcome=MergeOutcome.MERGED)
+    return replace(result, commit=commit)
 
 
-def _outcome(bases: set[str], source: Head, target: Head) -> MergeOutcome:
-    if bases == {source.commit_id}:
+def _outcome(bases: set[str], source: str, target: str) -> MergeOutcome:
+    if bases == {source}:
         return MergeOutcome.ALREADY_UP_TO_DATE
-    return MergeOutcome.FAST_FORWARD if bases == {target.commit_id} else MergeOutcome.MERGED
-
-
-def _staged_tables(job: MergeJob) -> list[StagedTable]:
-    pins = job.given.target.pins
-    return [
-        StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)
-        for key, write in job.writes.items()
-    ]
+    return MergeOutcome.FAST_FORWARD if bases == {target} else MergeOutcome.MERGED
 
 
 def _preview(result: MergeResult, job: MergeJob) -> MergeResult:

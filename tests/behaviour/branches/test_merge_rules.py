@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.branches.merge import MergeJob
+from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import (
     MAX_CONFLICTS,
     BadRequestError,
@@ -14,7 +15,6 @@ from omnigraph.errors import (
     ConflictKind,
     MergeConflictsError,
 )
-from omnigraph.graph import branches as facade
 from omnigraph.graph.graph import Graph
 from support.branched_people import (
     KNOWS,
@@ -396,16 +396,16 @@ def test_many_conflicts_are_counted_and_the_first_are_shown(graph: Graph) -> Non
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> pytest.MonkeyPatch:
     """Between planning and committing the first merge, `act` happens once."""
-    commit = facade.commit_write
+    commit = Transaction.commit
     done: list[int] = []
 
-    def act_and_commit(*given: Any, **named_: Any) -> Any:
+    def act_and_commit(transaction: Transaction, **named_: Any) -> Any:
         if not done:
             done.append(1)
             act()
-        return commit(*given, **named_)
+        return commit(transaction, **named_)
 
-    monkeypatch.setattr(facade, "commit_write", act_and_commit)
+    monkeypatch.setattr(Transaction, "commit", act_and_commit)
     return monkeypatch
 
 
