@@ -12,22 +12,16 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from omnigraph.api.results import SchemaApplyResult
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
-from omnigraph.commit.environment import OPTIMISTIC_TRIES, REPREPARATION_BUDGET, GraphEnvironment
-from omnigraph.commit.expectations import Expectations, OnlyBranch
-from omnigraph.commit.leftovers import may_leave_files, tidy_up
-from omnigraph.commit.rows import MAIN, GraphCommit
+from omnigraph.commit.environment import GraphEnvironment
+from omnigraph.commit.expectations import OnlyBranch
+from omnigraph.commit.rows import MAIN
 from omnigraph.commit.schema_change import SchemaChange
 from omnigraph.commit.schemas import GraphSchema
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import Snapshot, snapshot_of
-from omnigraph.commit.targets import open_pin
+from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import (
-    BranchesExistError,
     ConflictError,
-    ExpectedVersionMismatchError,
-    ReadSetConflictError,
     SchemaViolationsError,
     UnsupportedSchemaError,
 )
@@ -67,15 +61,18 @@ class SchemaCall:
     validate: Callable[[Catalog], None] | None
 
 
+#: Writers that would go on winning wait in the end.
+POLICY = RetryPolicy(is_bulk=True)
+
+
 class SchemaEvolution:
-    """Plans and applies schema changes of one graph; whoever calls it has settled what dead writers left."""
+    """Plans and applies schema changes of one graph; its caller has settled what dead writers left."""
 
     def __init__(
         self, environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema]
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
-        self._has_unknown_files = False
 
     def plan(
         self,
@@ -95,32 +92,18 @@ class SchemaEvolution:
 
     def apply(self, call: SchemaCall) -> SchemaApplyResult:
         """Carry a supported plan out in one commit; prepared again when writers move its tables meanwhile."""
-        try:
-            return self._until_won(call)
-        finally:
-            if self._has_unknown_files:
-                # Tasks that died may have written what nobody knows.
-                tidy_up(self._environment, (), has_unknown_files=True)
-
-    def _until_won(self, call: SchemaCall) -> SchemaApplyResult:
         first = self.plan(call.wanted, allow_data_loss=call.allow_data_loss, backfill=call.backfill)
-        for number in range(REPREPARATION_BUDGET):
-            try:
-                if number < OPTIMISTIC_TRIES:
-                    return self._try(self._environment, call, first)
-                # Writers would go on winning: from now on they wait.
-                with self._environment.window() as environment:
-                    return self._try(environment, call, first)
-            except (ExpectedVersionMismatchError, ReadSetConflictError):
-                continue
-        return self._try(self._environment, call, first)
+        kind = WriterKind.SCHEMA_APPLY
+        with Transaction(
+            self._environment, kind=kind, actor=call.actor, policy=POLICY
+        ) as transaction:
+            return transaction.run(lambda it: self._try(it, call, first))
 
     def _try(
-        self, environment: GraphEnvironment, call: SchemaCall, first: MigrationPlan
+        self, transaction: Transaction, call: SchemaCall, first: MigrationPlan
     ) -> SchemaApplyResult:
-        state = environment.manifest.state()
-        snapshot = snapshot_of(state.head(MAIN))
-        accepted = self._schema_of(snapshot.schema_hash)
+        uri = self._environment.location.uri
+        accepted = self._schema_of(transaction.snapshot.schema_hash)
         plan = plan_migration(
             accepted.accepted,
             call.wanted,
@@ -137,14 +120,9 @@ class SchemaEvolution:
             refusals = [f"{step.entity}: {step}" for step in plan.refusals]
             raise UnsupportedSchemaError(refusals, plan.to_json())
         if not plan.steps:
-            return SchemaApplyResult(
-                uri=self._environment.location.uri,
-                plan=plan,
-                graph_version=state.graph_version,
-                commit=None,
-            )
-        if others := sorted(set(state.heads) - {MAIN}):
-            raise BranchesExistError(others)
+            version = transaction.state.graph_version
+            return SchemaApplyResult(uri=uri, plan=plan, graph_version=version, commit=None)
+        transaction.require(OnlyBranch())
         if call.validate is not None:
             call.validate(call.wanted.catalog)
         migrations = plan_tables(plan, accepted.catalog, call.wanted.catalog)
@@ -154,47 +132,18 @@ class SchemaEvolution:
                 catalog=call.wanted.catalog, identities=plan.resolution.identities
             ),
         )
-        commit = self._commit(environment, snapshot, migrations, wanted, call)
+        with transaction.environment.staging.shared():
+            work = _Preparation(transaction, call.engine)
+            for item in migrations.continued:
+                work.prepare(item)
+            if work.violations:
+                raise SchemaViolationsError(work.violations.report())
+            commit = transaction.commit(
+                schema_change=self._change(transaction.environment, migrations, wanted)
+            )
         return SchemaApplyResult(
-            uri=self._environment.location.uri,
-            plan=plan,
-            graph_version=commit.graph_version,
-            commit=commit,
+            uri=uri, plan=plan, graph_version=commit.graph_version, commit=commit
         )
-
-    def _commit(
-        self,
-        environment: GraphEnvironment,
-        snapshot: Snapshot,
-        migrations: TableMigrations,
-        wanted: GraphSchema,
-        call: SchemaCall,
-    ) -> GraphCommit:
-        with environment.staging.shared():
-            work = _Preparation(environment, snapshot, call.engine)
-            try:
-                for item in migrations.continued:
-                    work.prepare(item)
-                if work.violations:
-                    raise SchemaViolationsError(work.violations.report())
-            except BaseException as error:
-                # Also after an interrupt: nothing but this run knows the staged files.
-                discard_staged(environment, work.staged)
-                self._has_unknown_files = may_leave_files(error)
-                raise
-            expectations = Expectations.of(
-                snapshot,
-                OnlyBranch(),
-                touched={item.table_key: item.staged.read_version for item in work.staged},
-                read=work.read,
-            )
-            intent = Intent(
-                kind=WriterKind.SCHEMA_APPLY,
-                expectations=expectations,
-                actor=call.actor,
-                schema_change=self._change(environment, migrations, wanted),
-            )
-            return commit_write(environment, intent, work.staged)
 
     def _change(
         self, environment: GraphEnvironment, migrations: TableMigrations, wanted: GraphSchema
@@ -226,20 +175,14 @@ class SchemaEvolution:
 class _Preparation:
     """Everything that happens before the commit window: new columns are written, rows are looked at."""
 
-    def __init__(
-        self, environment: GraphEnvironment, snapshot: Snapshot, engine: WorkerChoice
-    ) -> None:
-        self._environment = environment
-        self._snapshot = snapshot
+    def __init__(self, transaction: Transaction, engine: WorkerChoice) -> None:
+        self._transaction = transaction
         self._engine = engine
-        self.staged: list[StagedTable] = []
-        #: Versions of tables that were only looked at.
-        self.read: dict[TableKey, int] = {}
         self.violations = ViolationCounts()
 
     def prepare(self, item: TableMigration) -> None:
-        pin = self._snapshot.pins[item.old_key]
-        table = open_pin(self._environment.tables, pin)
+        pin = self._transaction.snapshot.pins[item.old_key]
+        table = self._transaction.open(pin)
         engine = self._engine.for_rows(pin.row_count)
         if item.required:
             rules = [required(item.new_key, name) for name in item.required.values()]
@@ -251,13 +194,11 @@ class _Preparation:
                 return
         if not item.moves(table.schema):
             if item.rules != type(item.rules)():
-                self.read[item.old_key] = pin.version
+                self._transaction.read[item.old_key] = pin.version
                 self.violations.merge(check_rows(table, item.new_key, item.rules, engine))
             return
         reshaped = reshape_table(table, item.new_key, item.change, engine.workers)
-        self.staged.append(
-            StagedTable(table_key=item.old_key, incarnation=pin.incarnation, staged=reshaped.staged)
-        )
+        self._transaction.stage(pin, reshaped.staged)
         self.violations.merge(reshaped.nulls)
         if not reshaped.nulls:
             self._check_staged(item, reshaped.staged)
@@ -267,7 +208,7 @@ class _Preparation:
             return
         with ExitStack() as stack:
             private = open_private(staged)
-            stack.callback(close_private, private, self._environment.objects)
+            stack.callback(close_private, private, self._transaction.environment.objects)
             table: Table = private.table
             engine = self._engine.for_rows(table.row_count)
             self.violations.merge(check_rows(table, item.new_key, item.rules, engine))
