@@ -168,6 +168,11 @@ class Transaction(AbstractContextManager["Transaction"]):
         requirement.check(head, self.state, self.environment.manifest.commit)
         self._requires.append(requirement)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the try is prepared inside the commit window."""
+        return self.environment.held_tenure is not None
+
     def check(self) -> None:
         """Make sure that everything still holds.
 
@@ -299,7 +304,7 @@ class Transaction(AbstractContextManager["Transaction"]):
         if outside is None or number < outside or self.is_large:
             yield
             return
-        with self._outside.window() as held:
+        with settled_window(self._outside) as held:
             self.environment = held
             try:
                 yield

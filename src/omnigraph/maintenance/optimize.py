@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.attempt import Attempt, Intent, StagedTable, discard_staged, run_phases
-from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.attempt import StagedTable, discard_staged
 from omnigraph.commit.late_writers import undo_late_writers
-from omnigraph.commit.leftovers import UNCLEAR, may_leave_files, tidy_up, unharmed
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
-from omnigraph.commit.sweep import settle_all
-from omnigraph.commit.targets import open_pin
+from omnigraph.commit.sweep import settled_window
+from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
-from omnigraph.errors import ExpectedVersionMismatchError, ReadSetConflictError
+from omnigraph.errors import ExpectedVersionMismatchError
 from omnigraph.errors.requests import OPTIMIZE
 from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
 from omnigraph.spark.worker_choice import ElasticEngine
@@ -155,9 +153,16 @@ def _build(task: IndexPartTask) -> Message:
 
 
 _log = logging.getLogger(__name__)
-#: How often tables that writers moved are prepared again before they are left out.
-COMPACTION_RETRY_BUDGET = 5
-#: Rows of such tables up to which they are then prepared inside the commit window.
+#: Tables that writers moved are prepared again, in the end inside the commit window.
+POLICY = RetryPolicy(
+    tries=7,
+    outside=6,
+    lost=(ExpectedVersionMismatchError,),
+    keeps_schema=True,
+    keeps_files=True,
+    is_bulk=True,
+)
+#: Rows of such tables up to which they are prepared there; with more they are left out.
 WINDOW_ROWS = 200_000
 
 DRIFT = "drift_needs_repair"
@@ -250,7 +255,7 @@ class _Prepared:
 def optimize_graph(
     environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: OptimizeCall
 ) -> OptimizeReport:
-    """Optimize every table of main as one commit, then the catalog; whoever calls has settled what dead writers left.
+    """Optimize every table of main as one commit, then the catalog; its caller has settled what dead writers left.
 
     Raises:
         ConflictError: the schema changed meanwhile; nothing happened.
@@ -258,20 +263,13 @@ def optimize_graph(
         QueryTimeoutError, QueryCancelledError: it was stopped before its commit; nothing happened.
     """
     budget = call.limits.budget()
-    snapshot = snapshot_of(environment.manifest.state().head(MAIN))
-    catalog = schema_of(snapshot.schema_hash).catalog
-    run = _Run(environment, catalog, snapshot, call)
-    try:
-        with bounded(budget, OPTIMIZE), environment.staging.shared():
-            commit = run.execute()
-    except UNCLEAR as error:
-        if run.is_declared:
-            raise
-        raise unharmed(error, "nothing was written") from error.__cause__
-    finally:
-        run.clean_up()
-    with environment.window() as held:
-        settle_all(held)
+    transaction = Transaction(
+        environment, kind=WriterKind.OPTIMIZE, actor=call.actor, policy=POLICY
+    )
+    run = _Run(transaction, schema_of(transaction.snapshot.schema_hash).catalog, call)
+    with transaction, bounded(budget, OPTIMIZE), environment.staging.shared():
+        commit = run.execute()
+    with settled_window(environment) as held:
         fold = held.manifest.fold(tenure=held.tenure)
         held.audit.fold()
     after = snapshot_of(environment.manifest.state().head(MAIN))
@@ -280,78 +278,58 @@ def optimize_graph(
     )
 
 
-@dataclass(slots=True)
 class _Run:
-    environment: GraphEnvironment
-    catalog: Catalog
-    snapshot: Snapshot
-    call: OptimizeCall
-    prepared: dict[TableKey, _Prepared] = field(default_factory=dict)
-    skipped: dict[TableKey, str] = field(default_factory=dict)
-    may_leave_files: bool = False
-    #: Whether the last try may have had an effect.
-    is_declared: bool = False
+    def __init__(self, transaction: Transaction, catalog: Catalog, call: OptimizeCall) -> None:
+        self._transaction = transaction
+        self._catalog = catalog
+        self._engine = ElasticEngine(call.engine, call.spark, call.progress)
+        self._prepared: dict[TableKey, _Prepared] = {}
+        self._skipped: dict[TableKey, str] = {}
+        self._has_begun = False
 
     def execute(self) -> GraphCommit | None:
         """Prepare and commit; what a writer moved meanwhile is prepared again, and left out in the end."""
-        engine = ElasticEngine(self.call.engine, self.call.spark, self.call.progress)
-        todo: Collection[TableKey] = list(self.snapshot.pins)
         try:
-            for _ in range(COMPACTION_RETRY_BUDGET + 1):
-                try:
-                    return self._try(engine, todo)
-                except ExpectedVersionMismatchError as conflict:
-                    todo = self._drop_moved(conflict)
-            if sum(self.snapshot.pins[key].row_count for key in todo) <= WINDOW_ROWS:
-                return self._try_alone(engine, todo)
-            while True:
-                self.skipped |= dict.fromkeys(todo, MOVED)
-                try:
-                    return self._try(engine, ())
-                except ExpectedVersionMismatchError as conflict:
-                    todo = self._drop_moved(conflict)
-        except BaseException as error:
-            # Also after an interrupt: tasks may have written what nobody knows.
-            self.may_leave_files = may_leave_files(error)
-            if not self.is_declared:
-                discard_staged(self.environment, [item.write for item in self.prepared.values()])
+            return self._transaction.run(self._try)
+        except BaseException:
+            # Also after an interrupt: nothing but this run knows the staged files.
+            if not self._transaction.has_effect:
+                self._discard(list(self._prepared))
             raise
 
-    def _try(self, engine: ElasticEngine, todo: Collection[TableKey]) -> GraphCommit | None:
-        self._prepare(engine, todo)
+    def _try(self, transaction: Transaction) -> GraphCommit | None:
+        todo, pins = self._todo(), transaction.snapshot.pins
+        if transaction.is_alone and sum(pins[key].row_count for key in todo) > WINDOW_ROWS:
+            # Writers would go on winning, and for so many rows they cannot wait.
+            self._skipped |= dict.fromkeys(todo, MOVED)
+            todo = ()
+        self._prepare(todo)
         reach(Failpoint.OPTIMIZE_STAGED)
-        if not self.prepared:
-            return None
-        attempt = self._attempt()
-        try:
-            return run_phases(attempt, [item.write for item in self.prepared.values()])
-        finally:
-            self.is_declared = attempt.is_declared
+        for item in self._prepared.values():
+            transaction.stage(item.pin, item.staged)
+        return None if transaction.is_empty else transaction.commit()
 
-    def _try_alone(self, engine: ElasticEngine, todo: Collection[TableKey]) -> GraphCommit | None:
-        """Inside the commit window: writers would go on winning, and for so few rows they can wait."""
-        outside = self.environment
-        with outside.window() as held:
-            settle_all(held)
-            self.environment = held
-            try:
-                moved = self._forget_moved()
-                return self._try(engine, [*todo, *moved])
-            finally:
-                self.environment = outside
+    def _todo(self) -> Collection[TableKey]:
+        """All tables at first, later those that writers moved; the work on these is forgotten."""
+        pins = self._transaction.snapshot.pins
+        if not self._has_begun:
+            self._has_begun = True
+            return list(pins)
+        moved = [key for key, item in self._prepared.items() if pins.get(key) != item.pin]
+        self._discard(moved)
+        return moved
 
-    def clean_up(self) -> None:
-        """Remove what a failed run left behind."""
-        if self.may_leave_files:
-            tidy_up(self.environment, (), has_unknown_files=True)
+    def _discard(self, keys: Sequence[TableKey]) -> None:
+        writes = [self._prepared.pop(key).write for key in keys]
+        discard_staged(self._transaction.environment, writes)
 
     def report(self, commit: GraphCommit | None, after: Snapshot) -> tuple[OptimizedTable, ...]:
         """What happened to every table."""
         done = () if commit is None else commit.tables
-        _, pending = plan_indexes(self.catalog, after, self._open)
+        _, pending = plan_indexes(self._catalog, after, self._transaction.open)
         reports = []
         for key, pin in sorted(after.pins.items()):
-            work = self.prepared.get(key)
+            work = self._prepared.get(key)
             counts = exchanged_fragments(work.staged if work and key in done else None)
             reports.append(
                 OptimizedTable(
@@ -360,9 +338,9 @@ class _Run:
                     fragments_added=counts.added,
                     built_indexes=work.built if work and key in done else (),
                     committed=key in done,
-                    skipped=self.skipped.get(key),
+                    skipped=self._skipped.get(key),
                     published_dataset_version=pin.version,
-                    lance_head_version=self._open(pin).latest_version,
+                    lance_head_version=self._transaction.open(pin).latest_version,
                     pending_indexes=tuple(item for item in pending if item.type_key == key),
                 )
             )
@@ -370,12 +348,9 @@ class _Run:
 
     # ---- preparing
 
-    def _open(self, pin: TablePin) -> Table:
-        return open_pin(self.environment.tables, pin)
-
-    def _prepare(self, engine: ElasticEngine, keys: Collection[TableKey]) -> None:
+    def _prepare(self, keys: Collection[TableKey]) -> None:
         tables = self._tables(keys)
-        rewritten = self._rewrite(engine, tables)
+        rewritten = self._rewrite(tables)
         images: dict[TableKey, PrivateVersion] = {}
         try:
             for key, item in rewritten.items():
@@ -383,15 +358,15 @@ class _Run:
             states = {
                 key: images[key].table if key in images else table for key, table in tables.items()
             }
-            indexes, names = self._build(engine, states)
+            indexes, names = self._build(states)
             for key in tables:
                 staged = _joined(rewritten.get(key), images.get(key), indexes.get(key))
                 if staged is not None:
-                    pin, built = self.snapshot.pins[key], names.get(key, ())
-                    self.prepared[key] = _Prepared(pin=pin, staged=staged, built=built)
+                    pin, built = self._transaction.snapshot.pins[key], names.get(key, ())
+                    self._prepared[key] = _Prepared(pin=pin, staged=staged, built=built)
         finally:
             for private in images.values():
-                close_private(private, self.environment.objects)
+                close_private(private, self._transaction.environment.objects)
 
     def _tables(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
         """The tables that may be changed: those whose HEAD is what the catalog says."""
@@ -400,21 +375,19 @@ class _Run:
             return found
         # A writer may be in its window just now: look again when nobody is. At all of them: the same writer may have
         # moved tables that were looked at before.
-        with self.environment.window() as held:
-            settle_all(held)
+        with settled_window(self._transaction.environment) as held:
             undo_late_writers(held, MAIN, keys)
-            self._refresh(held)
+            self._transaction.begin()
             found = self._at_head(keys)
-        self.skipped |= dict.fromkeys((key for key in keys if key not in found), DRIFT)
+        self._skipped |= dict.fromkeys((key for key in keys if key not in found), DRIFT)
         return found
 
     def _at_head(self, keys: Collection[TableKey]) -> dict[TableKey, Table]:
-        tables = {key: self._open(self.snapshot.pins[key]) for key in keys}
+        pins = self._transaction.snapshot.pins
+        tables = {key: self._transaction.open(pins[key]) for key in keys}
         return {key: item for key, item in tables.items() if item.latest_version == item.version}
 
-    def _rewrite(
-        self, engine: ElasticEngine, tables: Mapping[TableKey, Table]
-    ) -> dict[TableKey, RewrittenTable]:
+    def _rewrite(self, tables: Mapping[TableKey, Table]) -> dict[TableKey, RewrittenTable]:
         work: dict[TableKey, tuple[Table, Sequence[Sequence[int]]]] = {}
         rows = 0
         for key, table in tables.items():
@@ -426,11 +399,11 @@ class _Run:
                 work[key] = (table, groups)
         if not work:
             return {}
-        done = compact_tables(engine.for_rows(rows).workers, list(work.values()))
+        done = compact_tables(self._engine.for_rows(rows).workers, list(work.values()))
         return dict(zip(work, done, strict=True))
 
     def _build(
-        self, engine: ElasticEngine, states: Mapping[TableKey, Table]
+        self, states: Mapping[TableKey, Table]
     ) -> tuple[dict[TableKey, StagedWrite | None], dict[TableKey, tuple[str, ...]]]:
         """The indexes that the tables lack, and their names."""
         work: dict[TableKey, tuple[Table, Sequence[IndexSpec]]] = {}
@@ -443,51 +416,16 @@ class _Run:
                 names[key] = tuple(build.spec.name for build in builds)
         if not work:
             return {}, {}
-        workers = engine.for_rows(sum(table.row_count for table, _ in work.values())).workers
-        staged = build_indexes(workers, list(work.values()))
+        rows = sum(table.row_count for table, _ in work.values())
+        staged = build_indexes(self._engine.for_rows(rows).workers, list(work.values()))
         return dict(zip(work, staged, strict=True)), names
 
     def _specs(self, key: TableKey, table: Table) -> list[IndexSpec]:
-        definition = _definition(self.catalog, key)
+        definition = _definition(self._catalog, key)
         if not table.row_count or definition is None:
             return []
         found = table_indexes(definition, table)
         return [spec for spec in found if not isinstance(spec, PendingIndex)]
-
-    # ---- committing
-
-    def _attempt(self) -> Attempt:
-        expectations = Expectations.of(
-            self.snapshot, touched={key: item.pin.version for key, item in self.prepared.items()}
-        )
-        intent = Intent(kind=WriterKind.OPTIMIZE, expectations=expectations, actor=self.call.actor)
-        return Attempt(self.environment, intent)
-
-    def _drop_moved(self, conflict: ExpectedVersionMismatchError) -> list[TableKey]:
-        """Forget the work on tables that writers moved; their keys."""
-        moved = self._forget_moved()
-        if not moved:
-            raise conflict
-        return moved
-
-    def _forget_moved(self) -> list[TableKey]:
-        self._refresh(self.environment)
-        pins = self.snapshot.pins
-        moved = [key for key, item in self.prepared.items() if pins.get(key) != item.pin]
-        discard_staged(self.environment, [self.prepared.pop(key).write for key in moved])
-        return moved
-
-    def _refresh(self, environment: GraphEnvironment) -> None:
-        """Look at the graph as it is now.
-
-        Raises:
-            ReadSetConflictError: its schema is another one.
-        """
-        current = snapshot_of(environment.manifest.state().head(MAIN))
-        if current.schema_hash != self.snapshot.schema_hash:
-            before, after = self.snapshot.schema_hash, current.schema_hash
-            raise ReadSetConflictError("the schema", before, after)
-        self.snapshot = current
 
 
 def _definition(catalog: Catalog, key: TableKey) -> NodeDef | EdgeDef | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING
 
 import lance
 import pytest
 
+from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
@@ -253,7 +255,7 @@ def test_a_table_that_a_writer_moved_is_prepared_again(tmp_path: Path) -> None:
 def test_a_table_that_keeps_moving_costs_only_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.maintenance.optimize.COMPACTION_RETRY_BUDGET", 0)
+    monkeypatch.setattr(optimizing, "POLICY", replace(optimizing.POLICY, tries=2, outside=1))
     monkeypatch.setattr("omnigraph.maintenance.optimize.WINDOW_ROWS", 0)
     graph = worn_graph(tmp_path)
     late = overtaken(graph, lambda other: run(other, add(50)))
@@ -304,7 +306,7 @@ def test_writers_a_reader_and_an_optimizer_get_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_FOLD_FRAGMENTS", "3")
-    monkeypatch.setattr("omnigraph.maintenance.optimize.COMPACTION_RETRY_BUDGET", 1)
+    monkeypatch.setattr(optimizing, "POLICY", replace(optimizing.POLICY, tries=3, outside=2))
     uri = worn_graph(tmp_path).uri
     before = len(answers(Graph.open(uri))["all"])
     writing = Event()
@@ -366,15 +368,15 @@ BOTH = "query q($k: String) { insert A { k: $k } insert B { k: $k } }"
 def _between_two_looks(monkeypatch: pytest.MonkeyPatch, act) -> None:
     """Act after a run has opened its first table, and before it opens the second."""
     opened = []
-    look = optimizing._Run._open
+    look = Transaction.open
 
-    def open_and_act(run, pin):
+    def open_and_act(transaction, pin):
         opened.append(pin)
         if len(opened) == 2:
             act()
-        return look(run, pin)
+        return look(transaction, pin)
 
-    monkeypatch.setattr(optimizing._Run, "_open", open_and_act)
+    monkeypatch.setattr(Transaction, "open", open_and_act)
 
 
 def test_a_write_between_two_looks_is_no_drift(tmp_path, monkeypatch) -> None:
@@ -414,13 +416,13 @@ def test_a_table_that_writers_keep_moving_is_optimized_while_they_wait(
         prepare = optimizing._Run._prepare
         writes = []
 
-        def prepare_and_lose(run, engine, keys):
-            prepare(run, engine, keys)
-            if run.environment.held_tenure is None:
+        def prepare_and_lose(run, keys):
+            prepare(run, keys)
+            if not run._transaction.is_alone:
                 writes.append(other.mutate(BOTH, {"k": f"w{len(writes)}"}))
 
         monkeypatch.setattr(optimizing._Run, "_prepare", prepare_and_lose)
         report = graph.optimize()
-        assert len(writes) == optimizing.COMPACTION_RETRY_BUDGET + 1
+        assert len(writes) == optimizing.POLICY.outside
         assert report.commit is not None
         assert graph.snapshot().pins["node:B"].row_count == 3 + len(writes)
