@@ -322,6 +322,8 @@ class Transaction(AbstractContextManager["Transaction"]):
 
     def _may_repeat(self, error: Exception) -> bool:
         """Whether preparing it again is invisible."""
+        if self.receipt is not None:
+            return False
         if not isinstance(error, _UNRELATED) and self._finds_dead_writers():
             return True
         if self._snapshot is None or not isinstance(error, self._policy.lost):

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write, discard_staged
-from omnigraph.commit.environment import REPREPARATION_BUDGET, GraphEnvironment
-from omnigraph.commit.expectations import Expectations
-from omnigraph.commit.leftovers import may_leave_files, tidy_up
+from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.snapshot import Snapshot, snapshot_of
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
+from omnigraph.commit.transaction import LOST_RACES, RetryPolicy, Transaction
 from omnigraph.core.budget import NO_LIMITS, PATIENT_ROWS, Budget, ReadLimits, bounded
 from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.core.source import did_you_mean
@@ -33,18 +31,13 @@ from omnigraph.embedding.vector_tasks import (
     kept_address,
 )
 from omnigraph.embedding.vector_writes import ColumnEdit, VectorsGoneError, column_edit, stage_edits
-from omnigraph.errors import (
-    BadRequestError,
-    ConflictError,
-    ExpectedVersionMismatchError,
-    ReadSetConflictError,
-)
+from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
 from omnigraph.spark.worker_choice import AUTO, ElasticEngine, choose_workers
 from omnigraph.storage.datasets.partitions import table_address
 
 if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit, TablePin
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.workers import Progress, Workers
@@ -162,48 +155,36 @@ class EmbedCall:
             )
 
 
-class GraphEmbedder:
-    """Runs embeddings. `open_for_writing` gives a table where its branch writes, forked at the first write to it."""
+#: Asking a provider takes long, so other writers never wait for it.
+POLICY = RetryPolicy(
+    outside=None, lost=(*LOST_RACES, VectorsGoneError), keeps_schema=True, is_bulk=True
+)
 
-    def __init__(
-        self,
-        environment: GraphEnvironment,
-        schema_of: Callable[[str], GraphSchema],
-        open_for_writing: Callable[[Snapshot, TablePin], Table],
-    ) -> None:
-        self._environment = environment
-        self._schema_of = schema_of
-        self._open_for_writing = open_for_writing
 
-    def embed(self, call: EmbedCall) -> EmbedResult:
-        """Run one call; all vectors become visible at once, or none does."""
-        environment = self._environment
-        budget = call.limits.budget()
-        snapshot = snapshot_of(environment.manifest.state().head(call.branch))
-        schema = self._schema_of(snapshot.schema_hash)
-        catalog = schema.catalog
-        for name in call.types or ():
-            if name not in catalog.nodes and name not in catalog.edges:
-                hint = did_you_mean(name, [*catalog.nodes, *catalog.edges])
-                raise BadRequestError(f"there is no type {name}" + (f": {hint}" if hint else ""))
-        targets = embed_targets(catalog, schema.identities, call.types)
-        settings = EmbeddingSettings.from_environment()
-        for target in targets:
-            check_model(target.model, settings.model, str(target), EmbedPurpose.DOCUMENT)
-        run = _Run(
-            environment,
-            self._schema_of,
-            self._open_for_writing,
-            call,
-            targets=targets,
-            settings=settings,
-            budget=budget,
-        )
+def embed_graph(
+    environment: GraphEnvironment, schema_of: Callable[[str], GraphSchema], call: EmbedCall
+) -> EmbedResult:
+    """Run one call; all vectors become visible at once, or none does."""
+    budget = call.limits.budget()
+    transaction = Transaction(
+        environment, call.branch, kind=WriterKind.EMBED, actor=call.actor, policy=POLICY
+    )
+    schema = schema_of(transaction.snapshot.schema_hash)
+    catalog = schema.catalog
+    for name in call.types or ():
+        if name not in catalog.nodes and name not in catalog.edges:
+            hint = did_you_mean(name, [*catalog.nodes, *catalog.edges])
+            raise BadRequestError(f"there is no type {name}" + (f": {hint}" if hint else ""))
+    targets = embed_targets(catalog, schema.identities, call.types)
+    settings = EmbeddingSettings.from_environment()
+    for target in targets:
+        check_model(target.model, settings.model, str(target), EmbedPurpose.DOCUMENT)
+    run = _Run(environment, schema_of, call, targets=targets, settings=settings, budget=budget)
+    with transaction, bounded(budget, EMBED):
         try:
-            with bounded(budget, EMBED):
-                return run.execute(snapshot)
-        finally:
-            run.clean_up()
+            return transaction.run(run.prepare)
+        except VectorsGoneError as error:
+            raise ConflictError("other runs kept removing vectors; try again") from error
 
 
 class _Run:
@@ -211,7 +192,6 @@ class _Run:
         self,
         environment: GraphEnvironment,
         schema_of: Callable[[str], GraphSchema],
-        open_for_writing: Callable[[Snapshot, TablePin], Table],
         call: EmbedCall,
         *,
         targets: Sequence[EmbedTarget],
@@ -220,7 +200,6 @@ class _Run:
     ) -> None:
         self._environment = environment
         self._schema_of = schema_of
-        self._open_for_writing = open_for_writing
         self._call = call
         self._targets = targets
         self._settings = settings
@@ -233,38 +212,15 @@ class _Run:
         self._reused: defaultdict[str, int] = defaultdict(int)
         #: Parts that this run wrote or found.
         self._parts: defaultdict[int, set[str]] = defaultdict(set)
-        self._forks: dict[TableKey, Table] = {}
-        self._may_leave_files = False
 
-    def execute(self, first: Snapshot) -> EmbedResult:
-        """Prepare and commit; again when the tables moved meanwhile."""
-        for number in range(REPREPARATION_BUDGET + 1):
-            snapshot = self._snapshot()
-            if snapshot.schema_hash != first.schema_hash:
-                raise ReadSetConflictError("the schema", first.schema_hash, snapshot.schema_hash)
-            work = self._find(snapshot)
-            if self._call.dry_run or all(item.is_empty for item in work):
-                return self._result(work, None)
-            workers = self._workers(work)
-            edits = self._embed(snapshot, work, workers)
-            try:
-                commit = self._write(snapshot, edits, workers)
-            except (ExpectedVersionMismatchError, ReadSetConflictError):
-                if number == REPREPARATION_BUDGET:
-                    raise
-            except VectorsGoneError as error:
-                if number == REPREPARATION_BUDGET:
-                    raise ConflictError("other runs kept removing vectors; try again") from error
-            except BaseException as error:
-                # Also after an interrupt: tasks may have written what nobody knows.
-                self._may_leave_files = may_leave_files(error)
-                raise
-            else:
-                return self._result(work, commit)
-        raise ConflictError("the branch kept moving; try again")
-
-    def _snapshot(self) -> Snapshot:
-        return snapshot_of(self._environment.manifest.state().head(self._call.branch))
+    def prepare(self, transaction: Transaction) -> EmbedResult:
+        """Find the rows, embed them, and commit their vectors."""
+        work = self._find(transaction.snapshot)
+        if self._call.dry_run or all(item.is_empty for item in work):
+            return self._result(work, None)
+        workers = self._workers(work)
+        edits = self._embed(transaction.snapshot, work, workers)
+        return self._result(work, self._write(transaction, edits, workers))
 
     def _find(self, snapshot: Snapshot) -> list[TargetWork]:
         environment = self._environment
@@ -340,36 +296,22 @@ class _Run:
     # ---- commit
 
     def _write(
-        self, snapshot: Snapshot, edits: dict[TableKey, list[ColumnEdit]], workers: Workers
+        self,
+        transaction: Transaction,
+        edits: dict[TableKey, list[ColumnEdit]],
+        workers: Workers,
     ) -> GraphCommit:
-        environment, pins = self._environment, snapshot.pins
-        expectations = Expectations.of(snapshot, touched={key: pins[key].version for key in edits})
+        environment, pins = self._environment, transaction.snapshot.pins
+        transaction.touched.update({key: pins[key].version for key in edits})
         # Asking a provider may have taken hours: writing vectors for a state that is gone helps nobody.
-        environment.manifest.locate(expectations)
-        intent = Intent(kind=WriterKind.EMBED, expectations=expectations, actor=self._call.actor)
+        transaction.check()
         with environment.staging.shared():
-            staged: list[StagedTable] = []
-            try:
-                for key, changes in edits.items():
-                    table = self._writable(snapshot, pins[key])
-                    write = stage_edits(table, changes, workers, environment.objects)
-                    staged.append(
-                        StagedTable(table_key=key, incarnation=pins[key].incarnation, staged=write)
-                    )
-                reach(Failpoint.EMBED_STAGED)
-            except BaseException:
-                # Also after an interrupt: nobody else knows these files.
-                discard_staged(environment, staged)
-                raise
-            commit = commit_write(environment, intent, staged)
-        self._forks.clear()
-        return commit
-
-    def _writable(self, snapshot: Snapshot, pin: TablePin) -> Table:
-        table = self._open_for_writing(snapshot, pin)
-        if table.branch != pin.branch:
-            self._forks[pin.table_key] = table
-        return table
+            for key, changes in edits.items():
+                table = transaction.open_for_writing(pins[key])
+                write = stage_edits(table, changes, workers, environment.objects)
+                transaction.stage(pins[key], write)
+            reach(Failpoint.EMBED_STAGED)
+            return transaction.commit()
 
     # ---- afterwards
 
@@ -407,9 +349,3 @@ class _Run:
             kept = KeptVectors(kept_address(root, self._settings, dimension))
             kept.remove(self._parts[dimension])
             kept.remove_older(now_ms - _KEPT_MS)
-
-    def clean_up(self) -> None:
-        """Remove what a failed run left behind."""
-        if self._forks or self._may_leave_files:
-            forks = tuple(self._forks.values())
-            tidy_up(self._environment, forks, has_unknown_files=self._may_leave_files)

@@ -296,7 +296,7 @@ class EmbeddingMethods(OpenGraph):
             QueryTimeoutError: it took longer than `timeout_s`; nothing was written to the graph.
             QueryCancelledError: `cancel` was set; nothing was written to the graph.
         """
-        from omnigraph.embedding.row_job import EmbedCall, GraphEmbedder
+        from omnigraph.embedding.row_job import EmbedCall, embed_graph
         from omnigraph.pipeline.workers import Silent, operation
 
         self._require_writable()
@@ -315,6 +315,5 @@ class EmbeddingMethods(OpenGraph):
         )
         self._authorize(Action.CHANGE, actor, branch=call.branch)
         self._heal()
-        writing = self._writer.open_for_writing
         with self._reading(), operation("embed", self.uri):
-            return GraphEmbedder(self._environment, self._schema_of, writing).embed(call)
+            return embed_graph(self._environment, self._schema_of, call)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pickle
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from omnigraph.commit.environment import REPREPARATION_BUDGET
 from omnigraph.embedding import row_job, vector_tasks
 from omnigraph.embedding.client import EmbeddingSettings, ProviderName
 from omnigraph.embedding.contract import ApiKey
@@ -139,8 +139,7 @@ def test_a_writer_that_came_first_costs_only_its_own_texts(
 def test_writers_that_never_stop_end_the_run_without_a_trace(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_job, "REPREPARATION_BUDGET", 1)
-    assert REPREPARATION_BUDGET > 1
+    monkeypatch.setattr(row_job, "POLICY", replace(row_job.POLICY, tries=2))
     moves = [lambda n=n: set_body(graph, "a", f"x{n}") for n in range(2)]
     after_embedding(monkeypatch, moves)
     with pytest.raises(ConflictError):
