@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import Expectations, NothingFollows
 from omnigraph.commit.late_writers import is_late_movement, undo_late_writers
@@ -17,11 +16,11 @@ from omnigraph.commit.lineage import doubled
 from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.sweep import settle_all
+from omnigraph.commit.sweep import settled_window
 from omnigraph.commit.targets import open_pin
+from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import StorageError
-from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.row_changes import Movement, has_same_rows, movements
 from omnigraph.storage.datasets.staged import stage_delete
 
@@ -210,8 +209,7 @@ def remove_dangling(
 ) -> list[GraphCommit]:
     """Remove edges without their ends, in one commit per branch."""
     commits = []
-    with environment.window() as held:
-        settle_all(held)
+    with settled_window(environment) as held:
         for _, head in sorted(held.manifest.state().heads.items()):
             catalog = schema_of(head.schema_hash).catalog
             looked = find_dangling(head, catalog, lambda pin: open_pin(held.tables, pin))
@@ -224,31 +222,16 @@ def remove_dangling(
 def _remove(
     environment: GraphEnvironment, head: Head, found: list[DanglingEdges], actor: str | None
 ) -> GraphCommit:
-    staged = []
-    with environment.staging.shared():
-        for item in found:
-            pin = head.pins[item.type_key]
-            table = open_pin(environment.tables, pin)
-            if pin.branch != head.fork_name:
-                assert head.fork_name is not None, "main owns its tables"
-                table = create_fork(
-                    environment.location,
-                    table,
-                    head.fork_name,
-                    check_lock=environment.tenure.check,
-                )
-            write = stage_delete(table, item.addresses.tolist())
-            assert write is not None, "there are rows to remove"
-            staged.append(
-                StagedTable(table_key=item.type_key, incarnation=pin.incarnation, staged=write)
-            )
-        expectations = Expectations.of(
-            head,
-            NothingFollows(head.commit_id),
-            touched={item.type_key: head.pins[item.type_key].version for item in found},
-        )
-        intent = Intent(kind=WriterKind.REPAIR, expectations=expectations, actor=actor)
-        return commit_write(environment, intent, staged)
+    def prepare(transaction: Transaction) -> GraphCommit:
+        transaction.require(NothingFollows(head.commit_id))
+        with environment.staging.shared():
+            for item in found:
+                pin = head.pins[item.type_key]
+                table = transaction.open_for_writing(pin)
+                transaction.stage(pin, stage_delete(table, item.addresses.tolist()))
+            return transaction.commit()
+
+    return Transaction(environment, head.branch, kind=WriterKind.REPAIR, actor=actor).run(prepare)
 
 
 # ---- Repair: datasets that moved without a commit and without a sidecar that explains it, damaged history, torn
@@ -400,8 +383,7 @@ def repair_graph(
     Raises:
         RecoveryRequiredError: a sidecar cannot be settled; it has to go first.
     """
-    with environment.window() as held:
-        settle_all(held)
+    with settled_window(environment) as held:
         # First: what follows looks at the history.
         twice = heal_history(held, confirm=confirm)
         tables: list[RepairedTable] = []
