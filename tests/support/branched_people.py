@@ -13,7 +13,7 @@ from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import ConflictKind, MergeConflict, MergeConflictsError
-from support.graphs import everything, run
+from support.graphs import everything, fork, run
 from support.tables import compact as compact_table
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def compact(graph: Graph, branch: str, *keys: TableKey) -> GraphCommit:
     pins = []
     for key in keys:
         pin = snapshot.pins[key]
-        table = graph._writer.open_for_writing(snapshot, pin)
+        table = fork(graph, branch, key)
         compacted = compact_table(table)
         assert compacted.version > table.version, "there is something to compact"
         pins.append(

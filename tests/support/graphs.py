@@ -9,6 +9,9 @@ import lance
 import pyarrow as pa
 import pytest
 
+from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.transaction import Transaction
+from omnigraph.core.ids import TableKey
 from omnigraph.graph import mutations as facade
 from omnigraph.graph.graph import Graph
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.errors import OmniError
+    from omnigraph.storage.datasets.tables import Table
 
 #: One column of every scalar type, all of them nullable.
 SCALARS = """
@@ -81,6 +85,12 @@ def run(graph: Graph, statements: str, branch: str = "main", **params: object) -
     types = {bool: "Bool", int: "I64", float: "F64", str: "String"}
     declared = ", ".join(f"${name}: {types[type(value)]}" for name, value in params.items())
     return graph.mutate(f"query q({declared}) {{ {statements} }}", params, branch=branch)
+
+
+def fork(graph: Graph, branch: str, key: str) -> Table:
+    """A table where a branch writes, as its first write to the type makes it."""
+    transaction = Transaction(graph._environment, branch, kind=WriterKind.MUTATION)
+    return transaction.open_for_writing(transaction.snapshot.pins[TableKey(key)])
 
 
 def run_typed(graph: Graph, declared: str, statements: str, **params: object) -> Any:

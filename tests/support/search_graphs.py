@@ -10,9 +10,8 @@ import lance
 import pytest
 
 from omnigraph import Graph
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write
-from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import edge_table_key, node_table_key
 from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.writes.columns import rows_table
@@ -104,30 +103,17 @@ def new_graph(folder: Path, *statements: str, name: str = "g.omni", schema: str 
 
 def append(graph: Graph, branch: str = "main", **rows: Sequence[dict[str, Any]]) -> None:
     """Many rows in one commit, past the mutation language: nothing is validated, missing values are null."""
-    snapshot = graph.snapshot(branch)
+    transaction = Transaction(graph._environment, branch, kind=WriterKind.LOAD)
+    snapshot = transaction.snapshot
     catalog = graph._schema_of(snapshot.schema_hash).catalog
-    staged: list[StagedTable] = []
     for name, given in rows.items():
         is_node = name in catalog.nodes
         definition = catalog.nodes[name] if is_node else catalog.edges[name]
         pin = snapshot.pins[(node_table_key if is_node else edge_table_key)(name)]
         empty = dict.fromkeys(definition.properties)
         full = [{**empty, **row} for row in given]
-        staged.append(
-            StagedTable(
-                table_key=pin.table_key,
-                incarnation=pin.incarnation,
-                staged=stage_append(graph._open(pin), rows_table(definition, full)),
-            )
-        )
-    expectations = Expectations(
-        branch=snapshot.branch,
-        incarnation=snapshot.incarnation,
-        schema_hash=snapshot.schema_hash,
-        touched={item.table_key: item.staged.read_version for item in staged},
-    )
-    intent = Intent(kind=WriterKind.LOAD, expectations=expectations)
-    commit_write(graph._environment, intent, staged)
+        transaction.stage(pin, stage_append(graph._open(pin), rows_table(definition, full)))
+    transaction.commit()
 
 
 def doc_row(slug: str, **values: Any) -> dict[str, Any]:

@@ -362,27 +362,13 @@ def discard_staged(environment: GraphEnvironment, staged: Sequence[StagedTable])
             _log.warning("staged files of %s stay: %s", item.table_key, error)
 
 
-def commit_write(
-    environment: GraphEnvironment, intent: Intent, staged: Sequence[StagedTable]
-) -> GraphCommit:
-    """Run a prepared write through all phases; the commit it published.
+def run_phases(attempt: Attempt, staged: Sequence[StagedTable]) -> GraphCommit:
+    """Run a prepared write through all phases; the commit it published. Staged files are left to the caller.
 
     Raises:
-        ConflictError: something it was prepared against moved; nothing happened, and its files are gone.
+        ConflictError: something it was prepared against moved; nothing happened.
         RecoveryRequiredError: it failed after its first effect and could not be settled.
     """
-    attempt = Attempt(environment, intent)
-    try:
-        return run_phases(attempt, staged)
-    except BaseException:
-        # Also after an interrupt: before the intent is on disk nothing but this run knows the staged files.
-        if not attempt.is_declared:
-            discard_staged(environment, staged)
-        raise
-
-
-def run_phases(attempt: Attempt, staged: Sequence[StagedTable]) -> GraphCommit:
-    """As `commit_write`, but the files of a write that lost before any effect are left to the caller."""
     summed = [replace(item, staged=with_checksums(item.staged)) for item in work_steps(staged)]
     for _ in range(_WINDOWS - 1):
         try:

@@ -301,10 +301,6 @@ _FOLD_FRAGMENTS = WholeNumber(
     "OMNIGRAPH_FOLD_FRAGMENTS", 64, "Small fragments beyond this many are folded.", lowest=1
 )
 _MILLISECONDS = re.compile(r"[0-9]{1,9}")
-#: How often insert-only work that lost a race is prepared again before the conflict surfaces.
-REPREPARATION_BUDGET = 32
-#: Lost races after which it is prepared inside the commit window, so that it cannot lose again.
-OPTIMISTIC_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,21 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from omnigraph.api.results import MutationResult
-from omnigraph.commit.expectations import HeadIs, NewBranch
+from omnigraph.commit.expectations import HeadIs
 from omnigraph.commit.sidecar import WriterKind
-from omnigraph.commit.sweep import settle_all
-from omnigraph.commit.targets import open_pin
 from omnigraph.commit.transaction import BranchQueue, RetryPolicy, Transaction
 from omnigraph.errors import (
-    BranchNotFoundError,
-    ExpectedVersionMismatchError,
     QuerySelectionError,
-    ReadSetConflictError,
 )
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.signature import bind_params
 from omnigraph.maintenance.fold import fold_after
-from omnigraph.storage.datasets.forks import create_fork, refuse_forks
 from omnigraph.writes.mutation import PreparedMutation, prepare_mutation, stage_mutation
 from omnigraph.writes.pending import ExternalIntake
 
@@ -29,13 +23,11 @@ if TYPE_CHECKING:
         GraphEnvironment,
         GraphSettings,
     )
-    from omnigraph.commit.rows import GraphCommit, Head, TablePin
+    from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.schemas import GraphSchema
-    from omnigraph.commit.snapshot import Snapshot
     from omnigraph.core.source import SourceText
     from omnigraph.core.values import StoredValue
     from omnigraph.lang.query.compiler import QueryCompiler
-    from omnigraph.storage.datasets.tables import Table
 
 #: Inserts are prepared again whatever the winner did, updates and deletes when it changed no row.
 POLICY = RetryPolicy(heals=True)
@@ -122,55 +114,6 @@ class GraphWriter:
             message = f"`{query.name}` is a read: run it with `query`"
             raise QuerySelectionError(message, (query.name,))
         return query.ir
-
-    # ---- tables
-
-    def _open(self, pin: TablePin) -> Table:
-        return open_pin(self._environment.tables, pin)
-
-    def open_for_writing(
-        self, snapshot: Snapshot, pin: TablePin, new: NewBranch | None = None
-    ) -> Table:
-        """The table where a branch writes, which may be a branch that begins at the snapshot."""
-        return self.open_in(self._environment, snapshot, pin, new)
-
-    def open_in(
-        self,
-        environment: GraphEnvironment,
-        snapshot: Snapshot,
-        pin: TablePin,
-        new: NewBranch | None = None,
-    ) -> Table:
-        """The table where the branch writes: its own fork, made at the first write to the type."""
-        fork_name = snapshot.fork_name if new is None else new.fork_name
-        if pin.branch == fork_name:
-            if fork_name is not None:
-                refuse_forks(environment.location)
-            return self._open(pin)
-        assert fork_name is not None, "main owns its tables"
-        with environment.window() as held:
-            settle_all(held)
-            state = held.manifest.state()
-            if new is None:
-                _check_pin(state.heads, snapshot, pin)
-            else:
-                new.check_free(state)
-            base = self._open(pin)
-            return create_fork(held.location, base, fork_name, check_lock=held.tenure.check)
-
-
-def _check_pin(heads: Mapping[str, Head], snapshot: Snapshot, pin: TablePin) -> None:
-    """Make sure that the branch still reads this version of the table."""
-    current = heads.get(snapshot.branch)
-    if current is None:
-        raise BranchNotFoundError(snapshot.branch)
-    if current.incarnation != snapshot.incarnation:
-        member = f"branch {snapshot.branch}"
-        raise ReadSetConflictError(member, snapshot.incarnation, current.incarnation)
-    actual = current.pins.get(pin.table_key)
-    if actual != pin:
-        version = None if actual is None else actual.version
-        raise ExpectedVersionMismatchError(pin.table_key, pin.version, version)
 
 
 def _commit(

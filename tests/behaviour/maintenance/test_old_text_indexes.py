@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 from lance import LanceOperation
-from lance.dataset import Transaction
+from lance.dataset import Transaction as LanceTransaction
 
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write
-from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.transaction import Transaction
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.indexes import list_indexes
 from omnigraph.storage.datasets.staged import StagedWrite, StageKind
@@ -33,8 +32,8 @@ TEXT_INDEX = "body_text"
 
 def with_text_index(graph: Graph, branch: str = "main") -> None:
     """Build an inverted index and publish it, in the way of the release that had them."""
-    snapshot = graph.snapshot(branch)
-    pin = snapshot.pins[DOC]
+    write = Transaction(graph._environment, branch, kind=WriterKind.ENSURE_INDICES)
+    pin = write.snapshot.pins[DOC]
     table = graph._open(pin)
     dataset = table._dataset
     part = dataset.create_index_uncommitted(
@@ -45,17 +44,10 @@ def with_text_index(graph: Graph, branch: str = "main") -> None:
         with_position=True,
     )
     segment = dataset.merge_existing_index_segments([part])
-    transaction = Transaction(table.version, LanceOperation.CreateIndex([segment], []))
+    transaction = LanceTransaction(table.version, LanceOperation.CreateIndex([segment], []))
     staged = StagedWrite(table=table, kind=StageKind.INDEX, _transaction=transaction)
-    expectations = Expectations(
-        branch=snapshot.branch,
-        incarnation=snapshot.incarnation,
-        schema_hash=snapshot.schema_hash,
-        touched={pin.table_key: pin.version},
-    )
-    intent = Intent(kind=WriterKind.ENSURE_INDICES, expectations=expectations, actor=None)
-    write = StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=staged)
-    assert commit_write(graph._environment, intent, [write]) is not None
+    write.stage(pin, staged)
+    write.commit()
 
 
 def indexes(graph: Graph) -> set[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
 from omnigraph.graph.graph import Graph
+from support.graphs import fork
 from support.histories import (
     PERSON,
     add,
@@ -86,7 +87,7 @@ def test_the_forks_of_a_deleted_branch_go_with_everything_that_only_they_held(gr
 def test_an_unpublished_fork_is_an_orphan(graph: Graph):
     graph.create_branch("dev")
     snapshot = graph.snapshot("dev")
-    graph._writer.open_for_writing(snapshot, snapshot.pins[PERSON])
+    fork(graph, "dev", PERSON)
     assert (snapshot.pins[PERSON].location, "dev") in lines(graph.uri)
     preview = graph.cleanup(keep=3)
     assert [item.forks_removed for item in preview.datasets if item.type_key == PERSON] == [1]
@@ -102,7 +103,7 @@ def test_beside_a_writer_only_forks_go_that_nobody_wrote_to_for_long(graph: Grap
     graph.create_branch("dev")
     snapshot = graph.snapshot("dev")
     pin = snapshot.pins[PERSON]
-    graph._writer.open_for_writing(snapshot, pin)
+    fork(graph, "dev", PERSON)
     with graph._environment.staging.shared():
         graph.cleanup(keep=3, confirm=True)
         assert (pin.location, "dev") in lines(graph.uri)

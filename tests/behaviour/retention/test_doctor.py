@@ -22,6 +22,7 @@ from omnigraph.maintenance import doctor as room
 from omnigraph.maintenance import health_checks
 from omnigraph.maintenance.health_checks import Finding, Health
 from omnigraph.storage.datasets.staged import stage_append
+from support.graphs import fork
 from support.histories import PERSON, add, files, set_age
 
 if TYPE_CHECKING:
@@ -207,8 +208,7 @@ def test_forks_and_files_of_nothing(graph: Graph):
     table = graph._open(graph.snapshot().pins[PERSON])
     stage_append(table, table.read())
     graph.create_branch("dev")
-    snapshot = graph.snapshot("dev")
-    graph._writer.open_for_writing(snapshot, snapshot.pins[PERSON])
+    fork(graph, "dev", PERSON)
     found = finding(graph.doctor(), "leftovers")
     assert found.severity is Health.WARNING, "nobody writes, so its writer is dead"
     assert found.message.startswith("1 fork of no branch and 1 file")

@@ -10,6 +10,7 @@ import pytest
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.staged import stage_append
+from support.graphs import fork
 from support.histories import (
     PERSON,
     SCHEMA,
@@ -48,8 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(5):
             set_age(graph, "p0", number, "dev")
         graph.create_branch("orphan")
-        snapshot = graph.snapshot("orphan")
-        graph._writer.open_for_writing(snapshot, snapshot.pins[PERSON])
+        fork(graph, "orphan", PERSON)
         table = graph._open(graph.snapshot().pins[PERSON])
         stage_append(table, table.read())
     return root

@@ -30,6 +30,7 @@ from support.branch_model.model import (
     without_nodes,
 )
 from support.branch_model.operations import as_line
+from support.graphs import fork
 
 if TYPE_CHECKING:
     from omnigraph.commit.rows import Head
@@ -228,7 +229,7 @@ class BranchWrites:
         """One table with fewer fragments, published as the commit protocol would."""
         graph, snapshot = self.graph, self.graph.snapshot(where)
         environment, pin = graph._environment, snapshot.pins[key]
-        table = graph._writer.open_in(environment, snapshot, pin)
+        table = fork(graph, where, key)
         groups = choose_rewrites(fragment_facts(table))
         rewritten = compact_tables(LocalWorkers(Silent()), [(table, groups)])
         if not rewritten:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from omnigraph.commit.attempt import Intent, StagedTable, commit_write
-from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import edge_table_key, node_table_key
 from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.writes.columns import rows_table
@@ -425,9 +424,9 @@ def halves(world: World) -> tuple[World, World]:
 
 def load(graph: Graph, world: World) -> None:
     """Append the rows of a world to the main branch in one commit; nothing is validated."""
-    environment, snapshot = graph._environment, graph.snapshot()
+    transaction = Transaction(graph._environment, kind=WriterKind.LOAD)
+    snapshot = transaction.snapshot
     catalog = graph._schema_of(snapshot.schema_hash).catalog
-    staged: list[StagedTable] = []
     for name, rows in world.items():
         if not rows:
             continue
@@ -435,16 +434,6 @@ def load(graph: Graph, world: World) -> None:
         definition = catalog.nodes[name] if is_node else catalog.edges[name]
         pin = snapshot.pins[(node_table_key if is_node else edge_table_key)(name)]
         stored = [{column: _stored(value) for column, value in row.items()} for row in rows]
-        write = stage_append(graph._open(pin), rows_table(definition, stored))
-        staged.append(
-            StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=write)
-        )
-    if not staged:
-        return
-    expectations = Expectations(
-        branch=snapshot.branch,
-        incarnation=snapshot.incarnation,
-        schema_hash=snapshot.schema_hash,
-        touched={item.table_key: item.staged.read_version for item in staged},
-    )
-    commit_write(environment, Intent(kind=WriterKind.LOAD, expectations=expectations), staged)
+        transaction.stage(pin, stage_append(graph._open(pin), rows_table(definition, stored)))
+    if not transaction.is_empty:
+        transaction.commit()
