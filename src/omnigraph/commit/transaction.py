@@ -25,6 +25,7 @@ from omnigraph.commit.sweep import heal, settled_window
 from omnigraph.commit.targets import open_pin
 from omnigraph.errors import (
     ExpectedVersionMismatchError,
+    OmniError,
     ReadSetConflictError,
     RecoveryRequiredError,
     RetryableCommitConflictError,
@@ -324,7 +325,8 @@ class Transaction(AbstractContextManager["Transaction"]):
         """Whether preparing it again is invisible."""
         if self.receipt is not None:
             return False
-        if not isinstance(error, _UNRELATED) and self._finds_dead_writers():
+        is_told = isinstance(error, OmniError) and not isinstance(error, _UNRELATED)
+        if is_told and self._finds_dead_writers():
             return True
         if self._snapshot is None or not isinstance(error, self._policy.lost):
             return False

@@ -9,6 +9,7 @@ import pytest
 
 from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.core.failpoints import Failpoint as F
+from omnigraph.errors import CompilerError
 from omnigraph.graph.graph import Graph
 from support.killed_writers import (
     ACTOR,
@@ -211,6 +212,41 @@ def test_a_writer_of_another_branch_settles_what_a_dead_writer_left(
     check_sound(root)
     assert contents(root)["main"] == after[INSERT.name]["main"]
     assert contents(root)["dev"] == after[FORK.name]["dev"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "affected"),
+    [
+        ('update Person set { age: 7 } where name = "dan"', 1),
+        ('update Person set { age: 7 } where name = "bob"', 1),
+        ('delete Person where name = "dan"', 1),
+        ('delete Person where name = "nobody"', 0),
+        ('insert Knows { from: "ann", to: "dan" }', 1),
+    ],
+)
+def test_a_mutation_counts_as_if_a_dead_writer_had_been_settled_before(
+    base: Path, tmp_path: Path, children: Children, statement: str, affected: int
+):
+    root = copy(base, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        children.kill_at("before_publish", mutation(root, INSERT))
+        result = graph.mutate(f"query w() {{ {statement} }}")
+        assert result.affected_nodes + result.affected_edges == affected
+        assert [record.recovery_kind for record in graph.recoveries()] == ["RolledForward"]
+        assert graph.pending_recoveries() == []
+    check_sound(root)
+
+
+def test_a_refused_mutation_settles_what_a_dead_writer_left(
+    base: Path, tmp_path: Path, children: Children, after: dict
+):
+    root = copy(base, tmp_path / "graph")
+    with Graph.open(root) as graph:
+        children.kill_at("before_publish", mutation(root, INSERT))
+        with pytest.raises(CompilerError):
+            graph.mutate('query w() { insert Person { nme: "dan" } }')
+        assert graph.pending_recoveries() == []
+    assert contents(root) == after[INSERT.name]
 
 
 def test_a_long_running_reader_and_writer_heals_on_refresh(
