@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 import pyarrow as pa
 
 from omnigraph.core.ids import TableKey, derive_id, new_ulid
-from omnigraph.core.types import BaseType, ListType, PropertyType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import (
     MANAGED,
     StoredValue,
@@ -19,6 +19,7 @@ from omnigraph.core.values import (
 )
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir
+from omnigraph.lang.schema.rules import EnumValues, Example, TableRules, violation_text
 from omnigraph.storage.datasets.blob_columns import has_references
 from omnigraph.storage.datasets.blobs import blob_bytes
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from omnigraph.commit.snapshot import Snapshot
     from omnigraph.lang.schema.accepted import Identities
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.lang.schema.rules import TableRules
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 
@@ -59,6 +59,10 @@ def assigned_value(
         ExternalBlobSourceError: it is an allowed one that cannot be read.
     """
     given = ir.value_of(value, params)
+    if isinstance(type_.base, EnumType) and isinstance(given, str):
+        rule = EnumValues(type_name=owner, property=name, values=type_.base.values)
+        if given not in rule.values:
+            raise BadRequestError(violation_text(rule, Example(given)))
     try:
         if type_.base == ScalarType(Scalar.BLOB):
             return _blob(type_, given, external)
@@ -69,8 +73,7 @@ def assigned_value(
             return given
         return coerce_json(type_, given)
     except ValueError as problem:
-        prefix = "invalid enum value" if "is not one of" in str(problem) else "invalid value"
-        raise BadRequestError(f"{prefix} for {owner}.{name}: {problem}") from problem
+        raise BadRequestError(f"invalid value for {owner}.{name}: {problem}") from problem
 
 
 def _is_moment(type_: PropertyType) -> bool:
@@ -89,7 +92,7 @@ def _blob(type_: PropertyType, given: StoredValue, external: ExternalIntake) -> 
     return spelled_cell(text) if text.startswith(MANAGED) else external.copied(text)
 
 
-# ---- Running the statements of a mutation against the accumulator
+# ---- Running the statements of a mutation against the pending rows
 
 
 _STRING = ScalarType(Scalar.STRING)
