@@ -206,7 +206,7 @@ class Image:
     has_given_ids: bool = True
     #: Whether all old rows go.
     is_replaced: bool = False
-    #: Ids of old rows that go, where they are known.
+    #: Ids of old rows that go, where not all of them do.
     removed_ids: Sequence[str] = ()
     #: Sources of edges that go or are replaced: they may have lost one.
     old_sources: Sequence[str] = ()
@@ -214,6 +214,11 @@ class Image:
     def scans(self, column: str, *, is_new: bool) -> list[KeyScan]:
         """The texts of a column, of the new rows or of the old ones."""
         return key_scans(self.table, self.new if is_new else self.old, text_key(column))
+
+    @property
+    def loses_rows(self) -> bool:
+        """Whether ids that were there before are gone."""
+        return self.is_replaced or bool(self.removed_ids)
 
     @property
     def old(self) -> list[int]:
@@ -235,9 +240,9 @@ class TableChanges:
 
     def find(self, key: TableKey, rule: RowRule) -> list[Found]:
         """As `ChangedRows.find`."""
-        topic = rule_topic(rule)
         if not self._is_affected(key, rule):
             return []
+        topic = rule_topic(rule)
         self.tell(topic)
         # Jobs in Spark are named as well.
         with detail(topic):
@@ -257,13 +262,13 @@ class TableChanges:
         image = self.images.get(key)
         if isinstance(rule, End):
             nodes = self.images.get(rule.node)
-            loses_nodes = nodes is not None and (nodes.is_replaced or len(nodes.removed_ids) > 0)
-            return loses_nodes or (image is not None and bool(image.new))
+            if nodes is not None and nodes.loses_rows:
+                return True
         if image is None:
             return False
         if isinstance(rule, DistinctIds | NewIds):
             return bool(image.new) and image.has_given_ids
-        return bool(image.new) or (isinstance(rule, EdgesPerSource) and len(image.old_sources) > 0)
+        return bool(image.new) or (isinstance(rule, EdgesPerSource) and bool(image.old_sources))
 
     def _find(self, rule: RowRule, image: Image) -> Iterator[Found]:
         joins = self.joins
@@ -286,15 +291,11 @@ class TableChanges:
                 ids = key_scans(nodes.table, None, text_key("id"))
                 if new := image.scans(rule.column, is_new=True):
                     yield joins.missing(new, ids)
-                if nodes.is_replaced or nodes.removed_ids:
-                    if not (old := image.scans(rule.column, is_new=False)):
-                        return
-                    # Of replaced nodes it is only known which are there.
-                    yield (
-                        joins.missing(old, ids)
-                        if nodes.is_replaced
-                        else joins.named(old, nodes.removed_ids)
-                    )
+                old = image.scans(rule.column, is_new=False) if nodes.loses_rows else []
+                if old and nodes.removed_ids:
+                    yield joins.named(old, nodes.removed_ids)
+                elif old:
+                    yield joins.missing(old, ids)
             case EdgesPerSource():
                 counted = key_scans(image.table, None, text_key("src"))
                 touched = image.scans("src", is_new=True)
