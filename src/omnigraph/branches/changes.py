@@ -189,8 +189,8 @@ class CommitChanges:
             begin = 0
 
     def _changes(self, delta: TypeDelta, begin: int) -> Iterator[Change]:
-        kind, _, name = delta.table_key.partition(":")
-        type_ = ChangedType(id=delta.type_id, name=name)
+        kind = delta.table_key.kind
+        type_ = ChangedType(id=delta.type_id, name=delta.table_key.name)
         step = _BLOB_IMAGE_ROWS if blob_columns(delta.definition) else _IMAGE_ROWS
         pieces = (
             batch.slice(first, step)
@@ -239,8 +239,7 @@ def commit_changes(
         for before, after in matched_tables(old, new):
             # What only got another name is the same data.
             if before and before.row_count and (after is None or before.version != after.version):
-                name = before.table_key.partition(":")[2]
-                raise ChangeSchemaBoundaryError(commit.commit_id, name)
+                raise ChangeSchemaBoundaryError(commit.commit_id, before.table_key.name)
     deltas = reader.between(
         State(snapshot=old, types=types_of(old.schema_hash)),
         State(snapshot=new, types=types_of(new.schema_hash)),

@@ -105,10 +105,9 @@ class ChangeFilter:
 
     def has_type(self, key: TableKey) -> bool:
         """Whether changes of a type are wanted."""
-        kind, _, name = key.partition(":")
-        if self.kinds and kind not in self.kinds:
+        if self.kinds and key.kind not in self.kinds:
             return False
-        return not self.types or name in self.types or key in self.types
+        return not self.types or key.name in self.types or key in self.types
 
     def has_op(self, op: Operation) -> bool:
         """Whether changes of this sort are wanted."""
@@ -200,7 +199,7 @@ class TypeDelta:
     @property
     def is_edge(self) -> bool:
         """Whether it is a type of edges."""
-        return self.table_key.startswith("edge:")
+        return self.table_key.kind == "edge"
 
     def selected(self, filter_: ChangeFilter) -> TypeDelta:
         """Without operations that nobody wants."""
@@ -235,7 +234,7 @@ def known_types(schema: AcceptedSchema) -> dict[TableKey, KnownType]:
     return {
         key: KnownType(
             definition=item,
-            numbers=numbers[TypeKind(key.partition(":")[0]), item.name].properties,
+            numbers=numbers[TypeKind(key.kind), item.name].properties,
         )
         for key, item in definitions_of(schema.catalog).items()
     }

@@ -143,12 +143,12 @@ class Diff:
         names = pa.array([str(operation(code)) for code in range(OPERATIONS)])
         tables = [NET_CHANGES.empty_table()]
         for delta in self.deltas:
-            kind, _, name = delta.table_key.partition(":")
+            key = delta.table_key
             for rows in delta.rows.batches():
                 count = rows.num_rows
                 columns = [
-                    pa.repeat(kind, count),
-                    pa.repeat(name, count),
+                    pa.repeat(key.kind, count),
+                    pa.repeat(key.name, count),
                     rows["id"],
                     names.take(pa.array(operation_codes(rows))),
                     pa.repeat(pa.scalar(_version(delta), pa.int64()), count),
@@ -203,15 +203,15 @@ class Diff:
 
 
 def _net_changes(delta: TypeDelta, rows: Any) -> Iterator[NetChange]:
-    kind, _, name = delta.table_key.partition(":")
+    key = delta.table_key
     version = _version(delta)
     columns = (rows[column].to_pylist() for column in ("id", "src", "dst"))
     for code, entity_id, source, target in zip(
         operation_codes(rows).tolist(), *columns, strict=True
     ):
         yield NetChange(
-            kind=kind,
-            type_name=name,
+            kind=key.kind,
+            type_name=key.name,
             id=entity_id,
             op=operation(code),
             published_dataset_version=version,

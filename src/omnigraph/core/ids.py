@@ -8,14 +8,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import NewType
 
 from ulid import ULID
 
 from omnigraph.errors import BadRequestError
 
-#: `node:Paper` or `edge:Cites`: the logical name of one dataset.
-TableKey = NewType("TableKey", str)
+
+class TableKey(str):
+    """`node:Paper` or `edge:Cites`: the logical name of one dataset.
+
+    >>> TableKey("node:Paper").kind, TableKey("node:Paper").name
+    ('node', 'Paper')
+    """
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        """`node` or `edge`."""
+        return self.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+        return self.partition(":")[2]
+
 
 _FNV_OFFSET = 14695981039346656037
 _FNV_PRIME = 1099511628211

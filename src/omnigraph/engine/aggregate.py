@@ -202,8 +202,7 @@ class Grouping:
     def _is_unique(self, key: ir.PropertyRef | ir.EntityRef) -> bool:
         if isinstance(key, ir.EntityRef):
             return True
-        _, _, name = self._context.tables[key.variable].partition(":")
-        definition = self._context.catalog.nodes.get(name)
+        definition = self._context.catalog.nodes.get(self._context.tables[key.variable].name)
         return (
             definition is not None
             and definition.key is not None

@@ -159,8 +159,7 @@ def query_vector(context: Context, rank: ir.Nearest) -> FloatArray | None:
     """The vector that is searched for; a text is embedded."""
     value = ir.value_of(rank.query, context.values)
     if isinstance(value, str):
-        _, _, node_type = context.tables[rank.field.variable].partition(":")
-        value = context.embed(rank.field, node_type, value)
+        value = context.embed(rank.field, context.tables[rank.field.variable].name, value)
     return None if value is None else np.asarray(value, np.float64)
 
 

@@ -163,8 +163,7 @@ def _result(
 ) -> ExportResult:
     counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
     for key, rows in exported.rows.items():
-        kind, _, name = key.partition(":")
-        counts[kind][name] = rows
+        counts[key.kind][key.name] = rows
     return ExportResult(
         target=target,
         format=str(format_),

@@ -152,7 +152,7 @@ class SchemaEvolution:
         new_tables = []
         for definition in migrations.created:
             key = TableKey(definition.table_key)
-            kind = TypeKind(key.partition(":")[0])
+            kind = TypeKind(key.kind)
             incarnation = wanted.identities.types[kind, definition.name].incarnation or 0
             path = table_location(key)
             if path in used:

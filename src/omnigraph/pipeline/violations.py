@@ -338,7 +338,7 @@ def check_rows(
 
 def required(key: TableKey, column: str) -> Required:
     """The rule of a column that becomes required."""
-    return Required(type_name=key.partition(":")[2], property=column, code="OG-MF-104")
+    return Required(type_name=key.name, property=column, code="OG-MF-104")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

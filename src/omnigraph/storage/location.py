@@ -109,8 +109,7 @@ def table_location(table_key: TableKey, incarnation: int | None = None) -> str:
     >>> table_location(TableKey("node:Paper"))
     'nodes/da89d00e1b71df59'
     """
-    kind, _, name = table_key.partition(":")
-    return f"{kind}s/{directory_name(name, incarnation)}"
+    return f"{table_key.kind}s/{directory_name(table_key.name, incarnation)}"
 
 
 # ---- The border of a graph: which names below its root are of our own making, and that no link leads out of it

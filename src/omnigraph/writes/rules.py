@@ -192,10 +192,9 @@ def check_ids(
 ) -> Iterator[Violation]:
     """Ids that several rows of a write have, and those that exist where they have to be new."""
     for key in keys:
-        kind, _, name = key.partition(":")
-        yield from _violations(key, DistinctIds(type_name=name), rows)
+        yield from _violations(key, DistinctIds(type_name=key.name), rows)
         if must_be_new:
-            yield from _violations(key, NewIds(kind=kind, type_name=name), rows)
+            yield from _violations(key, NewIds(kind=key.kind, type_name=key.name), rows)
 
 
 def _violations(key: TableKey, rule: RowRule, rows: ChangedRows) -> Iterator[Violation]:

@@ -15,6 +15,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -1162,7 +1163,7 @@ def test_an_old_id_may_be_one_member_of_the_key_but_not_of_two_nodes(
 
 
 def test_an_old_spelling_stands_for_one_node() -> None:
-    key: Any = "node:Team"
+    key = TableKey("node:Team")
     assert alias_conflicts([(key, {"07": "7"}), (key, {"07": "7", "08": "8"})]) == {
         "Team": {"07": "7", "08": "8"}
     }

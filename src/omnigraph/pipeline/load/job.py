@@ -343,10 +343,9 @@ class LoadJob:
     ) -> None:
         """Fill in what happens to every touched table; what a merge wrote is in `merged` also when it fails."""
         for key, staged in touched.items():
-            name = key.partition(":")[2]
-            self._engine.inner.tell(name)
+            self._engine.inner.tell(key.name)
             if self._mode is LoadMode.MERGE and staged.has_given_ids:
-                with detail(name):
+                with detail(key.name):
                     merged[key] = self._merge(key, tables[key], staged)
                 writes[key] = _merge_write(tables[key], merged[key])
             else:

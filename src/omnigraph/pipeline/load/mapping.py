@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from omnigraph.core.ids import TableKey
 from omnigraph.core.source import did_you_mean
 from omnigraph.core.validation import listed, problems_of
 from omnigraph.core.yaml_files import raise_problems, read_yaml
@@ -315,7 +316,7 @@ class CsvOptions:
 class MappedType:
     """One type and where its records come from."""
 
-    type_key: str
+    type_key: TableKey
     #: Path, directory, pattern, or the name of a Spark table; of a frame, what reports call it.
     source: str
     format: SourceFormat | None = None
@@ -349,7 +350,7 @@ class TypeMapping:
     #: Types with a source of their own.
     types: tuple[MappedType, ...] = ()
     #: How the frames of types are read, by table key.
-    frames: Mapping[str, MappedType] = field(default_factory=dict)
+    frames: Mapping[TableKey, MappedType] = field(default_factory=dict)
     #: For frames that have no entry.
     timestamps: Timestamps = Timestamps.REFUSE
     #: As messages call it.
@@ -439,7 +440,7 @@ class _Reader:
 
     def __init__(self, catalog: Catalog, where: str, base: Path, path: Path | None) -> None:
         self.types: list[MappedType] = []
-        self.frames: dict[str, MappedType] = {}
+        self.frames: dict[TableKey, MappedType] = {}
         self.timestamps = Timestamps.REFUSE
         self._catalog = catalog
         self._where = where
@@ -471,16 +472,16 @@ class _Reader:
         except ValidationError as error:
             _refuse(error, named, self._path, self._where, place)
 
-    def _type_key(self, kind: str, name: str) -> str:
+    def _type_key(self, kind: str, name: str) -> TableKey:
         known = list(self._catalog.nodes if kind == "node" else self._catalog.edges)
         if name not in known:
             hint = did_you_mean(name, known)
             raise BadRequestError(
                 f"{self._where}: there is no {kind} type `{name}`" + (f": {hint}" if hint else "")
             )
-        return f"{kind}:{name}"
+        return TableKey(f"{kind}:{name}")
 
-    def _mapped(self, key: str, body: _TypeBody, where: str) -> MappedType:
+    def _mapped(self, key: TableKey, body: _TypeBody, where: str) -> MappedType:
         if body.source is not None and body.table is not None:
             raise BadRequestError(
                 f"{where}: give `source` (files) or `table` (a Spark table), not both"
@@ -514,10 +515,12 @@ class _Reader:
             timestamps=self.timestamps_of(body.timestamps, where),
         )
 
-    def _ends(self, key: str, body: _TypeBody, where: str) -> tuple[EndSource, EndSource] | None:
+    def _ends(
+        self, key: TableKey, body: _TypeBody, where: str
+    ) -> tuple[EndSource, EndSource] | None:
         given = (body.source_end, body.target_end)
         is_frame = body.source is None and body.table is None
-        if key.startswith("node:"):
+        if key.kind == "node":
             if given != (None, None):
                 raise BadRequestError(f"{where}: a node has no `from` and `to`")
             return None
@@ -525,7 +528,7 @@ class _Reader:
             return None
         if None in given:
             raise BadRequestError(f"{where}: an edge needs the columns `from` and `to`")
-        edge = self._catalog.edges[key.partition(":")[2]]
+        edge = self._catalog.edges[key.name]
         source, target = (
             end_source(end, self._members(name), f"{where}, `{side}`")
             for side, end, name in zip(

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow.csv as _csv
 
 from omnigraph.core.arrow import pa
-from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRecord, InputFileError
 from omnigraph.errors.text import size_text
 from omnigraph.errors.writes import LINE, RECORD
@@ -133,7 +132,7 @@ class PartReader:
     def _mapped(self) -> tuple[MappedType, EntityShape]:
         mapped = self._part.mapped
         assert mapped is not None, "a part of a table belongs to a mapped type"
-        return mapped, self._plan.shapes[TableKey(mapped.type_key)]
+        return mapped, self._plan.shapes[mapped.type_key]
 
     def _columns_for(self, source: SourceColumns) -> ColumnMap:
         mapped, shape = self._mapped

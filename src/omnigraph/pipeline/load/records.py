@@ -162,7 +162,7 @@ def read_record(body: object, plan: LoadPlan) -> Record:
 def _node_shape(name: object, plan: LoadPlan) -> EntityShape:
     found = plan.shapes.get(TableKey(f"node:{name}")) if isinstance(name, str) else None
     if found is None:
-        known = [key.partition(":")[2] for key in plan.shapes if key.startswith("node:")]
+        known = [key.name for key in plan.shapes if key.kind == "node"]
         _refuse("unknown type", f"there is no node type {_quoted(name, known)}", "type", name)
     return found
 
@@ -170,7 +170,7 @@ def _node_shape(name: object, plan: LoadPlan) -> EntityShape:
 def _edge_shape(name: object, plan: LoadPlan) -> EntityShape:
     key = plan.edge_words.get(name.casefold()) if isinstance(name, str) else None
     if key is None:
-        known = [item.partition(":")[2] for item in plan.shapes if item.startswith("edge:")]
+        known = [item.name for item in plan.shapes if item.kind == "edge"]
         _refuse("unknown type", f"there is no edge type {_quoted(name, known)}", "edge", name)
     return plan.shapes[key]
 

@@ -394,7 +394,7 @@ def alias_conflicts(found: list[tuple[TableKey, dict[str, str]]]) -> dict[str, d
     """
     merged: dict[str, dict[str, str]] = {}
     for key, aliases in found:
-        known = merged.setdefault(key.partition(":")[2], {})
+        known = merged.setdefault(key.name, {})
         for old, canonical in aliases.items():
             if known.setdefault(old, canonical) != canonical:
                 raise ValueError(f"the id {old!r} stands for {known[old]!r} and for {canonical!r}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from omnigraph.core.arrow import pa
-from omnigraph.core.ids import TableKey
+from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.core.source import did_you_mean
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.pipeline.load.column_map import ColumnMap, map_columns, raw_records
@@ -121,7 +121,7 @@ def read_frames(
         is_local = isinstance(data, pa.Table)
         columns = arrow_columns(data.schema) if is_local else access().columns(data)
         columns = replace(columns, index=_index_names(given))
-        if key.startswith("edge:") and entry.ends is None:
+        if key.kind == "edge" and entry.ends is None:
             known = {*columns.names, *columns.index}
             ends = ("from", "to") if "from" in known else ("src", "dst")
             entry = replace(entry, ends=(column_source(ends[0]), column_source(ends[1])))
@@ -132,9 +132,8 @@ def read_frames(
 
 def _refuse_source(key: TableKey, mapping: TypeMapping) -> None:
     if any(item.type_key == key for item in mapping.types):
-        name = key.partition(":")[2]
         raise BadRequestError(
-            f"{mapping.name}, {name}: a type with a frame has an entry without `source` and `table`; "
+            f"{mapping.name}, {key.name}: a type with a frame has an entry without `source` and `table`; "
             "leave them out, or the frame"
         )
 
@@ -185,13 +184,13 @@ def frame_records(
 
 
 def _table_key(name: str, catalog: Catalog) -> TableKey:
-    known = [f"node:{item}" for item in catalog.nodes] + [f"edge:{item}" for item in catalog.edges]
-    matching = [key for key in known if name in (key, key.partition(":")[2])]
+    known = [*map(node_table_key, catalog.nodes), *map(edge_table_key, catalog.edges)]
+    matching = [key for key in known if name in (key, key.name)]
     if len(matching) == 1:
-        return TableKey(matching[0])
+        return matching[0]
     if matching:
         raise BadRequestError(f"`{name}` is a node and an edge type: write {' or '.join(matching)}")
-    hint = did_you_mean(name, [key.partition(":")[2] for key in known])
+    hint = did_you_mean(name, [key.name for key in known])
     raise BadRequestError(f"there is no type `{name}`" + (f": {hint}" if hint else ""))
 
 
@@ -246,7 +245,7 @@ class LoadInput:
     @property
     def declared_types(self) -> set[TableKey]:
         """Types that are present whether they have records or not."""
-        keys = {TableKey(item.type_key) for item in self.mapped}
+        keys = {item.type_key for item in self.mapped}
         return keys | {frame.type_key for frame in self.frames}
 
 
@@ -299,10 +298,9 @@ def _refuse_unfed(mapping: TypeMapping, frames: tuple[Frame, ...]) -> None:
     fed = {frame.type_key for frame in frames}
     for key in mapping.frames:
         if key not in fed:
-            name = key.partition(":")[2]
             raise BadRequestError(
-                f"{mapping.name}, {name}: give `source` (files) or `table` (a Spark table), or a frame of {name} "
-                "(frames=)"
+                f"{mapping.name}, {key.name}: give `source` (files) or `table` (a Spark table), or a frame of "
+                f"{key.name} (frames=)"
             )
 
 
@@ -343,7 +341,7 @@ def plan_work(
     for mapped in given.mapped:
         if mapped.format is SourceFormat.TABLE:
             assert access is not None, "tables are refused where Spark is not"
-            table, key = access.table(mapped.source), TableKey(mapped.type_key)
+            table, key = access.table(mapped.source), mapped.type_key
             columns = access.columns(table)
             frames.append(Frame(type_key=key, data=table, columns=columns, mapped=mapped))
     return Work(parts=cut_mapped_files(given.mapped, parallelism), frames=frames)
