@@ -47,7 +47,7 @@ from omnigraph.commit.snapshot import (
     snapshot_of,
     state_of,
 )
-from omnigraph.core.cache import Together
+from omnigraph.core.cache import SingleFlight
 from omnigraph.errors import LeaseLostError, RetryableCommitConflictError, StorageError
 from omnigraph.storage.lease import Lifelong, Tenure, fence_metadata, read_fence
 from omnigraph.storage.manifest_table import CatalogTable, CatalogView, PublishContention
@@ -125,8 +125,8 @@ class Manifest:
         #: The same for its commits alone.
         self._commits: tuple[int, Mapping[str, GraphCommit]] | None = None
         #: By version of the catalog, so that many readers of the past do not all scan it after a commit.
-        self._reading_history: Together[History] = Together()
-        self._reading_commits: Together[Mapping[str, GraphCommit]] = Together()
+        self._reading_history: SingleFlight[History] = SingleFlight()
+        self._reading_commits: SingleFlight[Mapping[str, GraphCommit]] = SingleFlight()
 
     def create(self, genesis: GraphCommit, pins: tuple[TablePin, ...]) -> ManifestState:
         """The first version of the catalog: branch `main` with one parentless commit."""

@@ -17,7 +17,7 @@ _Made = TypeVar("_Made")
 _LOOK_S = 0.05
 
 
-class Together(Generic[_Made]):
+class SingleFlight(Generic[_Made]):
     """Work by key, done once for all threads that ask while it is being done. Thread-safe.
 
     Only for what follows from immutable data: whoever joins late gets what was begun before. Work may lead to work of
@@ -86,7 +86,9 @@ class LruCache(Generic[Kept]):
         self._states: dict[Hashable, list[Hashable]] = {}
         self._used = 0
         self._lock = Lock()
-        self._building: Together[Kept] = Together()
+        #: How often a value was found, and how often one was put.
+        self.hits = self.puts = 0
+        self._building: SingleFlight[Kept] = SingleFlight()
 
     def get(self, key: Hashable) -> Kept | None:
         """The value, if it is kept."""
@@ -95,6 +97,7 @@ class LruCache(Generic[Kept]):
             if found is None:
                 return None
             self._values.move_to_end(key)
+            self.hits += 1
             return found[0]
 
     def put(self, key: Hashable, value: Kept, state_of: Hashable = None) -> None:
@@ -104,9 +107,8 @@ class LruCache(Generic[Kept]):
         """
         size = self._size_of(value)
         with self._lock:
-            known = self._values.pop(key, None)
-            if known is not None:
-                self._used -= known[1]
+            self.puts += 1
+            self._drop(key)
             if size > self._capacity:
                 return
             self._values[key] = (value, size)
@@ -122,7 +124,11 @@ class LruCache(Generic[Kept]):
         if key in states:
             states.remove(key)
         states.append(key)
-        if len(states) > _MAX_STATES and (known := self._values.pop(states.pop(0), None)):
+        if len(states) > _MAX_STATES:
+            self._drop(states.pop(0))
+
+    def _drop(self, key: Hashable) -> None:
+        if (known := self._values.pop(key, None)) is not None:
             self._used -= known[1]
 
     def get_or_build(
@@ -149,6 +155,12 @@ class LruCache(Generic[Kept]):
     def used(self) -> int:
         """The total size of what is kept."""
         return self._used
+
+    def forget(self, is_unwanted: Callable[[Kept], bool]) -> None:
+        """Forget some values."""
+        with self._lock:
+            for key in [key for key, (value, _) in self._values.items() if is_unwanted(value)]:
+                self._drop(key)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from omnigraph.commit.targets import open_pin
 from omnigraph.core.budget import Budget
-from omnigraph.core.cache import LruCache, Together
+from omnigraph.core.cache import LruCache, SingleFlight
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.engine.entities import Entities, Numbering
 from omnigraph.lang.query import ir
@@ -202,7 +202,7 @@ class EngineCaches:
         self.column_uses: LruCache[int] = LruCache(_KEPT_USES)
         self.key_lookups: LruCache[dict[object, int]] = LruCache(_KEPT_LOOKUPS)
         #: Scans of whole columns that run now.
-        self.scans: Together[dict[str, ArrowColumn]] = Together()
+        self.scans: SingleFlight[dict[str, ArrowColumn]] = SingleFlight()
         self._indexes: LruCache[Mapping[str, IndexCoverage]] = LruCache(_KEPT_NUMBERINGS)
 
     def entities(self, table: Table, budget: Budget) -> Entities:

@@ -16,7 +16,7 @@ from omnigraph.storage.datasets.reads import read_rows, take_rows
 
 if TYPE_CHECKING:
     from omnigraph.core.budget import Budget
-    from omnigraph.core.cache import LruCache, Together
+    from omnigraph.core.cache import LruCache, SingleFlight
     from omnigraph.storage.datasets.tables import Table
 
 _Read = TypeVar("_Read")
@@ -73,7 +73,7 @@ class Entities:
         columns: LruCache[ArrowColumn],
         column_uses: LruCache[int],
         key_lookups: LruCache[dict[object, int]],
-        scans: Together[dict[str, ArrowColumn]],
+        scans: SingleFlight[dict[str, ArrowColumn]],
         column_budget: int,
     ) -> None:
         self.table = table

@@ -16,12 +16,12 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
 
 import anyio
 
+from omnigraph.core.cache import LruCache
 from omnigraph.core.env_settings import Variable
 from omnigraph.errors import (
     BadRequestError,
@@ -276,31 +276,23 @@ class KeptDiffs:
 
     def __init__(self) -> None:
         #: By the commits that are compared, and the filter.
-        self._known: OrderedDict[tuple[str, str, str], Diff] = OrderedDict()
-        self._lock = Lock()
+        self._known: LruCache[Diff] = LruCache(_KEPT)
 
     def get(self, one: str, other: str, filter_digest: str, compare: Callable[[], Diff]) -> Diff:
         """The diff of two commits that is kept, or else what a comparison gives.
 
         Names of branches, which move, never find one: the pages behind the first ask with its commits.
         """
-        with self._lock:
-            known = self._known.get((one, other, filter_digest))
-            if known is not None:
-                self._known.move_to_end((one, other, filter_digest))
-                return known
-        found = compare()
-        if found.is_in_files:
-            with self._lock:
-                self._known[found.from_commit_id, found.to_commit_id, filter_digest] = found
-                while len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
+        found = self._known.get((one, other, filter_digest))
+        if found is None:
+            found = compare()
+            if found.is_in_files:
+                self._known.put((found.from_commit_id, found.to_commit_id, filter_digest), found)
         return found
 
     def clear(self) -> None:
         """Let go of all of them."""
-        with self._lock:
-            self._known.clear()
+        self._known.clear()
 
 
 # ---- Where graphs are stored is known to the server and its log; failures, which may name files, are sent without

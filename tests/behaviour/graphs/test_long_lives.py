@@ -34,7 +34,7 @@ def holds(graph):
         "bytes": int(status["VmRSS"].split()[0]) * 1024,
         "threads": int(status["Threads"]),
         "objects": len(gc.get_objects()),
-        "handles": len(graph._environment.tables._cache),
+        "handles": graph._environment.tables._cache.used,
         "cached": session().size_bytes(),
     }
 

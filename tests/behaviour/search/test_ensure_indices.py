@@ -522,7 +522,8 @@ def test_indexes_are_built_on_a_handle_that_no_reader_shares(
 
         monkeypatch.setattr(lance.LanceDataset, name, note)
     docs.ensure_indices()
-    shared = [table._dataset._ds for table in docs._environment.tables._cache.values()]
+    kept = docs._environment.tables._cache._values.values()
+    shared = [table._dataset._ds for table, _ in kept]
     assert used
     assert not [handle for handle in used if any(handle is other for other in shared)]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
+from omnigraph.core.cache import LruCache
 from omnigraph.core.source import (
     MAX_PARTS,
     MAX_PATTERNS,
@@ -368,12 +367,8 @@ class QueryCompiler:
     """
 
     def __init__(self, entries: int = _CACHE_ENTRIES) -> None:
-        self._entries = entries
-        self._cache: OrderedDict[tuple[str, str | None, str], CompiledQuery] = OrderedDict()
-        self._lock = Lock()
-        #: How often a query was found in the cache and how often it was compiled.
-        self.hits = 0
-        self.misses = 0
+        #: Counts how often a query was found and how often it was compiled.
+        self.cache: LruCache[CompiledQuery] = LruCache(entries)
 
     def compile(
         self, source: SourceText | str, catalog: Catalog, name: str | None = None
@@ -381,18 +376,10 @@ class QueryCompiler:
         """As `compile_query`, from the cache when the same text was compiled against the same schema before."""
         source = _as_source(source)
         key = (source.text, name, catalog.schema_hash)
-        with self._lock:
-            known = self._cache.get(key)
-            if known is not None:
-                self._cache.move_to_end(key)
-                self.hits += 1
-                return known
-        compiled = compile_query(source, catalog, name)
-        with self._lock:
-            self.misses += 1
-            self._cache[key] = compiled
-            while len(self._cache) > self._entries:
-                self._cache.popitem(last=False)
+        compiled = self.cache.get(key)
+        if compiled is None:
+            compiled = compile_query(source, catalog, name)
+            self.cache.put(key, compiled)
         return compiled
 
 

@@ -6,14 +6,12 @@ this room.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.core.cache import Together
+from omnigraph.core.cache import LruCache
 from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
 from omnigraph.storage._failures import readable, translated
 from omnigraph.storage.datasets.blob_columns import blob_names, read_cells, scan_cells
@@ -176,10 +174,7 @@ class TableStore:
 
     def __init__(self, location: GraphLocation, entries: int = _CACHED_HANDLES) -> None:
         self.location = location
-        self._entries = entries
-        self._cache: OrderedDict[tuple[str, str | None, int], Table] = OrderedDict()
-        self._lock = Lock()
-        self._opening: Together[Table] = Together()
+        self._cache: LruCache[Table] = LruCache(entries)
         #: Datasets that were looked through for links.
         self._checked: set[str] = set()
 
@@ -192,34 +187,19 @@ class TableStore:
         """
         if version is None:
             # HEAD moves: this caller must not get what others found before.
-            return self._open_anew(path, branch, None)
+            table = self._open(path, branch, None)
+            self.remember(table)
+            return table
         key = (path, branch, version)
-        with self._lock:
-            known = self._cache.get(key)
-            if known is not None:
-                self._cache.move_to_end(key)
-                return known
-        return self._opening.make(key, lambda: self._open_anew(path, branch, version))
-
-    def _open_anew(self, path: str, branch: str | None, version: int | None) -> Table:
-        table = self._open(path, branch, version)
-        self.remember(table)
-        return table
+        return self._cache.get_or_build(key, lambda: self._open(path, branch, version))
 
     def remember(self, table: Table) -> None:
         """Keep a handle for later reads of the same version."""
-        key = (table.path, table.branch, table.version)
-        with self._lock:
-            self._cache[key] = table
-            self._cache.move_to_end(key)
-            while len(self._cache) > self._entries:
-                self._cache.popitem(last=False)
+        self._cache.put((table.path, table.branch, table.version), table)
 
     def forget(self, path: str) -> None:
         """Keep no handle of a dataset: versions of it are gone."""
-        with self._lock:
-            for key in [key for key in self._cache if key[0] == path]:
-                del self._cache[key]
+        self._cache.forget(lambda table: table.path == path)
 
     def _refuse_links(self, path: str) -> None:
         """Look through a dataset for links when it is opened first: Lance would follow them, reading and writing."""

@@ -22,7 +22,7 @@ def test_the_same_text_is_compiled_once(reading):
     second = compiler.compile(text(), reading)
 
     assert second is first
-    assert (compiler.hits, compiler.misses) == (1, 1)
+    assert (compiler.cache.hits, compiler.cache.puts) == (1, 1)
 
 
 def test_an_equal_schema_hits_although_it_is_another_object():
@@ -32,7 +32,7 @@ def test_an_equal_schema_hits_although_it_is_another_object():
     compiler.compile(text(), compile_schema(schema).catalog)
     compiler.compile(text(), compile_schema(schema).catalog)
 
-    assert (compiler.hits, compiler.misses) == (1, 1)
+    assert (compiler.cache.hits, compiler.cache.puts) == (1, 1)
 
 
 def test_another_schema_misses():
@@ -41,7 +41,7 @@ def test_another_schema_misses():
     first = compiler.compile(text(), compile_schema("node Paper { title: String }").catalog)
     second = compiler.compile(text(), compile_schema("node Paper { title: String? }").catalog)
 
-    assert (compiler.hits, compiler.misses) == (0, 2)
+    assert (compiler.cache.hits, compiler.cache.puts) == (0, 2)
     assert str(first.ir.projections[0].type) == "String"
     assert str(second.ir.projections[0].type) == "String?"
 
@@ -62,7 +62,7 @@ def test_another_text_misses(reading):
     compiler.compile(text(limit=1), reading)
     compiler.compile(text(limit=2), reading)
 
-    assert (compiler.hits, compiler.misses) == (0, 2)
+    assert (compiler.cache.hits, compiler.cache.puts) == (0, 2)
 
 
 def test_two_queries_of_one_text_are_kept_apart(reading):
@@ -72,7 +72,7 @@ def test_two_queries_of_one_text_are_kept_apart(reading):
     names = [compiler.compile(both, reading, name).name for name in ("a", "b", "a")]
 
     assert names == ["a", "b", "a"]
-    assert (compiler.hits, compiler.misses) == (1, 2)
+    assert (compiler.cache.hits, compiler.cache.puts) == (1, 2)
 
 
 def test_the_name_of_the_source_does_not_matter(reading):
@@ -81,7 +81,7 @@ def test_the_name_of_the_source_does_not_matter(reading):
     compiler.compile(SourceText(text(), "one.gq"), reading)
     compiler.compile(SourceText(text(), "two.gq"), reading)
 
-    assert (compiler.hits, compiler.misses) == (1, 1)
+    assert (compiler.cache.hits, compiler.cache.puts) == (1, 1)
 
 
 def test_failures_are_not_kept(reading):
@@ -91,7 +91,7 @@ def test_failures_are_not_kept(reading):
         with pytest.raises(CompilerError):
             compiler.compile("query q() { match { $p: Papr } return { $p } }", reading)
 
-    assert compiler.hits == 0
+    assert compiler.cache.hits == 0
 
 
 def test_the_least_recently_used_query_leaves_first(reading):
@@ -102,22 +102,22 @@ def test_the_least_recently_used_query_leaves_first(reading):
 
     compiler.compile(text(limit=3), reading)
     compiler.compile(text(limit=1), reading)
-    assert (compiler.hits, compiler.misses) == (2, 3)
+    assert (compiler.cache.hits, compiler.cache.puts) == (2, 3)
     compiler.compile(text(limit=2), reading)
 
-    assert (compiler.hits, compiler.misses) == (2, 4)
+    assert (compiler.cache.hits, compiler.cache.puts) == (2, 4)
 
 
 def test_the_cache_never_grows_beyond_its_entries(reading):
     compiler = QueryCompiler(entries=3)
     for limit in range(10):
         compiler.compile(text(limit=limit), reading)
-    before = compiler.misses
+    before = compiler.cache.puts
 
     for limit in range(10):
         compiler.compile(text(limit=limit), reading)
 
-    assert compiler.misses - before == 10
+    assert compiler.cache.puts - before == 10
 
 
 def test_threads_share_one_cache_and_get_equal_queries(reading):
@@ -128,5 +128,5 @@ def test_threads_share_one_cache_and_get_equal_queries(reading):
         found = list(pool.map(lambda limit: compiler.compile(text(limit=limit), reading), limits))
 
     assert [query.ir.limit for query in found] == limits
-    assert compiler.hits + compiler.misses == len(limits)
+    assert compiler.cache.hits + compiler.cache.puts == len(limits)
     assert len({explain_ir(query.ir) for query in found}) == 8
