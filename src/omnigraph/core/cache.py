@@ -20,8 +20,8 @@ _LOOK_S = 0.05
 class SingleFlight(Generic[_Made]):
     """Work by key, done once for all threads that ask while it is being done. Thread-safe.
 
-    Only for what follows from immutable data: whoever joins late gets what was begun before. Work may lead to work of
-    other keys, and never back to its own.
+    Only for what follows from immutable data: a thread that joins late gets what was begun before. Work may lead to
+    work of other keys, and never back to its own.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class LruCache(Generic[Kept]):
         return self._building.make(key, lambda: self._new(key, build), check)
 
     def _new(self, key: Hashable, build: Callable[[], Kept]) -> Kept:
-        # Somebody may have finished it between the look and this call.
+        # Another thread may have finished it between the look and this call.
         found = self.get(key)
         if found is None:
             found = build()

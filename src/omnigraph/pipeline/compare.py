@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from omnigraph.lang.schema.catalog import EdgeDef, NodeDef
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.pipeline.worker_set import LoadEngine
+    from omnigraph.pipeline.worker_set import WorkerSet
     from omnigraph.pipeline.workers import Message
     from omnigraph.storage.datasets.row_changes import Fragments
     from omnigraph.storage.datasets.tables import Table
@@ -307,7 +307,7 @@ def listed_parts(rows: RowSet, folder: AnswerFolder) -> list[RowPart]:
 
 
 def find_parts(
-    old: Table, new: Table, engine: LoadEngine, scratch: Scratch
+    old: Table, new: Table, engine: WorkerSet, scratch: Scratch
 ) -> tuple[list[RowPart], list[RowPart]]:
     """As `row_changes.differing_rows`, for any number of rows."""
     differing = compare_fragments(old, new)
@@ -337,7 +337,7 @@ class _Side:
     hidden: list[RowPart]
 
 
-def _lost_rows(before: _Side, after: _Side, engine: LoadEngine, scratch: Scratch) -> list[RowPart]:
+def _lost_rows(before: _Side, after: _Side, engine: WorkerSet, scratch: Scratch) -> list[RowPart]:
     """Rows of the earlier state without those that were only written again: these kept their row ids."""
     lost = whole_parts(before.table, before.fragments) + before.hidden
     version = before.table.version

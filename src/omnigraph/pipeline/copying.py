@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.rules import ValueRule
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.pipeline.worker_set import LoadEngine
+    from omnigraph.pipeline.worker_set import WorkerSet
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
 
@@ -219,7 +219,7 @@ class Copied:
     violation_total: int
 
 
-def stage_copy(plan: CopyPlan, engine: LoadEngine, scratch: Scratch, root: GraphLocation) -> Copied:
+def stage_copy(plan: CopyPlan, engine: WorkerSet, scratch: Scratch, root: GraphLocation) -> Copied:
     """Write everything; nothing is visible before the staged write is committed. When it fails, its files are gone.
 
     `root` is the graph, where tasks note what they write.
@@ -352,7 +352,7 @@ def _read(table: Table, row_ids: NDArray[np.uint64], columns: list[str]) -> Iter
 
 
 def _mark(
-    plan: CopyPlan, engine: LoadEngine, scratch: Scratch, ledgers: AnswerFolder
+    plan: CopyPlan, engine: WorkerSet, scratch: Scratch, ledgers: AnswerFolder
 ) -> tuple[dict[int, str | None], list[str]]:
     """Fragments without rows that go or are replaced, as `stage_replacement` takes them, and who wrote their marks."""
     losing = plan.rows.losing
@@ -450,7 +450,7 @@ def write_sources(item: SourceItem) -> Message:
 
 
 def lost_sources(
-    target: Table, plan: RowPlan, engine: LoadEngine, scratch: Scratch
+    target: Table, plan: RowPlan, engine: WorkerSet, scratch: Scratch
 ) -> Sequence[str]:
     """Sources of edges of the target that go or are replaced; several parts may name the same one."""
     losing = plan.losing

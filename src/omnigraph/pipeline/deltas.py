@@ -36,7 +36,7 @@ from omnigraph.storage.datasets.row_parts import RowPart, sample_rows
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.scratch import Scratch
-    from omnigraph.pipeline.worker_set import LoadEngine, WorkerChoice
+    from omnigraph.pipeline.worker_set import WorkerChoice, WorkerSet
     from omnigraph.pipeline.workers import Message
     from omnigraph.storage.datasets.tables import Table
 
@@ -339,7 +339,7 @@ def _most_rows(pair: Pair) -> int:
 def _sides(
     pairs: Sequence[Pair],
     named: Sequence[tuple[RowSet, RowSet] | None],
-    engine: LoadEngine,
+    engine: WorkerSet,
     scratch: Scratch,
 ) -> Iterator[_Side]:
     folder = scratch.folder(engine.workers)
@@ -357,7 +357,7 @@ def _sides(
 # ---- ranges of ids
 
 
-def _sampled(sides: Sequence[_Side], engine: LoadEngine) -> tuple[list[_Side], list[int], Any]:
+def _sampled(sides: Sequence[_Side], engine: WorkerSet) -> tuple[list[_Side], list[int], Any]:
     """Those of the sides that have rows, how many these are, and the ids at which buckets begin."""
     most = max(1, sum(side.part.row_count for side in sides))
     wanted = _SAMPLED_PER_BUCKET * _buckets(most, engine)
@@ -373,7 +373,7 @@ def _sampled(sides: Sequence[_Side], engine: LoadEngine) -> tuple[list[_Side], l
     return [side for side, _ in found], counts, splitters
 
 
-def _buckets(rows: int, engine: LoadEngine) -> int:
+def _buckets(rows: int, engine: WorkerSet) -> int:
     return max(engine.workers.parallelism, rows // _BUCKET_ROWS + 1)
 
 

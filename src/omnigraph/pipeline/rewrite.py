@@ -86,7 +86,7 @@ def _text_function(function: str, columns: list[Any]) -> Any:
 
 # ---- Changing the columns of tables as bulk work: one task per fragment writes the values that are new
 #
-# Nothing moves here: what comes out is staged, and whoever called commits it under the commit protocol. A change
+# Nothing moves here: what comes out is staged, and the caller commits it under the commit protocol. A change
 # without new values needs no task at all, whatever the size of the table.
 
 
@@ -189,7 +189,7 @@ def _run(
         for answer in answers:
             raise_failure(answer)
     except BaseException:
-        # Also after an interrupt: nobody else knows these files.
+        # Also after an interrupt: nothing else knows these files.
         fragments = [text for answer in answers for text in answer.get("fragments", ())]
         remove = remove_written if task is _write_rows else remove_new_files
         remove(table, fragments)

@@ -38,7 +38,7 @@ from omnigraph.writes.rules import Found, Violation, check, check_values
 if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.joins import Joins
-    from omnigraph.pipeline.worker_set import LoadEngine
+    from omnigraph.pipeline.worker_set import WorkerSet
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -281,7 +281,7 @@ class TableChanges:
             case Unique():
                 members = list(zip(rule.members, rule.bases, strict=True))
                 new = key_scans(image.table, image.new, members)
-                # Rows of one id are one entity: what is wrong with them is told about the id.
+                # Rows of one id are one entity: what is wrong with them is reported about the id.
                 owner = "id" if image.has_given_ids else None
                 yield joins.duplicated(new, owner)
                 if old := key_scans(image.table, image.old, members):
@@ -325,7 +325,7 @@ def _named(rule: RowRule, image: Image, found: Found) -> Found:
 
 
 def check_rows(
-    table: Table, key: TableKey, rules: TableRules, engine: LoadEngine
+    table: Table, key: TableKey, rules: TableRules, engine: WorkerSet
 ) -> ViolationCounts:
     """What the rows of a table violate: rules of values, uniqueness, edges per source."""
     counts = check_columns(table, key, rules.values, engine.workers)

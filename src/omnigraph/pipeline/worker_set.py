@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadEngine:
-    """Who does the work of a load."""
+class WorkerSet:
+    """Workers with their joins and matcher, for one bulk operation."""
 
     workers: Workers
     joins: Joins
@@ -36,7 +36,7 @@ class WorkerChoice(Protocol):
         """Whether so many rows are kept in files, and never in memory together."""
         ...
 
-    def for_rows(self, rows: int) -> LoadEngine:
+    def for_rows(self, rows: int) -> WorkerSet:
         """Who works on so many rows.
 
         Raises:

@@ -9,7 +9,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.joins import LocalJoins
 from omnigraph.pipeline.keys import SMALL_ROWS
 from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher
-from omnigraph.pipeline.worker_set import LoadEngine
+from omnigraph.pipeline.worker_set import WorkerSet
 from omnigraph.pipeline.workers import InnerProgress, LocalWorkers, Silent
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def session_facts(workers: Workers) -> list[str]:
 # ---- The engine of a load by name: the same stages in this process or on Spark
 
 
-def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> LoadEngine:
+def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> WorkerSet:
     """The engine; the first use of Spark in a process starts a JVM.
 
     Raises:
@@ -152,7 +152,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
         workers = choose_workers(name, spark, progress, input_bytes)
     if isinstance(workers, LocalWorkers):
         quiet = LocalWorkers(Silent())
-        return LoadEngine(
+        return WorkerSet(
             workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
         )
     # Late: whoever works in process needs no Spark.
@@ -165,7 +165,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
     inner = InnerProgress()
     quiet_workers = SparkWorkers(workers.spark, inner)
     joins = SparkJoins(quiet_workers)
-    return LoadEngine(
+    return WorkerSet(
         workers=workers,
         joins=joins,
         matcher=ExchangeMatcher(quiet_workers, small_rows=SMALL_ROWS),
@@ -204,13 +204,13 @@ class ElasticEngine:
         self._progress = progress
         #: Rows that this process compares or copies by itself, in memory.
         self.small_rows = ELASTIC_ROWS if small_rows is None else small_rows
-        self._made: dict[str, LoadEngine] = {}
+        self._made: dict[str, WorkerSet] = {}
 
     def is_large(self, rows: int) -> bool:
         """Whether so many rows are kept in files, and never in memory together."""
         return self._engine == "spark" or rows > self.small_rows
 
-    def for_rows(self, rows: int) -> LoadEngine:
+    def for_rows(self, rows: int) -> WorkerSet:
         """Who works on so many rows.
 
         Raises:

@@ -27,7 +27,7 @@ from omnigraph.storage.datasets.fragments import stage_replaced_rows
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
 from omnigraph.storage.datasets.staged import StagedWrite, stage_append, stage_delete, stage_upsert
 from omnigraph.writes.columns import PROBE_CHUNK, CommittedRows, blob_columns, column_array, texts
-from omnigraph.writes.pending import Accumulator, ExternalIntake, TableDelta, validate
+from omnigraph.writes.pending import ExternalIntake, PendingRows, TableDelta, validate
 
 if TYPE_CHECKING:
     from omnigraph.commit.snapshot import Snapshot
@@ -113,7 +113,7 @@ class StatementRunner:
     catalog: Catalog
     identities: Identities
     committed: CommittedRows
-    pending: Accumulator
+    pending: PendingRows
     params: Mapping[str, StoredValue]
     affected: Affected
     external: ExternalIntake
@@ -316,7 +316,7 @@ def prepare_mutation(
         ExternalBlobSourceError: an allowed one cannot be read.
     """
     committed = CommittedRows(store, snapshot.pins)
-    pending = Accumulator(max_bytes)
+    pending = PendingRows(max_bytes)
     affected = Affected()
     external = external or ExternalIntake()
     external.begin()

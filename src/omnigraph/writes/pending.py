@@ -79,7 +79,7 @@ class TableDelta:
         return self.rows.num_rows == 0 and not self.deleted
 
 
-class Accumulator:
+class PendingRows:
     """The deltas of all tables that a mutation touches."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -243,8 +243,8 @@ def _member_filter(rule: Unique, values: list[StoredValue]) -> Filter:
 class ExternalIntake:
     """Takes the bytes of allowed addresses into a mutation.
 
-    Lasts for all tries of one call: a try after a lost race may run inside the commit window, where nobody should wait
-    for a server, and has to see the same bytes.
+    Lasts for all tries of one call: a try after a lost race may run inside the commit window, where no writer should
+    wait for a server, and has to see the same bytes.
     """
 
     policy: ExternalPolicy = DENY_ALL

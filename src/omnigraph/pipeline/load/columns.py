@@ -214,7 +214,7 @@ def _fast_scalar(
     is_string = is_text_type(kind)
     if is_string:
         column = column.cast(pa.utf8())
-        # Arrow trusts files about their texts; storage would keep bytes that are no text.
+        # Arrow trusts files about their texts; storage would keep bytes that are not a text.
         column.validate(full=True)
     match scalar:
         case Scalar.STRING:

@@ -67,7 +67,7 @@ from omnigraph.writes.rules import Violation, check, check_ids
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load.plan import LoadPlan
-    from omnigraph.pipeline.worker_set import LoadEngine
+    from omnigraph.pipeline.worker_set import WorkerSet
     from omnigraph.storage.datasets.tables import Table
     from omnigraph.storage.location import GraphLocation
     from omnigraph.storage.objects import ControlObjects
@@ -98,7 +98,7 @@ class PreparedLoad:
 
 
 class LoadJob:
-    """One load. Not thread-safe; used once. Whoever makes it calls `close` in the end."""
+    """One load. Not thread-safe; used once, and closed by the caller."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class LoadJob:
         mode: LoadMode,
         *,
         rules: Mapping[TableKey, TableRules],
-        engine: LoadEngine,
+        engine: WorkerSet,
         objects: ControlObjects,
         root: GraphLocation,
     ) -> None:
@@ -319,7 +319,7 @@ class LoadJob:
             self._refuse(violations, images)
             reach(Failpoint.LOAD_CHECKED)
         except BaseException:
-            # Also after an interrupt: nobody else knows these files.
+            # Also after an interrupt: nothing else knows these files.
             self._remove_merged(merged)
             raise
         finally:

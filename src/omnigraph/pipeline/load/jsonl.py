@@ -53,7 +53,7 @@ _moments_seen: dict[str, int] = {}
 def read_lines(
     lines: Sequence[bytes], numbers: Any, plan: LoadPlan, violations: ViolationCounts, source: str
 ) -> Iterator[RawRecords]:
-    """The records of some lines, one group per type; lines that are no record are counted in `violations`."""
+    """The records of some lines, one group per type; lines that are not a record are counted in `violations`."""
     if not _are_plain(lines):
         keep = [position for position, line in enumerate(lines) if _is_record(line)]
         if len(keep) < len(lines):
@@ -76,7 +76,7 @@ def read_lines(
 
 
 def types_of(lines: Sequence[bytes], plan: LoadPlan) -> set[str]:
-    """The table keys that appear in some lines; lines that are no record are passed over."""
+    """The table keys that appear in some lines; lines that are not a record are passed over."""
     lines = [line for line in lines if _is_record(line)]
     found: set[str] = set()
     for shape, positions in _groups(lines, plan) if lines else ():

@@ -109,17 +109,17 @@ class _Stage:
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
         self._external = 0
-        #: Types that nobody said would appear: they have no place yet. The part is read to its end, for their names.
+        #: Types that appear unannounced: they have no place yet. The part is read to its end, for their names.
         self._unplaced: set[TableKey] = set()
         self._ledger = Ledger(plan.ledgers, part)
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
-        """Fragments of a part that cannot be finished are of no use to anybody."""
+        """Remove the fragments of a part that cannot be finished."""
         try:
             yield
         except BaseException:
-            # Also when the task is cancelled: nobody else knows their names.
+            # Also when the task is cancelled: nothing else knows their names.
             self._remove_fragments()
             raise
 

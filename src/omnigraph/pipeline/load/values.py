@@ -251,7 +251,7 @@ def text_value(type_: PropertyType, text: str) -> object:
     """What a text of an untyped source (CSV) says, as a value of the kind that the property takes.
 
     Raises:
-        ValueError: the text is no notation of such a value.
+        ValueError: the text is not a notation of such a value.
     """
     match type_.base:
         case ScalarType(Scalar.BOOL):
