@@ -61,32 +61,34 @@ class ViolationCounts:
     def __bool__(self) -> bool:
         return bool(self.totals)
 
-    def add(self, record: BadRecord) -> None:
+    def add(
+        self,
+        place: Place,
+        rule: str,
+        message: str,
+        *,
+        type_key: str | None = None,
+        field: str | None = None,
+        value: object = None,
+    ) -> None:
         """Count one violation."""
-        self.count(record.rule, 1)
-        kept = self.examples.setdefault(record.rule, [])
-        if len(kept) < MAX_EXAMPLES:
-            kept.append(_printable(record))
+        self.count(rule, 1)
+        if self.wants_example(rule):
+            record = _record(place, rule, message, type_key=type_key, field=field, value=value)
+            self.examples.setdefault(rule, []).append(record)
 
     def add_all(
         self, violation: Violation, locate: Callable[[Violation, Example], Place] | None = None
     ) -> None:
         """Count the violations of one rule between rows; without `locate` they are in the graph."""
-        name, field_ = rule_name(violation.rule), rule_field(violation.rule)
+        name, about = rule_name(violation.rule), rule_field(violation.rule)
         records = []
         for example, text in zip(violation.examples, violation.texts, strict=True):
             place = Place(GRAPH) if locate is None else locate(violation, example)
-            record = BadRecord(
-                source=place.source,
-                line=place.line,
-                unit=place.unit,
-                type_key=violation.key,
-                field=field_,
-                value=None if example.value is None else shown(example.value),
-                rule=name,
-                message=text,
+            record = _record(
+                place, name, text, type_key=violation.key, field=about, value=example.value
             )
-            records.append(_printable(record))
+            records.append(record)
         records.sort(key=lambda record: (record.source, record.line or 0))
         self.count(name, violation.total)
         kept = self.examples.setdefault(name, [])
@@ -173,20 +175,29 @@ class Place:
     unit: str = LINE
 
 
-def _printable(record: BadRecord) -> BadRecord:
-    """Half a surrogate pair, which no output takes, is shown as its number; long texts are cut."""
+def _record(
+    place: Place,
+    rule: str,
+    message: str,
+    *,
+    type_key: str | None,
+    field: str | None,
+    value: object,
+) -> BadRecord:
+    """One example. Half a surrogate pair, which no output takes, is shown as its number; long texts are cut."""
 
-    def clean(text: str | None, most: int) -> str | None:
-        return (
-            None if text is None else _cut(text, most).encode("utf-8", "backslashreplace").decode()
-        )
+    def clean(text: str) -> str:
+        return text.encode("utf-8", "backslashreplace").decode()
 
-    return replace(
-        record,
-        field=clean(record.field, _MAX_VALUE_CHARACTERS),
-        # Values are cut where they are made texts; what is said about their length stays.
-        value=clean(record.value, _MAX_MESSAGE_CHARACTERS),
-        message=clean(record.message, _MAX_MESSAGE_CHARACTERS) or "",
+    return BadRecord(
+        source=place.source,
+        line=place.line,
+        unit=place.unit,
+        type_key=type_key,
+        field=None if field is None else clean(shown(field)),
+        value=None if value is None else clean(shown(value)),
+        rule=rule,
+        message=clean(_cut(message, _MAX_MESSAGE_CHARACTERS)),
     )
 
 

@@ -14,7 +14,6 @@ import pyarrow.json as _json
 
 from omnigraph.core.arrow import pa, pc
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
-from omnigraph.errors import BadRecord
 from omnigraph.pipeline.load.inputs import InputFile, open_text
 from omnigraph.pipeline.load.records import (
     MAX_LINE_BYTES,
@@ -27,7 +26,7 @@ from omnigraph.pipeline.load.records import (
     not_utf8,
 )
 from omnigraph.pipeline.load.shaping import RawRecords
-from omnigraph.pipeline.violations import ViolationCounts, shown
+from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
@@ -290,15 +289,12 @@ def count_bad(bad: BadRecordError, line: int, source: str, violations: Violation
     """Count what is wrong with one record."""
     for item in bad.violations:
         violations.add(
-            BadRecord(
-                source=source,
-                line=line,
-                type_key=item.type_key,
-                field=item.field,
-                value=None if item.value is None else shown(item.value),
-                rule=item.rule,
-                message=f"{item.rule}: {item.message}",
-            )
+            Place(source, line),
+            item.rule,
+            f"{item.rule}: {item.message}",
+            type_key=item.type_key,
+            field=item.field,
+            value=item.value,
         )
 
 

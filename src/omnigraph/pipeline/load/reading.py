@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.csv as _csv
 
 from omnigraph.core.arrow import pa
-from omnigraph.errors import BadRecord, InputFileError
+from omnigraph.errors import InputFileError
 from omnigraph.errors.text import size_text
 from omnigraph.errors.writes import LINE, RECORD
 from omnigraph.pipeline.load.column_map import (
@@ -42,7 +42,7 @@ from omnigraph.pipeline.load.records import (
     read_record,
 )
 from omnigraph.pipeline.load.source_columns import SourceColumns, arrow_columns, plain_columns
-from omnigraph.pipeline.violations import ViolationCounts, shown
+from omnigraph.pipeline.violations import Place, ViolationCounts
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.load.mapping import MappedType
@@ -189,7 +189,7 @@ class PartReader:
                     int(numbers[position]),
                     _INVALID_CSV,
                     self._csv_violation_text(lines[position], names, mapped),
-                    shown(lines[position][:_SHOWN_BYTES].decode(errors="replace")),
+                    lines[position][:_SHOWN_BYTES].decode(errors="replace"),
                 )
 
     def _csv_violation_text(self, line: bytes, names: list[str], mapped: MappedType) -> str:
@@ -247,7 +247,7 @@ class PartReader:
             )
             # Arrow counts the line of names too.
             refused.add(int(row.number) - 1)
-            self._refuse(int(row.number) - 1, _INVALID_CSV, text, shown(row.text))
+            self._refuse(int(row.number) - 1, _INVALID_CSV, text, row.text)
             return "skip"
 
         with open_text(self._part.file) as stream:
@@ -258,7 +258,7 @@ class PartReader:
                 yield raw_records(self._mapped[1], batch, chosen, numbers, is_text=True)
         if counted.quotes % 2:
             # Arrow takes the rest of the file for a value.
-            self._refuse(self.lines, _INVALID_CSV, "a quote is never closed", None)
+            self._refuse(self.lines, _INVALID_CSV, "a quote is never closed")
 
     def _numbers_without(self, refused: set[int], count: int) -> Any:
         """The numbers of the next good records; refused ones have theirs in between."""
@@ -372,7 +372,7 @@ class PartReader:
                 found.append({path: json_member(row, path) for path in paths})
                 places.append(number)
             except NotAnObjectError as error:
-                self._refuse(number, "invalid JSON", str(error), shown(error.value))
+                self._refuse(number, "invalid JSON", str(error), error.value)
         return found, np.array(places, dtype=np.int64)
 
     def _json_rows(self) -> Iterator[tuple[list[dict[str, Any]], Any]]:
@@ -393,13 +393,13 @@ class PartReader:
                 try:
                     row = strict.decode(line.decode())
                 except UnicodeDecodeError as error:
-                    self._refuse(number, "invalid JSON", f"the line {not_utf8(error)}", None)
+                    self._refuse(number, "invalid JSON", f"the line {not_utf8(error)}")
                     continue
                 except (ValueError, RecursionError) as error:
-                    self._refuse(number, "invalid JSON", str(error), None)
+                    self._refuse(number, "invalid JSON", str(error))
                     continue
                 if not isinstance(row, dict):
-                    self._refuse(number, "invalid JSON", "a record is a JSON object", None)
+                    self._refuse(number, "invalid JSON", "a record is a JSON object")
                     continue
                 found.append(row)
                 places.append(number)
@@ -419,7 +419,7 @@ class PartReader:
             else:
                 is_broken = isinstance(row, BadRecordError)
                 text = str(row) if is_broken else "a record is a JSON object"
-                self._refuse(self.lines, "invalid JSON", text, None)
+                self._refuse(self.lines, "invalid JSON", text)
             del row
             size += length
             if size >= _BLOCK_BYTES:
@@ -435,7 +435,7 @@ class PartReader:
         if not is_too_long(line):
             return True
         text = f"the line has more than {size_text(MAX_LINE_BYTES)}"
-        self._refuse(number, LINE_TOO_LONG, text, None)
+        self._refuse(number, LINE_TOO_LONG, text)
         return False
 
     def first_lines(self, size: int) -> list[bytes]:
@@ -480,18 +480,10 @@ class PartReader:
                     lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
                 yield lines, np.arange(first + 1, first + len(lines) + 1, dtype=np.int64)
 
-    def _refuse(self, line: int, rule: str, text: str, value: str | None) -> None:
-        self._violations.add(
-            BadRecord(
-                source=self._part.file.path,
-                line=line,
-                type_key=None if self._part.mapped is None else self._part.mapped.type_key,
-                field=None,
-                value=value,
-                rule=rule,
-                message=f"{rule}: {text}",
-            )
-        )
+    def _refuse(self, line: int, rule: str, text: str, value: object = None) -> None:
+        key = None if self._part.mapped is None else self._part.mapped.type_key
+        place = Place(self._part.file.path, line)
+        self._violations.add(place, rule, f"{rule}: {text}", type_key=key, value=value)
 
 
 def _values(count: int) -> str:

@@ -16,7 +16,6 @@ from omnigraph.core.arrow import arrow_type, pa, pc
 from omnigraph.core.ids import TableKey, split_id
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
-from omnigraph.errors import BadRecord
 from omnigraph.lang.schema.rules import Example, Required, ValueRule, rule_name, violation_text
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.load.columns import (
@@ -36,7 +35,7 @@ from omnigraph.pipeline.load.plan import (
     with_external,
 )
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
-from omnigraph.pipeline.violations import ViolationCounts, shown
+from omnigraph.pipeline.violations import Place, ViolationCounts, shown
 from omnigraph.writes.columns import stored_values, table_schema
 from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import shown_values, violating
@@ -137,20 +136,9 @@ class _Judge:
         self, position: int, rule: str, name: str | None, value: object, message: str
     ) -> None:
         self.bad[position] = True
-        if not self.counts.wants_example(rule):
-            self.counts.count(rule, 1)
-            return
-        self.counts.add(
-            BadRecord(
-                source=self._source,
-                line=int(self.raw.lines[position]),
-                type_key=self.raw.shape.key,
-                field=name,
-                value=None if value is None else shown(value),
-                rule=rule,
-                message=message,
-            )
-        )
+        place = Place(self._source, int(self.raw.lines[position]))
+        key = self.raw.shape.key
+        self.counts.add(place, rule, message, type_key=key, field=name, value=value)
 
     def violate(self, position: int, rule: ValueRule, value: object) -> None:
         """Count a violation of a rule; the entity has no id yet that a person knows."""
