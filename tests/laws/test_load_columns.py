@@ -44,7 +44,7 @@ from omnigraph.pipeline.load.plan import Grammar, LoadPlan, shapes_of
 from omnigraph.pipeline.load.records import BadRecordError, decode_line
 from omnigraph.pipeline.load.shaping import shape_records
 from omnigraph.pipeline.load.values import Timestamps
-from omnigraph.pipeline.upsert import LocalMatcher, Merged
+from omnigraph.pipeline.upsert import LocalMatcher, Upserted
 from omnigraph.pipeline.violations import ViolationCounts
 from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.answers import new_answer_folder
@@ -895,7 +895,7 @@ def test_a_merge_is_decided_alike_wherever_that_happens(
     ):
         private = open_private(stage_fragments(base, fragments))
         folder = new_answer_folder(graph._environment.location)
-        merged = matcher.merge(base, private, fragments, with_sources=False, ledgers=folder)
+        merged = matcher.upsert(base, private, fragments, with_sources=False, ledgers=folder)
         close_private(private, graph._environment.objects)
         seen.append(_decided(base, fragments, merged))
     assert seen[0] == seen[1] == seen[2]
@@ -918,7 +918,7 @@ def test_a_merge_is_decided_alike_wherever_that_happens(
     assert kept == before
 
 
-def _decided(base: Table, fragments: list[str], merged: Merged) -> Any:
+def _decided(base: Table, fragments: list[str], merged: Upserted) -> Any:
     """What a table is after a merge, how many were superseded, and which fragments are not needed any more."""
     from omnigraph.storage.datasets.fragments import stage_replacement
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- The identify stage of a merge: which new rows replace which old ones, and which are replaced by later ones
+# ---- The identify stage of an upsert: which new rows replace which old ones, and which are replaced by later ones
 #
 # A replaced row keeps its row id: the fragment that brings its successor is written again, with those rows apart, and
 # the fragment that held it gets a deletion mark. Fragments without either stay as they are.
@@ -69,13 +69,13 @@ class LoadMode(StrEnum):
     """What a load does with rows that exist."""
 
     APPEND = "append"
-    MERGE = "merge"
+    UPSERT = "merge"
     OVERWRITE = "overwrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
-    """What a merge does to one table."""
+class Upserted:
+    """What an upsert does to one table."""
 
     #: Fragments that are committed, as JSON.
     fragments: tuple[str, ...]
@@ -92,9 +92,9 @@ class Merged:
 
 
 class Matcher(Protocol):
-    """Finds out what a merge replaces."""
+    """Finds out what an upsert replaces."""
 
-    def merge(
+    def upsert(
         self,
         base: Table,
         staged: PrivateVersion,
@@ -102,7 +102,7 @@ class Matcher(Protocol):
         *,
         with_sources: bool,
         ledgers: AnswerFolder,
-    ) -> Merged:
+    ) -> Upserted:
         """Decide about all new rows; `fragments` are those of the staged version, in order.
 
         `with_sources` also finds the sources of replaced edges, for a rule that counts edges per source. Tasks note in
@@ -188,7 +188,7 @@ class LocalMatcher:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
-    def merge(
+    def upsert(
         self,
         base: Table,
         staged: PrivateVersion,
@@ -196,8 +196,8 @@ class LocalMatcher:
         *,
         with_sources: bool,
         ledgers: AnswerFolder,
-    ) -> Merged:
-        """As `Matcher.merge`."""
+    ) -> Upserted:
+        """As `Matcher.upsert`."""
         new = _concatenated(
             scan_keys(scan)
             for scan in key_scans(staged.table, staged.new_fragments, text_key("id"))
@@ -225,7 +225,7 @@ class LocalMatcher:
             else:
                 kept.append(text)
         sources = joined["src"].unique().to_pylist() if with_sources else []
-        return Merged(
+        return Upserted(
             fragments=tuple(kept),
             shrunk={answer["fragment"]: answer["left"] for answer in marked},
             discarded=tuple(discarded),
@@ -322,7 +322,7 @@ def _concatenated(streams: Any) -> Any:
     return pa.concat_tables([empty, *(table for stream in streams for table in stream)])
 
 
-# ---- The identify stage of a merge when the load brings more rows than one process should hold
+# ---- The identify stage of an upsert when the load brings more rows than one process should hold
 #
 # Ids of the load and of the table meet in buckets of their hashes; what is decided in a bucket is written to a file.
 # A second exchange brings the decisions to the fragments that they are about: those of the load are written again,
@@ -363,7 +363,7 @@ class ExchangeMatcher:
         self._local = LocalMatcher(workers)
         self._small_rows = small_rows
 
-    def merge(
+    def upsert(
         self,
         base: Table,
         staged: PrivateVersion,
@@ -371,13 +371,13 @@ class ExchangeMatcher:
         *,
         with_sources: bool,
         ledgers: AnswerFolder,
-    ) -> Merged:
-        """As `Matcher.merge`."""
+    ) -> Upserted:
+        """As `Matcher.upsert`."""
         extra = (ROW_ID, CREATED_AT, _SOURCE) if with_sources else (ROW_ID, CREATED_AT)
         come = key_scans(staged.table, staged.new_fragments, text_key("id"))
         there = key_scans(base, None, text_key("id"), extra=extra)
         if is_few(total_rows(come), there, self._small_rows):
-            return self._local.merge(
+            return self._local.upsert(
                 base, staged, fragments, with_sources=with_sources, ledgers=ledgers
             )
         decided = self._decided([*come, *there], ledgers, with_sources=with_sources)
@@ -395,7 +395,7 @@ class ExchangeMatcher:
                 kept += answer["fragments"]
                 discarded.append(text)
         sources = [answer["sources"] for answer in decided if with_sources]
-        return Merged(
+        return Upserted(
             fragments=tuple(kept),
             shrunk={answer["fragment"]: answer["left"] for answer in marked},
             discarded=tuple(discarded),

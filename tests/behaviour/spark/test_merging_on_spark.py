@@ -12,7 +12,7 @@ import pytest
 from omnigraph.core.ids import TableKey
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.exchange import KeyFiles
-from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher, Merged
+from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher, Upserted
 from omnigraph.pipeline.workers import LocalWorkers, Silent, detail, operation
 from omnigraph.spark.workers import SparkWorkers
 from omnigraph.storage.answers import answer_folder
@@ -71,7 +71,7 @@ def new_edges(table: Table) -> list[str]:
     return written
 
 
-def made(base: Table, merged: Merged) -> list[dict[str, Any]]:
+def made(base: Table, merged: Upserted) -> list[dict[str, Any]]:
     """The table after a merge; new rows get their ids in the order of their fragments."""
     private = open_private(stage_replacement(base, merged.fragments, merged.shrunk))
     columns = ["id", "src", "since", "_rowid", "_row_created_at_version"]
@@ -109,7 +109,7 @@ def test_many_rows_are_replaced_as_this_process_does(
             ExchangeMatcher(workers, small_rows=0),
         ):
             private = open_private(stage_fragments(base, fragments))
-            merged = matcher.merge(base, private, fragments, with_sources=True, ledgers=folder)
+            merged = matcher.upsert(base, private, fragments, with_sources=True, ledgers=folder)
             close_private(private, graph._environment.objects)
             sources = sorted(set(merged.old_sources))
             seen.append((made(base, merged), merged.superseded, sources, len(merged.fragments)))

@@ -36,7 +36,7 @@ from omnigraph.pipeline.load.staging import (
     likely_types,
     stage_part,
 )
-from omnigraph.pipeline.upsert import LoadMode, Merged
+from omnigraph.pipeline.upsert import LoadMode, Upserted
 from omnigraph.pipeline.violations import (
     GRAPH,
     Image,
@@ -94,7 +94,7 @@ class PreparedLoad:
     read: frozenset[TableKey]
     #: Records that were replaced by later ones of the same id, of tables that have any.
     superseded: Mapping[TableKey, int]
-    _merged: Mapping[TableKey, Merged] = field(default_factory=dict)
+    _upserted: Mapping[TableKey, Upserted] = field(default_factory=dict)
 
 
 class LoadJob:
@@ -283,23 +283,23 @@ class LoadJob:
             for key, staged in self._types.items()
             if staged.fragments or self._mode is LoadMode.OVERWRITE
         }
-        merged: dict[TableKey, Merged] = {}
+        upserted: dict[TableKey, Upserted] = {}
         writes: dict[TableKey, StagedWrite] = {}
         privates: list[PrivateVersion] = []
         read: set[TableKey] = set()
         try:
-            is_merge = self._mode is LoadMode.MERGE
-            shown = self._engine.progress if is_merge else Silent()
+            is_upsert = self._mode is LoadMode.UPSERT
+            shown = self._engine.progress if is_upsert else Silent()
             with shown.stage("identify", 1) as stage, self._engine.inner.inside(stage):
-                self._identify(touched, tables, merged, writes)
-                stage.update(1, sum(self._types[key].rows for key in merged))
+                self._identify(touched, tables, upserted, writes)
+                stage.update(1, sum(self._types[key].rows for key in upserted))
             reach(Failpoint.LOAD_IDENTIFIED)
             images: dict[TableKey, Image] = {}
             for key, write in writes.items():
-                plain = self._plain_image(key, tables[key], merged.get(key))
+                plain = self._plain_image(key, tables[key], upserted.get(key))
                 private = open_private(write if plain is None else plain)
                 privates.append(private)
-                images[key] = self._image(key, private, merged.get(key))
+                images[key] = self._image(key, private, upserted.get(key))
 
             def untouched(key: TableKey) -> Image:
                 read.add(key)
@@ -320,45 +320,45 @@ class LoadJob:
             reach(Failpoint.LOAD_CHECKED)
         except BaseException:
             # Also after an interrupt: nothing else knows these files.
-            self._remove_merged(merged)
+            self._remove_upserted(upserted)
             raise
         finally:
             for private in privates:
                 self._quietly(close_private, private, self._objects)
         # Not before: what a preparation wrote that failed is not needed.
-        self._ledgers.count(name for item in merged.values() for name in item.ledgers)
+        self._ledgers.count(name for item in upserted.values() for name in item.ledgers)
         return PreparedLoad(
             writes=writes,
             read=frozenset(read),
-            superseded={key: item.superseded for key, item in merged.items() if item.superseded},
-            _merged=merged,
+            superseded={key: item.superseded for key, item in upserted.items() if item.superseded},
+            _upserted=upserted,
         )
 
     def _identify(
         self,
         touched: Mapping[TableKey, _Staged],
         tables: Mapping[TableKey, Table],
-        merged: dict[TableKey, Merged],
+        upserted: dict[TableKey, Upserted],
         writes: dict[TableKey, StagedWrite],
     ) -> None:
-        """Fill in what happens to every touched table; what a merge wrote is in `merged` also when it fails."""
+        """Fill in what happens to every touched table; what an upsert wrote is in `upserted` also when it fails."""
         for key, staged in touched.items():
             self._engine.inner.tell(key.name)
-            if self._mode is LoadMode.MERGE and staged.has_given_ids:
+            if self._mode is LoadMode.UPSERT and staged.has_given_ids:
                 with detail(key.name):
-                    merged[key] = self._merge(key, tables[key], staged)
-                writes[key] = _merge_write(tables[key], merged[key])
+                    upserted[key] = self._upsert(key, tables[key], staged)
+                writes[key] = _upsert_write(tables[key], upserted[key])
             else:
                 is_overwrite = self._mode is LoadMode.OVERWRITE
                 writes[key] = stage_fragments(tables[key], staged.fragments, overwrite=is_overwrite)
 
-    def _merge(self, key: TableKey, table: Table, staged: _Staged) -> Merged:
+    def _upsert(self, key: TableKey, table: Table, staged: _Staged) -> Upserted:
         appended = open_private(stage_fragments(table, staged.fragments))
         try:
             if not self._given.is_ordered:
                 self._refuse_duplicates(key, appended)
             counts_edges = self._rules[key].per_source is not None
-            return self._engine.matcher.merge(
+            return self._engine.matcher.upsert(
                 table,
                 appended,
                 staged.fragments,
@@ -376,26 +376,26 @@ class LoadJob:
         self._refuse(found, images, is_appended=True)
 
     def _plain_image(
-        self, key: TableKey, table: Table, merged: Merged | None
+        self, key: TableKey, table: Table, upserted: Upserted | None
     ) -> StagedWrite | None:
-        """The rows of a merge behind the old ones, when no rule compares them with old ones.
+        """The rows of an upsert behind the old ones, when no rule compares them with old ones.
 
         Lance needs about a second per twenty million rows to make a version in which rows keep their ids; once, for
         the commit, is enough.
         """
         rules = self._rules[key]
-        if merged is None or merged.superseded or rules.uniques or rules.per_source is not None:
+        if upserted is None or upserted.superseded or rules.uniques or rules.per_source is not None:
             return None
         return stage_fragments(table, self._types[key].fragments)
 
-    def _image(self, key: TableKey, private: PrivateVersion, merged: Merged | None) -> Image:
+    def _image(self, key: TableKey, private: PrivateVersion, upserted: Upserted | None) -> Image:
         return Image(
             table=private.table,
             new=private.new_fragments,
-            # A merge has distinct ids already.
-            has_given_ids=self._types[key].has_given_ids and merged is None,
+            # An upsert has distinct ids already.
+            has_given_ids=self._types[key].has_given_ids and upserted is None,
             is_replaced=self._mode is LoadMode.OVERWRITE,
-            old_sources=() if merged is None else merged.old_sources,
+            old_sources=() if upserted is None else upserted.old_sources,
         )
 
     def _changes(
@@ -414,7 +414,7 @@ class LoadJob:
         """Report violations, if there are any; `is_appended` says that rows are still as they were read."""
         counts = ViolationCounts()
         conflict: NewIds | None = None
-        by_id = self._mode is LoadMode.MERGE and not is_appended
+        by_id = self._mode is LoadMode.UPSERT and not is_appended
         for violation in violations:
             counts.add_all(violation, partial(self._place_of, images, by_id))
             if isinstance(violation.rule, NewIds):
@@ -452,13 +452,15 @@ class LoadJob:
 
     def abandon(self, prepared: PreparedLoad) -> None:
         """Remove what a preparation wrote; the fragments of the input stay for the next one."""
-        self._ledgers.discount(name for item in prepared._merged.values() for name in item.ledgers)
-        self._remove_merged(prepared._merged)
+        self._ledgers.discount(
+            name for item in prepared._upserted.values() for name in item.ledgers
+        )
+        self._remove_upserted(prepared._upserted)
 
     def finish(self, prepared: PreparedLoad) -> None:
         """The load is committed: remove fragments that were written again."""
-        for key, merged in prepared._merged.items():
-            self._remove(key, merged.discarded)
+        for key, upserted in prepared._upserted.items():
+            self._remove(key, upserted.discarded)
 
     def close(self, *, is_committed: bool) -> None:
         """Remove every file that no version refers to: all of them when the load did not happen."""
@@ -468,8 +470,8 @@ class LoadJob:
         for key, staged in self._types.items():
             self._remove(key, staged.fragments)
 
-    def _remove_merged(self, merged: Mapping[TableKey, Merged]) -> None:
-        for key, item in merged.items():
+    def _remove_upserted(self, upserted: Mapping[TableKey, Upserted]) -> None:
+        for key, item in upserted.items():
             original = set(self._types[key].fragments)
             self._remove(key, [text for text in item.fragments if text not in original])
             self._quietly(delete_marks, self._tables[key], item.shrunk.values(), self._objects)
@@ -489,8 +491,8 @@ class LoadJob:
             _log.warning("a staged file stays until cleanup: %s", error)
 
 
-def _merge_write(table: Table, merged: Merged) -> StagedWrite:
-    if merged.shrunk:
-        return stage_replacement(table, merged.fragments, merged.shrunk)
+def _upsert_write(table: Table, upserted: Upserted) -> StagedWrite:
+    if upserted.shrunk:
+        return stage_replacement(table, upserted.fragments, upserted.shrunk)
     # Nothing is replaced: a plain append is cheaper to commit and to follow.
-    return stage_fragments(table, merged.fragments)
+    return stage_fragments(table, upserted.fragments)
