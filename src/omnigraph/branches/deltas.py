@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.arrow import json_column
+from omnigraph.core.cache import LruCache
 from omnigraph.core.types import Scalar, ScalarType, is_wider
 from omnigraph.core.values import blob_text
 from omnigraph.errors import BadRequestError
@@ -258,8 +257,10 @@ class DeltaReader:
     def __init__(self, store: TableStore, place: ScratchPlace) -> None:
         self._store = store
         self._place = place
-        self._known: OrderedDict[tuple[TablePin | None, TablePin | None], Delta] = OrderedDict()
-        self._lock = Lock()
+        least = _CACHED_BYTES // _CACHED_DELTAS
+        self._held = LruCache[Delta](_CACHED_BYTES, lambda rows: max(rows.held_bytes, least))
+        #: Files go with the last page that reads them.
+        self._filed = LruCache[Delta](_CACHED_IN_FILES)
 
     def open(self, pin: TablePin) -> Table:
         """The table of a pin."""
@@ -312,10 +313,9 @@ class DeltaReader:
         *,
         keeps_files: bool,
     ) -> Delta:
-        with self._lock:
-            known = self._known.get((old, new))
-        if known is not None:
-            return known
+        for cache in (self._held, self._filed):
+            if (known := cache.get((old, new))) is not None:
+                return known
         before = None if old is None else self.open(old)
         after = None if new is None else self.open(new)
         scratch = Scratch(self._place)
@@ -336,27 +336,13 @@ class DeltaReader:
             raise
         if keeps_files or not rows.is_in_files:
             rows = rows.shared()
-            self._remember((old, new), rows)
+            (self._filed if rows.is_in_files else self._held).put((old, new), rows)
         return rows
-
-    def _remember(self, pins: tuple[TablePin | None, TablePin | None], rows: Delta) -> None:
-        with self._lock:
-            known = self._known
-            known[pins] = rows
-            while len(known) > _CACHED_DELTAS or self._cached_bytes() > _CACHED_BYTES:
-                known.popitem(last=False)
-            in_files = [key for key, item in known.items() if item.is_in_files]
-            for key in in_files[:-_CACHED_IN_FILES]:
-                # Its files go with the last page that reads them.
-                del known[key]
 
     def forget(self) -> None:
         """Let go of everything that is remembered."""
-        with self._lock:
-            self._known.clear()
-
-    def _cached_bytes(self) -> int:
-        return sum(rows.held_bytes for rows in self._known.values())
+        self._held.clear()
+        self._filed.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
