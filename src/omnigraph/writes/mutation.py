@@ -19,7 +19,14 @@ from omnigraph.core.values import (
 )
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.query import ir
-from omnigraph.lang.schema.rules import EnumValues, Example, TableRules, violation_text
+from omnigraph.lang.schema.rules import (
+    EndGiven,
+    EnumValues,
+    Example,
+    Required,
+    TableRules,
+    violation_text,
+)
 from omnigraph.storage.datasets.blob_columns import has_references
 from omnigraph.storage.datasets.blobs import blob_bytes
 from omnigraph.storage.datasets.filters import AnyOf, Compare, Filter, OneOf
@@ -59,19 +66,18 @@ def assigned_value(
         ExternalBlobSourceError: it is an allowed one that cannot be read.
     """
     given = ir.value_of(value, params)
+    if given is None and not type_.nullable:
+        missing = Required(type_name=owner, property=name)
+        raise BadRequestError(violation_text(missing, Example(None)))
     if isinstance(type_.base, EnumType) and isinstance(given, str):
         rule = EnumValues(type_name=owner, property=name, values=type_.base.values)
         if given not in rule.values:
             raise BadRequestError(violation_text(rule, Example(given)))
     try:
         if type_.base == ScalarType(Scalar.BLOB):
-            return _blob(type_, given, external)
-        if _is_moment(type_):
-            # Literals and parameters of these types are in stored form already.
-            if given is None and not type_.nullable:
-                raise ValueError(f"null does not fit {type_}")
-            return given
-        return coerce_json(type_, given)
+            return None if given is None else _blob(str(given), external)
+        # Literals and parameters of moments are in stored form already.
+        return given if _is_moment(type_) else coerce_json(type_, given)
     except ValueError as problem:
         raise BadRequestError(f"invalid value for {owner}.{name}: {problem}") from problem
 
@@ -83,12 +89,7 @@ def _is_moment(type_: PropertyType) -> bool:
     return isinstance(base, ScalarType) and base.scalar in _MOMENTS
 
 
-def _blob(type_: PropertyType, given: StoredValue, external: ExternalIntake) -> bytes | None:
-    if given is None:
-        if not type_.nullable:
-            raise ValueError(f"null does not fit {type_}")
-        return None
-    text = str(given)
+def _blob(text: str, external: ExternalIntake) -> bytes:
     return spelled_cell(text) if text.startswith(MANAGED) else external.copied(text)
 
 
@@ -156,10 +157,14 @@ class StatementRunner:
         edge = self.catalog.edges[statement.edge_type]
         row = self._assigned(edge, statement.assignments)
         row["id"] = new_ulid()
-        for column, value in (("src", statement.source), ("dst", statement.target)):
+        ends = (("src", "from", edge.source), ("dst", "to", edge.target))
+        for (column, name, node_type), value in zip(
+            ends, (statement.source, statement.target), strict=True
+        ):
             end = ir.value_of(value, self.params)
             if end is None:
-                raise BadRequestError(f"the {column} of an edge {edge.name} is null")
+                rule = EndGiven(edge_type=edge.name, end=name, node_type=node_type)
+                raise BadRequestError(violation_text(rule, Example(None)))
             row[column] = end
         self.pending.put_rows(edge, [row], may_replace=False)
         self.affected.edges += 1

@@ -66,13 +66,15 @@ class Rule:
     text: str
     writers: tuple[str, ...] = EVERYWHERE
     conflict: ConflictKind = ConflictKind.VALUE_CONSTRAINT_VIOLATION
+    #: The type of the value that is not there.
+    nothing: str = "I32?"
 
 
 def book(name: str, **data: object) -> dict[str, Any]:
     return {"type": "Book", "data": {"name": name, **data}}
 
 
-def edge(name: str, source: str, target: str) -> dict[str, Any]:
+def edge(name: str, source: str | None, target: str) -> dict[str, Any]:
     return {"edge": name, "from": source, "to": target, "data": {}}
 
 
@@ -80,11 +82,18 @@ PAGES = "pages: I32?"
 RULES = {
     "required": Rule(
         edit=(PAGES, "pages: I32"),
-        records=(book("x"),),
+        records=(book("x", pages=None),),
         name="missing value for Book.pages",
         text="missing value for Book.pages{of}: it may not be null",
-        # The compiler of mutations refuses what is missing, and tables cannot hold it.
-        writers=(*LOADS, SCHEMA_APPLY),
+        # No table holds a row without it.
+        writers=(MUTATE, *LOADS, SCHEMA_APPLY),
+    ),
+    "end of an edge": Rule(
+        records=(edge("Wrote", None, "b1"),),
+        name="missing `from` of Wrote",
+        text="missing `from` of Wrote: an edge needs the id of a Author",
+        writers=(MUTATE, *LOADS),
+        nothing="String?",
     ),
     "enum": Rule(
         records=(book("x", stage="gone"),),
@@ -190,11 +199,16 @@ def strict_schema(rule: Rule) -> str:
     return SCHEMA.replace(*rule.edit) if rule.edit[0] else SCHEMA
 
 
-def statement(record: dict[str, Any]) -> str:
+def statement(record: dict[str, Any], nothing: str | None = None) -> str:
+    """The record as a statement; what is not there is left out, or given as a parameter."""
     values = dict(record["data"])
     if "edge" in record:
         values |= {"from": record["from"], "to": record["to"]}
-    inner = ", ".join(f"{name}: {json.dumps(value)}" for name, value in values.items())
+    inner = ", ".join(
+        f"{name}: {nothing if value is None else json.dumps(value)}"
+        for name, value in values.items()
+        if value is not None or nothing
+    )
     return f"insert {record.get('type', record.get('edge'))} {{ {inner} }}"
 
 
@@ -204,9 +218,11 @@ def run(graph: Graph, statements: str, branch: str = "main") -> None:
 
 def mutated(graph: Graph, rule: Rule, _: Path) -> list[Told]:
     """A parameter is a value that the compiler of the mutation does not see."""
-    statements = " ".join(map(statement, rule.records)).replace('"gone"', "$stage")
+    statements = " ".join(statement(record, "$nothing") for record in rule.records)
+    text = statements.replace('"gone"', "$stage")
+    params = {"stage": "gone", "nothing": None}
     with pytest.raises(BadRequestError) as caught:
-        graph.mutate(f"query q($stage: String?) {{ {statements} }}", {"stage": "gone"})
+        graph.mutate(f"query q($stage: String?, $nothing: {rule.nothing}) {{ {text} }}", params)
     return [(None, str(caught.value))]
 
 
@@ -252,12 +268,10 @@ WRITERS = {
 
 def prepared(folder: Path, rule: Rule, writer: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
     """The graph before the write; a merge finds the records on a branch that checked nothing."""
-    if rule.name.startswith("missing"):
-        # The rows that are there have no value either.
-        schema = SCHEMA if writer == SCHEMA_APPLY else strict_schema(rule)
-        return Graph.init(folder / "g.omni", schema)
     graph = Graph.init(folder / "g.omni", SCHEMA if writer == SCHEMA_APPLY else strict_schema(rule))
-    run(graph, BASE)
+    if not rule.name.startswith("missing value"):
+        # The rows that are there have no value either.
+        run(graph, BASE)
     if writer == MERGE:
         graph.create_branch("feature")
         with monkeypatch.context() as patch:
@@ -278,14 +292,13 @@ def test_a_rule_is_refused_in_the_same_words_by_every_writer(
 ) -> None:
     rule = RULES[name]
     with prepared(tmp_path, rule, writer, monkeypatch) as graph:
-        if rule.name.startswith("missing") and writer == SCHEMA_APPLY:
-            run(graph, " ".join(map(statement, rule.records)))
         before = {branch: graph.commits(branch) for branch in graph.branches()}
         told = WRITERS[writer](graph, rule, tmp_path)
         assert {branch: graph.commits(branch) for branch in graph.branches()} == before
     is_load = writer in LOADS
     expected = rule.text.format(
-        of="" if is_load else " of 'x'", edge=" '…'" if writer == MERGE else ""
+        of="" if is_load or (name, writer) == ("required", MUTATE) else " of 'x'",
+        edge=" '…'" if writer == MERGE else "",
     )
     for rule_name, message in told:
         assert re.sub(r"'[0-9A-Z]{26}'", "'…'", message.removeprefix("[OG-MF-104] ")) == expected

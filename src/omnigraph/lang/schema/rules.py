@@ -58,6 +58,15 @@ class Pattern:
 ValueRule = Required | EnumValues | Range | Pattern
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndGiven:
+    """An edge names its end, `from` or `to`."""
+
+    edge_type: str
+    end: str
+    node_type: str
+
+
 # ---- Rules between rows
 
 
@@ -112,7 +121,7 @@ class EdgesPerSource:
 
 
 RowRule = DistinctIds | NewIds | Unique | End | EdgesPerSource
-Rule = ValueRule | RowRule
+Rule = ValueRule | EndGiven | RowRule
 
 
 # ---- What people read about rules
@@ -141,6 +150,8 @@ def rule_name(rule: Rule) -> str:
             return f"@range violation on {rule.type_name}.{rule.property}"
         case Pattern():
             return f"@check violation on {rule.type_name}.{rule.property}"
+        case EndGiven():
+            return f"missing `{rule.end}` of {rule.edge_type}"
         case DistinctIds():
             return f"duplicate id of {rule.type_name}"
         case NewIds():
@@ -168,6 +179,8 @@ def violation_text(rule: Rule, example: Example) -> str:
             return f"{name}: {value}{owner} is outside {_bounds(rule)}"
         case Pattern():
             return f"{name}: {value}{owner} does not match {rule.pattern}"
+        case EndGiven():
+            return f"{name}: an edge needs the id of a {rule.node_type}"
         case DistinctIds():
             return f"the id {value} of {rule.type_name} is given {example.count:,} times"
         case NewIds():
@@ -186,6 +199,8 @@ def violation_text(rule: Rule, example: Example) -> str:
 def rule_field(rule: Rule) -> str:
     """Where a report says that a violation is."""
     match rule:
+        case EndGiven():
+            return rule.end
         case DistinctIds() | NewIds():
             return "id"
         case Unique():

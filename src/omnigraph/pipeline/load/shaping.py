@@ -16,7 +16,15 @@ from omnigraph.core.arrow import arrow_type, pa, pc
 from omnigraph.core.ids import TableKey, split_id
 from omnigraph.core.types import EnumType, PropertyType, Scalar, ScalarType
 from omnigraph.core.values import parse_spelling
-from omnigraph.lang.schema.rules import Example, Required, ValueRule, rule_name, violation_text
+from omnigraph.lang.schema.rules import (
+    EndGiven,
+    Example,
+    Required,
+    ValueRule,
+    rule_field,
+    rule_name,
+    violation_text,
+)
 from omnigraph.pipeline.keys import derived_ids, generated_ids, spelled
 from omnigraph.pipeline.load.columns import (
     fast_column,
@@ -140,10 +148,10 @@ class _Judge:
         key = self.raw.shape.key
         self.counts.add(place, rule, message, type_key=key, field=name, value=value)
 
-    def violate(self, position: int, rule: ValueRule, value: object) -> None:
+    def violate(self, position: int, rule: ValueRule | EndGiven, value: object) -> None:
         """Count a violation of a rule; the entity has no id yet that a person knows."""
         text = violation_text(rule, Example(value))
-        self.refuse(position, rule_name(rule), rule.property, value, text)
+        self.refuse(position, rule_name(rule), rule_field(rule), value, text)
 
 
 def shape_records(
@@ -275,11 +283,10 @@ def _end_column(name: str, given: Any, end: EndType, judge: _Judge) -> Any:
     if aliases:
         found = pa.array([aliases.get(text, text) for text in found.to_pylist()], pa.utf8())
     if found.null_count:
-        rule = f"missing `{name}` of {judge.raw.shape.name}"
+        rule = EndGiven(edge_type=judge.raw.shape.name, end=name, node_type=end.name)
         for position in positions(found.is_null()):
             if not judge.bad[position]:
-                text = f"{rule}: an edge needs the id of a {end.name}"
-                judge.refuse(position, rule, name, None, text)
+                judge.violate(position, rule, None)
     return found
 
 
