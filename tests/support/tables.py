@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset
 
+from omnigraph.storage.answers import AnswerFolder, new_answer_folder, remove_answers
 from omnigraph.storage.datasets.compaction import (
     choose_rewrites,
     fragment_facts,
@@ -48,6 +50,18 @@ SCHEMA = pa.schema(
 )
 ID = IndexSpec(name="id_btree", column="id", kind=PhysicalIndex.BTREE)
 NUMBER = IndexSpec(name="n_btree", column="n", kind=PhysicalIndex.BTREE)
+
+
+@contextmanager
+def answer_folder(root: GraphLocation) -> Iterator[AnswerFolder]:
+    """A folder for the answers of one operation; it goes with the block."""
+    folder = new_answer_folder(root)
+    try:
+        yield folder
+    finally:
+        remove_answers(folder)
+
+
 VECTOR = IndexSpec(
     name="vector_vector",
     column="vector",

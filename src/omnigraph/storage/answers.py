@@ -67,16 +67,6 @@ def new_answer_folder(root: GraphLocation) -> AnswerFolder:
     return AnswerFolder(root=root, name=f"{STAGING_FOLDER}/{new_ulid()}")
 
 
-@contextmanager
-def answer_folder(root: GraphLocation) -> Iterator[AnswerFolder]:
-    """As `new_answer_folder`, for a block; the folder goes with it."""
-    folder = new_answer_folder(root)
-    try:
-        yield folder
-    finally:
-        remove_answers(folder)
-
-
 def attempt_name(stage: str, part: int) -> str:
     """A name for the answer of one attempt of a task: two attempts at one part never share a file.
 

@@ -15,9 +15,9 @@ from omnigraph.pipeline.exchange import KeyFiles
 from omnigraph.pipeline.upsert import ExchangeMatcher, LocalMatcher, Upserted
 from omnigraph.pipeline.workers import LocalWorkers, Silent, detail, operation
 from omnigraph.spark.workers import SparkWorkers
-from omnigraph.storage.answers import answer_folder
 from omnigraph.storage.datasets.fragments import stage_replacement, write_rows
 from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
+from support.tables import answer_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

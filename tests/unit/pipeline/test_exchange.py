@@ -18,8 +18,8 @@ from omnigraph.pipeline.exchange import (
     text_hashes,
 )
 from omnigraph.pipeline.workers import LocalWorkers, Silent
-from omnigraph.storage.answers import answer_folder
 from omnigraph.storage.location import parse_location
+from support.tables import answer_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ import pytest
 from omnigraph.errors import OutsideRootError
 from omnigraph.storage.answers import (
     abandoned_answers,
-    answer_folder,
     attempt_name,
     new_answer_folder,
     read_answer,
@@ -16,6 +15,7 @@ from omnigraph.storage.answers import (
     write_answer,
 )
 from omnigraph.storage.location import parse_location
+from support.tables import answer_folder
 
 ROWS = pa.RecordBatch.from_pydict({"id": ["a", "b", "c"], "row": [1, None, 3]})
 
