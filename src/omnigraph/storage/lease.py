@@ -173,10 +173,7 @@ class Lease:
             LeaseLostError: another writer took it, or may do so.
         """
         if not self._is_lost and self._used_s >= self._lease_s / 2:
-            try:
-                self._renew()
-            except StorageError as error:
-                _log.warning("a lease was not renewed: %s", error)
+            self._renew()
         if self.is_lost:
             self.lose()
             raise LeaseLostError
@@ -213,10 +210,7 @@ class Lease:
         pause_s = renewal_s
         while not stop.wait(pause_s):
             begun = self._elapsed()
-            try:
-                self._renew()
-            except StorageError as error:
-                _log.warning("a lease was not renewed: %s", error)
+            self._renew()
             if self._is_lost:
                 return
             # The time of a slow request is not added to the pause.
@@ -225,9 +219,12 @@ class Lease:
 
     def _renew(self) -> None:
         """Replace the state that this owner wrote last; only another writer's state is in the way of that."""
-        with self._replacing:
-            if not self._is_lost and not self._put(self._tag):
-                self.lose()
+        try:
+            with self._replacing:
+                if not self._is_lost and not self._put(self._tag):
+                    self.lose()
+        except StorageError as error:
+            _log.warning("a lease was not renewed: %s", error)
 
     def give_back(self) -> bool:
         """End the lease; whether it is known that the next writer need not wait for it."""

@@ -15,6 +15,7 @@ from lance import LanceDataset
 from lance.fragment import write_fragments
 
 from omnigraph.errors import StorageError
+from omnigraph.storage.datasets import versions
 from omnigraph.storage.datasets.forks import create_fork
 from omnigraph.storage.datasets.indexes import stage_indices
 from omnigraph.storage.datasets.staged import (
@@ -235,6 +236,30 @@ def test_a_young_private_version_keeps_its_old_files(location: GraphLocation) ->
     assert len(content(again)) == table.row_count + 10
     age(location, manifest, 3 * DAY_S)
     assert any("/data/" in name for name in found(location, older_than_s=2 * DAY_S))
+
+
+def test_a_private_version_that_is_committed_during_the_look_keeps_its_old_files(
+    location: GraphLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer commits and removes it between the listing of files and the look at versions."""
+    table = make_table(location)
+    before = files(location)
+    data = _for_writing(rows(700, 10), table)
+    transaction = write_fragments(data, table._dataset, return_transaction=True)
+    LanceDataset.commit(table._dataset, transaction, detached=True)
+    added = files(location) - before
+    (manifest,) = (name for name in added if "/_versions/d" in name)
+    age(location, added - {manifest}, 3 * DAY_S)
+    look = versions._detached_references
+
+    def finished_meanwhile(*given: object) -> set[str]:
+        LanceDataset.commit(table._dataset, transaction, max_retries=0)
+        (location.path / manifest).unlink()
+        return look(*given)
+
+    monkeypatch.setattr(versions, "_detached_references", finished_meanwhile)
+    names = found(location, older_than_s=2 * DAY_S)
+    assert not any("/data/" in name for name in names)
 
 
 def test_what_a_killed_process_was_writing_goes(location: GraphLocation) -> None:

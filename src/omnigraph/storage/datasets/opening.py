@@ -238,8 +238,12 @@ def index_folders(dataset: LanceDataset) -> Iterator[str]:
 
 
 def fragment_of(dataset: LanceDataset, number: int) -> lance.LanceFragment:
-    """A fragment by its id; a ValueError when the dataset has none."""
+    """A fragment by its id.
+
+    Raises:
+        StorageError: this version has no such fragment.
+    """
     found = dataset.get_fragment(number)
     if found is None:
-        raise ValueError(f"there is no fragment {number}")
+        raise StorageError(f"{dataset.uri} has no fragment {number}")
     return found
