@@ -7,7 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from typing import Annotated, ClassVar
 
+from omnigraph.codec import Document, Key
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.leftovers import reclaim_staged_files, staged_max_age_s
 from omnigraph.commit.snapshot import History
@@ -65,49 +67,40 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetCleanup:
+class DatasetCleanup(Document):
     """One dataset: a node or edge type, or the directory of one that the catalog does not know."""
 
     type_key: str
     #: The directory below the root of the graph.
     location: str
+    #: Everything together.
+    bytes_removed: int = 0
     old_versions_removed: int = 0
     versions_kept: int = 0
     #: Forks of branches that are gone.
     forks_removed: int = 0
     #: Files that no version referred to: staged by writers that died.
     staged_files_removed: int = 0
-    #: Everything together.
-    bytes_removed: int = 0
     #: Whether the whole dataset went, because no snapshot that stays reads it.
-    is_dropped: bool = False
+    is_dropped: Annotated[bool, Key("dropped")] = False
     #: Why nothing was removed here, or less than planned; None when all went well.
     error: str | None = None
 
-    def to_json(self) -> dict[str, object]:
-        """The dataset as a JSON object."""
-        return {
-            "type_key": self.type_key,
-            "location": self.location,
-            "bytes_removed": self.bytes_removed,
-            "old_versions_removed": self.old_versions_removed,
-            "versions_kept": self.versions_kept,
-            "forks_removed": self.forks_removed,
-            "staged_files_removed": self.staged_files_removed,
-            "dropped": self.is_dropped,
-            "error": self.error,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupReport:
+class CleanupReport(Document):
     """What a cleanup did; without `confirmed` what it would do."""
+
+    computed: ClassVar[Mapping[str, str]] = {
+        "bytes_removed": "datasets",
+        "old_versions_removed": "bytes_removed",
+    }
 
     confirmed: bool
     #: How many commits of each branch are kept by number; None when only their age counted.
     keep: int | None
     #: The age below which states are kept, in seconds.
-    older_than_s: float | None
+    older_than_s: Annotated[float | None, Key("older_than_seconds")]
     datasets: tuple[DatasetCleanup, ...]
     #: Commits whose snapshots stay readable.
     commits_kept: int
@@ -124,13 +117,13 @@ class CleanupReport:
     notes: tuple[str, ...] = ()
 
     @property
-    def bytes_removed(self) -> int:
+    def bytes_removed(self) -> Annotated[int, Key("total_bytes_removed")]:
         """How much room was given back in all."""
         own = sum(item.bytes_removed for item in self.datasets)
         return own + self.catalog_bytes_removed + self.other_bytes_removed
 
     @property
-    def old_versions_removed(self) -> int:
+    def old_versions_removed(self) -> Annotated[int, Key("total_old_versions_removed")]:
         """How many versions of datasets were removed in all."""
         return sum(item.old_versions_removed for item in self.datasets)
 
@@ -138,25 +131,6 @@ class CleanupReport:
     def errors(self) -> tuple[DatasetCleanup, ...]:
         """The datasets that could not be cleaned up."""
         return tuple(item for item in self.datasets if item.error is not None)
-
-    def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
-        return {
-            "confirmed": self.confirmed,
-            "keep": self.keep,
-            "older_than_seconds": self.older_than_s,
-            "datasets": [item.to_json() for item in self.datasets],
-            "total_bytes_removed": self.bytes_removed,
-            "total_old_versions_removed": self.old_versions_removed,
-            "commits_kept": self.commits_kept,
-            "kept_because": dict(self.kept_because),
-            "commits_forgotten": self.commits_forgotten,
-            "catalog_versions_removed": self.catalog_versions_removed,
-            "catalog_bytes_removed": self.catalog_bytes_removed,
-            "other_files_removed": self.other_files_removed,
-            "other_bytes_removed": self.other_bytes_removed,
-            "notes": list(self.notes),
-        }
 
 
 # ---- Forks: removed by themselves whenever a branch is deleted, and first of all by a cleanup

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Annotated, ClassVar
 
+from omnigraph.codec import HIDDEN, Document, Key
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.leftovers import staged_max_age_s
 from omnigraph.commit.lineage import disordered, doubled
@@ -44,30 +46,20 @@ _ORDER = (Health.ERROR, Health.WARNING, Health.INFO, Health.OK)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Document):
     """One thing that a check found."""
 
+    check: str = field(default="", kw_only=True)
     severity: Health
     message: str
     #: The command that helps; None when none does, or none is needed.
     action: str | None = None
-    _: KW_ONLY
     #: Whether stored files have to be restored before anything else is done.
-    is_damage: bool = False
-    check: str = ""
-
-    def to_json(self) -> dict[str, object]:
-        """The finding as a JSON object."""
-        return {
-            "check": self.check,
-            "severity": str(self.severity),
-            "message": self.message,
-            "action": self.action,
-        }
+    is_damage: Annotated[bool, HIDDEN] = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskUse:
+class DiskUse(Document):
     """The room that one dataset takes, with all of its versions and forks."""
 
     type_key: str
@@ -76,28 +68,20 @@ class DiskUse:
     versions: int
     forks: int
 
-    def to_json(self) -> dict[str, object]:
-        """The use as a JSON object."""
-        return {
-            "type_key": self.type_key,
-            "location": self.location,
-            "size_bytes": self.size_bytes,
-            "versions": self.versions,
-            "forks": self.forks,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorReport:
+class DoctorReport(Document):
     """Everything that was found, the worst first."""
+
+    computed: ClassVar[Mapping[str, str]] = {"is_healthy": "uri", "actions": "findings"}
 
     uri: str
     findings: tuple[Finding, ...]
     disk: tuple[DiskUse, ...] = ()
-    #: The whole graph, with catalog and control files.
-    size_bytes: int = 0
     #: What can be made again at any time: traversal and text indexes, and vectors of texts that were embedded.
     derived_bytes: int = 0
+    #: The whole graph, with catalog and control files.
+    size_bytes: Annotated[int, Key("total_bytes")] = 0
 
     @property
     def other_bytes(self) -> int:
@@ -107,7 +91,7 @@ class DoctorReport:
         return max(0, self.size_bytes - types - self.derived_bytes)
 
     @property
-    def is_healthy(self) -> bool:
+    def is_healthy(self) -> Annotated[bool, Key("healthy")]:
         """Whether no action is needed."""
         return not any(item.severity in (Health.WARNING, Health.ERROR) for item in self.findings)
 
@@ -131,18 +115,6 @@ class DoctorReport:
             and item.action is not None
         )
         return tuple(dict.fromkeys(wanted))
-
-    def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
-        return {
-            "uri": self.uri,
-            "healthy": self.is_healthy,
-            "findings": [item.to_json() for item in self.findings],
-            "actions": list(self.actions),
-            "disk": [item.to_json() for item in self.disk],
-            "derived_bytes": self.derived_bytes,
-            "total_bytes": self.size_bytes,
-        }
 
 
 def worst_first(findings: list[Finding]) -> tuple[Finding, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from omnigraph.codec import Document, Key, Through
 from omnigraph.commit.environment import GraphEnvironment
 from omnigraph.commit.rebasing import recorded_root
 from omnigraph.commit.schemas import find_schema
@@ -73,40 +74,32 @@ class FileStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedFile:
+class VerifiedFile(Document):
     """One file, or the part of a table that several files make up."""
 
     #: The name below the root of the graph.
-    name: str
+    name: Annotated[str, Key("file")]
     status: FileStatus
-    #: What is wrong; empty when nothing is.
-    message: str = ""
     #: The type whose rows the file belongs to, such as `node:Paper`.
     type_key: str | None = None
+    #: What is wrong; empty when nothing is.
+    message: Annotated[str, Through(str | None, lambda it: it or None, lambda it: it or "")] = ""
 
     def __str__(self) -> str:
         owner = "" if self.type_key is None else f" ({self.type_key})"
         return f"{self.name}{owner}: {self.status}{': ' if self.message else ''}{self.message}"
 
-    def to_json(self) -> dict[str, object]:
-        """The file as a JSON object."""
-        return {
-            "file": self.name,
-            "status": str(self.status),
-            "type_key": self.type_key,
-            "message": self.message or None,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyReport:
+class VerifyReport(Document):
     """Every file that a readable state of the graph needs, in the order of their names."""
 
+    computed: ClassVar[Mapping[str, str]] = {"is_sound": "uri", "_counts": "is_sound"}
     uri: str
-    files: tuple[VerifiedFile, ...]
     read_bytes: int = 0
     #: Files that got a checksum in this run.
     recorded: int = 0
+    files: tuple[VerifiedFile, ...]
 
     @property
     def problems(self) -> tuple[VerifiedFile, ...]:
@@ -114,7 +107,7 @@ class VerifyReport:
         return tuple(item for item in self.files if item.status.is_damage)
 
     @property
-    def is_sound(self) -> bool:
+    def is_sound(self) -> Annotated[bool, Key("sound")]:
         """Whether no file is damaged."""
         return not self.problems
 
@@ -123,16 +116,9 @@ class VerifyReport:
         found = Counter(item.status for item in self.files)
         return {status: found[status] for status in FileStatus}
 
-    def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
-        return {
-            "uri": self.uri,
-            "sound": self.is_sound,
-            "counts": {str(status): count for status, count in self.counts().items()},
-            "read_bytes": self.read_bytes,
-            "recorded": self.recorded,
-            "files": [item.to_json() for item in self.files],
-        }
+    @property
+    def _counts(self) -> Annotated[Mapping[str, int], Key("counts")]:
+        return {str(status): count for status, count in self.counts().items()}
 
 
 # ---- Reading every file that a readable state of the graph needs, and comparing it with what its writer recorded
@@ -241,7 +227,7 @@ class _Run:
                 raise NotFoundError(
                     f"there is no graph at {self._location}: create one with `omnigraph init`"
                 )
-            self._tell(MANIFEST, FileStatus.MISSING, "there is no catalog, or no version of it")
+            self._report(MANIFEST, FileStatus.MISSING, "there is no catalog, or no version of it")
             return False
         self._verify_dataset(MANIFEST, None, {_Wanted(None, newest)})
         return self._decode(MANIFEST, None, "catalog") is not None
@@ -323,14 +309,14 @@ class _Run:
         start = f"{folder}/" if folder else ""
         records = dataset.records[folder]
         for name in records.whole:
-            self._tell(f"{dataset.path}/{start}{name}", FileStatus.OK, "", dataset)
+            self._report(f"{dataset.path}/{start}{name}", FileStatus.OK, "", dataset)
         for name in records.damaged:
             message = (
                 "the checksums that it holds cannot be trusted, and files are compared without them"
             )
             self.damaged_records.add(f"{dataset.path}/{start}{name}")
             self._unrecorded[line_address(self._location, dataset.path, folder)].update({})
-            self._tell(f"{dataset.path}/{start}{name}", FileStatus.MISMATCH, message, dataset)
+            self._report(f"{dataset.path}/{start}{name}", FileStatus.MISMATCH, message, dataset)
         self._verify_hint(dataset, start)
         for name in records.sums:
             if name.startswith("_transactions/") and f"{start}{name}" in dataset.sizes:
@@ -340,7 +326,9 @@ class _Run:
             fork = fork_of(folder) or ""
             name = f"{dataset.path}/{registration_name(fork)}"
             if registration_name(fork) not in dataset.sizes:
-                self._tell(name, FileStatus.MISSING, f"the fork {fork} is not registered", dataset)
+                self._report(
+                    name, FileStatus.MISSING, f"the fork {fork} is not registered", dataset
+                )
             else:
                 self._compare(name, Recorded(sums={name: expected}), name, dataset)
 
@@ -352,7 +340,7 @@ class _Run:
         if manifest not in dataset.sizes:
             if wanted.rows is not None:
                 message = f"it is version {wanted.version}, which a branch reads"
-                self._tell(f"{dataset.path}/{manifest}", FileStatus.MISSING, message, dataset)
+                self._report(f"{dataset.path}/{manifest}", FileStatus.MISSING, message, dataset)
             return
         if not self._compare_own(dataset, folder, manifest):
             return
@@ -367,7 +355,7 @@ class _Run:
             message = (
                 f"it has {contents['row_count']:,} rows, and the catalog knows {wanted.rows:,}"
             )
-            self._tell(f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, message, dataset)
+            self._report(f"{dataset.path}/{manifest}", FileStatus.UNREADABLE, message, dataset)
         for number, names in contents["fragments"].items():
             self._verify_fragment(dataset, tuple(names), {**place, "number": int(number)})
         for index in contents["indexes"]:
@@ -395,7 +383,7 @@ class _Run:
         names = dataset.members.get(index, set())
         if not names:
             message = "a version refers to this index"
-            self._tell(f"{dataset.path}/{index}", FileStatus.MISSING, message, dataset)
+            self._report(f"{dataset.path}/{index}", FileStatus.MISSING, message, dataset)
         for name in sorted(names):
             if self._compare_placed(dataset, name):
                 file = f"{dataset.path}/{dataset.places[name]}"
@@ -410,7 +398,7 @@ class _Run:
         try:
             return self._aside.ask(operation, **place) or {}
         except StorageError as error:
-            self._tell(file, FileStatus.UNREADABLE, without_advice(error), dataset)
+            self._report(file, FileStatus.UNREADABLE, without_advice(error), dataset)
             return None
 
     def _compare_placed(self, dataset: _Dataset, name: str) -> bool:
@@ -418,7 +406,7 @@ class _Run:
         place = dataset.places.get(name)
         if place is None:
             message = "a version refers to it"
-            self._tell(f"{dataset.path}/{name}", FileStatus.MISSING, message, dataset)
+            self._report(f"{dataset.path}/{name}", FileStatus.MISSING, message, dataset)
             return False
         folder = place.removesuffix(name).rstrip("/")
         return self._compare(
@@ -429,7 +417,7 @@ class _Run:
         """Compare a file of a line; whether it may be decoded."""
         file = f"{dataset.path}/{name}"
         if name not in dataset.sizes:
-            self._tell(file, FileStatus.MISSING, "it is recorded, and it is gone", dataset)
+            self._report(file, FileStatus.MISSING, "it is recorded, and it is gone", dataset)
             return False
         inner = name.removeprefix(f"{folder}/") if folder else name
         return self._compare(file, dataset.records[folder], inner, dataset)
@@ -453,7 +441,7 @@ class _Run:
             status, message = FileStatus.MISMATCH, error.reason
         except StorageError as error:
             status, message = FileStatus.MISMATCH, without_advice(error)
-        self._tell(file, status, message, dataset)
+        self._report(file, status, message, dataset)
         return not status.is_damage
 
     def _count(self, size: int) -> None:
@@ -474,7 +462,7 @@ class _Run:
         if not 0 < version <= newest:
             message = "it does not name a version; it is written again by the next commit"
             status = FileStatus.UNREADABLE
-        self._tell(f"{dataset.path}/{name}", status, message, dataset)
+        self._report(f"{dataset.path}/{name}", status, message, dataset)
 
     def record(self) -> int:
         """Record what the files hold that have no checksum, and replace damaged records; how many files it was."""
@@ -483,7 +471,7 @@ class _Run:
                 replace_records(uri, {**sums, **recorded_sums(uri).sums})
         return sum(map(len, self._unrecorded.values()))
 
-    def _tell(
+    def _report(
         self, name: str, status: FileStatus, message: str = "", dataset: _Dataset | None = None
     ) -> None:
         known = self.found.get(name)
@@ -503,19 +491,19 @@ class _Run:
                 find_schema(environment.objects, environment.manifest, schema_hash)
             except OmniError as error:
                 name = next((it for it in SCHEMA_FILES if it in error.message), SCHEMA_FILES[0])
-                self._tell(name, FileStatus.UNREADABLE, without_advice(error))
+                self._report(name, FileStatus.UNREADABLE, without_advice(error))
         for name in SCHEMA_FILES:
-            self._tell(name, FileStatus.OK)
+            self._report(name, FileStatus.OK)
         if environment.objects.read(RECORDED_ROOT) is not None:
             is_readable = recorded_root(environment.objects) is not None
             status = FileStatus.OK if is_readable else FileStatus.UNREADABLE
             message = "" if is_readable else "the next writable open writes it again"
-            self._tell(RECORDED_ROOT, status, message)
+            self._report(RECORDED_ROOT, status, message)
         for name in list_sidecars(environment.objects):
             try:
                 read_sidecar(environment.objects, name)
             except OmniError as error:
-                self._tell(name, FileStatus.UNREADABLE, without_advice(error))
+                self._report(name, FileStatus.UNREADABLE, without_advice(error))
 
     def _verify_derived(self) -> None:
         """State that is rebuilt when it is damaged; reported all the same, because the disk may damage more."""
@@ -530,4 +518,4 @@ class _Run:
             if arrays.load(group, name) is None:
                 status = FileStatus.MISMATCH
                 message = "it is built again when it is needed: nothing has to be restored"
-            self._tell(f"{DERIVED_FOLDER}/{group}/{name}", status, message)
+            self._report(f"{DERIVED_FOLDER}/{group}/{name}", status, message)
