@@ -49,8 +49,8 @@ _log = logging.getLogger(__name__)
 class Reclaimed:
     """What was removed, or in a preview what would be."""
 
-    #: The orphans of every dataset, and below `STAGING_FOLDER` what tasks of operations that are over told their
-    #: drivers.
+    #: The orphans of every dataset, and below `STAGING_FOLDER` what tasks of operations that have ended told
+    #: their drivers.
     removals: tuple[Removal, ...] = ()
     #: Whether the age of a file did not matter, because no writer had staged files.
     is_complete: bool = False
@@ -75,7 +75,7 @@ def reclaim_staged_files(
     *,
     preview: bool = False,
 ) -> Reclaimed:
-    """Remove the files of datasets that no version on any branch refers to, and answers of operations that are over.
+    """Remove the files of datasets that no version on any branch refers to, and answers of operations that have ended.
 
     Settles interrupted writes first, since what they staged may still become visible. A preview settles and removes
     nothing, and finds nothing while a write is unsettled.

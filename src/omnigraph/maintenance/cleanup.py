@@ -118,7 +118,7 @@ class CleanupReport(Document):
 
     @property
     def bytes_removed(self) -> Annotated[int, Key("total_bytes_removed")]:
-        """How much room was given back in all."""
+        """The size of everything that was removed."""
         own = sum(item.bytes_removed for item in self.datasets)
         return own + self.catalog_bytes_removed + self.other_bytes_removed
 
@@ -193,7 +193,7 @@ def _remove_fork(environment: GraphEnvironment, path: str, fork: str) -> bool:
 # and work that the next run finds again.
 
 
-#: How often a plan is made anew because writers changed what it rests on.
+#: How often a plan is made again because writers changed what it rests on.
 _PLAN_BUDGET = 8
 #: How often a dataset that could not be read is looked at once more.
 _LOOKS = 2
@@ -301,7 +301,7 @@ class _Cleanup:
         return plan
 
     def _remove_versions(self, plan: CleanupPlan) -> bool:
-        """Let the planned versions go, if none of them is needed by now."""
+        """Remove the planned versions, unless one of them is needed meanwhile."""
         with self.environment.window() as held:
             settle_all(held)
             has_readers = is_busy(held)
@@ -388,7 +388,7 @@ class _Cleanup:
             )
 
     def _clean_beside(self, history: History) -> None:
-        """Control files that were never finished, claims of dead processes, traversal and text indexes of nothing."""
+        """Remove unfinished control files, claims of dead processes, and derived arrays that belong to no dataset."""
         location = self.environment.location
         groups = find_unused_groups(self.environment, history)
         for group in groups:

@@ -130,7 +130,7 @@ class DatasetPlan:
         return self.removal is not None and self.removal.is_whole
 
     def contradicts(self, retained: Retained) -> bool:
-        """Whether something that is to go has to be kept by now."""
+        """Whether something that is to go has to be kept meanwhile."""
         kept = retained.of(self.path)
         going = {} if self.removal is None else self.removal.versions
         return (self.is_dropped and bool(kept)) or any(

@@ -54,11 +54,11 @@ from omnigraph.storage.locks import lock_holder
 
 #: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
 _INDEXED_ROWS = 10_000
-#: Fragments that compaction would put together, from which on reads of a type get slower.
+#: Fragments that compaction would put together, above which reads of a type get slower.
 _MANY_FRAGMENTS = 64
-#: A type is worn when so many rows are deleted, and at least one in so many.
+#: A type is worn when this many rows are deleted, and at least one in this number.
 _DELETED_ROWS, _DELETED_SHARE = 1_000, 4
-#: Old versions of the catalog from which on every open gets slower.
+#: Old versions of the catalog above which every open gets slower.
 _MANY_CATALOG_VERSIONS = 1_000
 
 

@@ -29,7 +29,7 @@ from omnigraph.storage.datasets.versions import DatasetListing, list_versions
 from omnigraph.storage.listing import StoredFile
 from omnigraph.storage.location import GraphLocation, walk
 
-# ---- What a look at the health of a graph found: findings, and the room that it takes
+# ---- What the doctor reports: findings and disk use
 
 
 class Health(StrEnum):
@@ -60,7 +60,7 @@ class Finding(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskUse(Document):
-    """The room that one dataset takes, with all of its versions and forks."""
+    """The disk use of one dataset, with all of its versions and forks."""
 
     type_key: str
     location: str
@@ -208,8 +208,8 @@ class _Left:
 def check_leftovers(look: Inspection) -> Iterator[Finding]:
     """What `cleanup` would remove, and what may belong to a writer that is at work.
 
-    Without writers and readers, everything that nothing refers to was left by the dead. Otherwise, and always on an
-    object store, only its age tells.
+    Without writers and readers, everything that nothing refers to was left by writers that died. Otherwise, and always
+    on an object store, only its age tells.
     """
     environment, max_age_s = look.environment, staged_max_age_s()
     was_quiet = not _is_in_use(environment)

@@ -43,9 +43,9 @@ _MICROSECOND = timedelta(microseconds=1)
 class RetentionPolicy:
     """Which states of live branches stay readable; with both, those that either of the two keeps."""
 
-    #: The newest so many commits of every branch.
+    #: How many of the newest commits of every branch stay.
     keep: int | None = None
-    #: Every state that a branch had in so many microseconds up to now.
+    #: For how many microseconds back every state of a branch stays.
     age_us: int | None = None
 
 

@@ -150,7 +150,7 @@ def readable(error: BaseException) -> str:
         return _DENIED
     first_line = (str(error).strip() or repr(error)).splitlines()[0]
     said = _NOISE.sub("", first_line).strip(" :,")
-    return f"{said}; free some room on the disk" if _error_number(error) in _FULL else said
+    return f"{said}; free some space on the disk" if _error_number(error) in _FULL else said
 
 
 def _error_number(error: BaseException) -> int | None:

@@ -211,7 +211,7 @@ def remove_answer_folder(folder: AnswerFolder) -> None:
 
 
 def remove_abandoned(root: GraphLocation, answers: Sequence[StoredFile]) -> None:
-    """Remove answers of operations that are over, and their folders."""
+    """Remove answers of operations that have ended, and their folders."""
     delete_files(root, [file.name for file in answers])
     for folder in {file.name.rpartition("/")[0] for file in answers}:
         remove_empty_folders(root, folder)

@@ -15,7 +15,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors import LeaseLostError, StorageError
 from omnigraph.storage.objects import ControlObjects, owner_of, put_owned
 
-# ---- One holder's time with a lease on an object store, and how others see that it is over
+# ---- One holder's time with a lease on an object store, and how others see that it ended
 
 
 _log = logging.getLogger(__name__)
@@ -151,12 +151,12 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another writer may have the lease: it was seen, or the time is over."""
+        """Whether another writer may have the lease: it was seen, or the lease has run out."""
         return self._is_lost or self._used_s >= self._lease_s
 
     @property
     def _used_s(self) -> float:
-        """How much of the lease is over."""
+        """How much of the lease has passed."""
         return self._elapsed() - self._renewed_at
 
     def lose(self) -> None:
@@ -166,7 +166,7 @@ class Lease:
     def check(self) -> None:
         """Make sure that the lease is not over, and will not be in this moment.
 
-        When half of it is over its keeper is late, because the process stood still or a request hangs. Then it is
+        When half of it has passed its keeper is late, because the process stood still or a request hangs. Then it is
         renewed here: as long as no other writer took it, the time with it goes on.
 
         Raises:

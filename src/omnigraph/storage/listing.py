@@ -187,7 +187,7 @@ def reference(name: str) -> str | None:
 # ---- The files below a graph, with their ages: on disk and on S3 alike
 
 
-#: An object store deletes up to so many objects in one request.
+#: Objects that one request to an object store deletes at most.
 _BULK = 1000
 #: Where datasets of types lie.
 _KINDS = ("edges", "nodes")

@@ -201,7 +201,7 @@ class StagingLock:
 
 
 def lock_holder(location: GraphLocation, objects: ControlObjects) -> str | None:
-    """Who holds the commit lock now, in words; None when it is free. Never waits, and changes nothing."""
+    """Describe who holds the commit lock now; None when it is free. Never waits, and changes nothing."""
     if not location.is_local:
         current = objects.read(COMMIT_LOCK)
         left_s = 0.0 if current is None else LeaseBody.parse(current.data).expires_at - time.time()

@@ -389,7 +389,7 @@ class ObstoreObjects:
             try:
                 result = obstore.get(self._backend, name)
                 if (size := result.meta["size"]) > MAX_OBJECT_BYTES:
-                    # Before it is in memory: a sparse file takes no room on disk and all of it here.
+                    # Before it is in memory: a sparse file takes no space on disk and all of it here.
                     raise DamageError(
                         f"reading {name}",
                         f"it has {size_text(size)}, at most {size_text(MAX_OBJECT_BYTES)} are read",

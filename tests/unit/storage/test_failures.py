@@ -23,6 +23,6 @@ def test_a_full_disk_is_named_and_is_no_damage(raised: Exception) -> None:
         raise raised
     assert caught.value.failure is StorageFailure.CONFIGURATION
     assert caught.value.message.startswith("writing rows failed: ")
-    assert caught.value.message.endswith("free some room on the disk")
+    assert caught.value.message.endswith("free some space on the disk")
     assert "damaged" not in caught.value.message
     assert ".rs" not in caught.value.message

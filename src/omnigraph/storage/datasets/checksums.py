@@ -48,7 +48,7 @@ _MEMBER = "checksums"
 #: The end of the address of a line, from the root of its graph on.
 _LINE = re.compile(r"(?:(?:nodes|edges)/[^/]+(?:/tree/.+)?|_[^/]+)$")
 _STEP_BYTES = 4 * 1024 * 1024
-#: Records of one line that are worth being put together.
+#: Records of one line from which they are put together.
 _MANY_RECORDS = 64
 #: Files of an object store that are read at the same time.
 _PARALLEL_READS = 8

@@ -40,7 +40,7 @@ _DRAFT = "__draft_"
 class NewColumn:
     """One column of the table as it will be.
 
-    `origin` is the present column that goes on; with `is_written` its values come anew, from the tasks. Neither means
+    `origin` is the present column that goes on; with `is_written` its values come from the tasks. Neither means
     that every row holds null.
     """
 
@@ -170,7 +170,7 @@ def write_table(
 def stage_table(
     table: Table, columns: Sequence[NewColumn], fragments: Sequence[str]
 ) -> StagedWrite:
-    """The table with other columns and all of its rows written anew, so that nothing of a dropped column is left."""
+    """The table with other columns and all of its rows rewritten, so that nothing of a dropped column is left."""
     schema = _schema_of(columns)
     metadata = [FragmentMetadata.from_json(text) for text in fragments]
     operation = LanceOperation.Overwrite(schema, metadata)

@@ -53,7 +53,7 @@ _ONE_FRAGMENT_ROWS = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTask:
-    """One group of fragments to be written anew. Plain values: it travels to any process."""
+    """One group of fragments to be rewritten. Plain values: it travels to any process."""
 
     uri: str
     version: int
@@ -136,7 +136,7 @@ def _versions(
 def stage_compaction(table: Table, results: Sequence[str]) -> StagedWrite | None:
     """The exchange of fragments, after the removal of every index that covers one of them; None without results.
 
-    Removed indexes have to be built anew: `with_indexes` adds them to the same write.
+    Removed indexes have to be rebuilt: `with_indexes` adds them to the same write.
     """
     if not results:
         return None
@@ -209,19 +209,19 @@ def exchanged_fragments(staged: StagedWrite | None) -> Exchanged:
     )
 
 
-# ---- Which fragments of a table are worth being written anew: pure decisions, and the facts that they need
+# ---- Which fragments of a table are worth rewriting: pure decisions, and the facts that they need
 
 
 #: Rows of a fragment as compaction likes it.
 TARGET_ROWS = 1_048_576
-#: In a table of at most so many rows all indexes are built anew in a moment, so everything may be written anew.
+#: Rows of a table whose indexes are rebuilt in a moment, so that everything may be rewritten.
 SMALL_TABLE_ROWS = 262_144
 #: Small fragments with indexes that a large table may have: exchanging one of them costs its indexes a full build.
 MAX_INDEXED_FRAGMENTS = 8
-#: A fragment is worn when one row in so many is deleted.
+#: A fragment is worn when one row in this number is deleted.
 WORN_SHARE = 10
-#: A fold takes an older fragment only when it has at most so many times the rows of all newer ones together: every row
-#: is then written anew a few times only, however many folds there are.
+#: A fold takes an older fragment only when it has at most this many times the rows of all newer ones together: every
+#: row is then rewritten a few times only, however many folds there are.
 _FOLD_GROWTH = 8
 
 
@@ -241,13 +241,13 @@ class FragmentFacts:
 
     @property
     def is_worn(self) -> bool:
-        """Whether so many rows are deleted, or so many ids are in the manifest, that writing it anew pays."""
+        """Whether enough rows are deleted, or enough ids are in the manifest, that rewriting it pays."""
         is_holed = self.deleted * WORN_SHARE >= self.rows + self.deleted and self.deleted > 0
         return is_holed or self.has_long_ids
 
 
 def newest_rows(table: Table, fragments: int) -> int | None:
-    """How many rows the newest so many fragments hold; None when there are fewer. Looks at metadata in memory only."""
+    """The rows of this many newest fragments; None when there are fewer. Looks at metadata in memory only."""
     with translated(f"looking at the fragments of {table.path}"):
         newest = table._dataset.get_fragments()[-fragments:]
         if len(newest) < fragments:
@@ -303,7 +303,7 @@ def choose_rewrites(
     """Groups of neighbouring fragments that become one fragment each; asking again afterwards gives none.
 
     A fragment with less than half of the target joins its neighbours. One that an index covers is spared in a large
-    table, until there are many of them or one of them is worn: then all indexes are built anew, and all take part.
+    table, until there are many of them or one of them is worn: then all indexes are rebuilt, and all take part.
     """
     small_rows = target_rows // 2
     takes_indexed = _takes_indexed(fragments, small_rows, min(SMALL_TABLE_ROWS, target_rows))
@@ -332,7 +332,7 @@ def choose_rewrites(
 def choose_fold(
     fragments: Sequence[FragmentFacts], *, more_than: int, max_rows: int, max_bytes: int
 ) -> tuple[int, ...]:
-    """The newest fragments that no index covers, when there are more than so many; otherwise nothing.
+    """The newest fragments that no index covers, when there are more than `more_than`; otherwise nothing.
 
     The work is bounded by rows and bytes, and fragments that an index covers stay: nothing else has to change.
     """

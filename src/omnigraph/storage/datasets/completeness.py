@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _ARROW_END = b"ARROW1"
-#: The head of a bitmap without runs, and the numbers from which on a container is a bitmap itself.
+#: The head of a bitmap without runs, and the size above which a container is a bitmap itself.
 _BITMAP_COOKIE, _LARGEST_LIST, _CONTAINER_BYTES = 12346, 4096, 8192
 
 
@@ -131,7 +131,7 @@ def _required_files(location: GraphLocation, table: Table) -> Iterator[tuple[str
 
 
 def find_missing(location: GraphLocation, table: Table, listed: Iterable[StoredFile]) -> str | None:
-    """What the files of a table lack, in words, held against a listing of its dataset; None when nothing."""
+    """Describe what the files of a table lack, compared with a listing of its dataset; None when nothing."""
     sizes: Counter[str] = Counter()
     for file in listed:
         sizes[file.name] += file.size_bytes

@@ -403,7 +403,7 @@ class Ledgers:
         self._counted.difference_update(attempts)
 
     def close(self, *, is_committed: bool) -> None:
-        """The operation is over: remove what was written for nothing, which is everything unless it was committed.
+        """End the operation and remove what was written for nothing: everything, unless it was committed.
 
         What cannot be removed stays for cleanup, and is logged.
         """

@@ -29,7 +29,7 @@ from omnigraph.storage.location import parse_location
 # An index never changes a result: rows that it does not cover are still found by scanning them.
 
 
-#: A vector index is built anew when one row in so many is outside of it.
+#: A vector index is rebuilt when one row in this number is outside of it.
 _VECTOR_SHARE = 10
 
 
@@ -103,7 +103,7 @@ def has_index(table: Table, column: str) -> bool:
 
 
 def needs_work(spec: IndexSpec, coverage: IndexCoverage | None, rows: int) -> bool:
-    """Whether an index is missing, or lacks so much that it is worth being extended.
+    """Whether an index is missing, or lacks enough rows to be worth extending.
 
     A vector index is worth it when a tenth of the rows is outside: until then those are compared one by one.
     """
@@ -129,7 +129,7 @@ def plan_builds(table: Table, specs: Iterable[IndexSpec]) -> list[IndexBuild]:
 
     An index gets a further segment over the fragments that it does not cover, as long as all rows there came after it
     was built. A row that was there before keeps its row id wherever it moves, and the old segment would go on answering
-    for it with the old value: then the index is built anew. So is a vector index, whose partitions follow all vectors.
+    for it with the old value: then the index is rebuilt. So is a vector index, whose partitions follow all vectors.
     """
     with translated(f"planning the indexes of {table.path}"):
         return _planned(table, specs)
@@ -281,7 +281,7 @@ class IndexPartTask:
 def plan_index_parts(
     table: Table, build: IndexBuild, *, parts: int, min_rows: int
 ) -> list[IndexPartTask]:
-    """The tasks of one build: about so many parts of neighbouring fragments, fewer if they had less than `min_rows`.
+    """The tasks of one build: about `parts` groups of neighbouring fragments, fewer if they had less than `min_rows`.
 
     Trains the partitions of a vector index, which reads a sample of the vectors.
     """
@@ -358,7 +358,7 @@ def _train(table: Table, build: IndexBuild) -> bytes | None:
 
 
 def _groups(fragments: list[tuple[int, int]], part_rows: int) -> list[list[int]]:
-    """Neighbouring fragments, so many that they reach `part_rows` rows; one group when there is nothing to cut."""
+    """Neighbouring fragments in groups of about `part_rows` rows; one group when there is nothing to cut."""
     groups: list[list[int]] = [[]]
     held = 0
     for number, rows in fragments:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # What travels to a task is an address and fragment ids; each task opens the dataset by itself at the same version.
 
 
-#: Neighbouring fragments are read by one task until it has so many rows.
+#: Rows up to which neighbouring fragments are read by one task.
 GROUP_ROWS = 131_072
 #: Rows of a batch; fewer where blobs make it large.
 BATCH_ROWS = 65_536
@@ -288,7 +288,7 @@ def plan_parts(extent: TableExtent, row_bytes: int, *, whole_fragments: bool) ->
 
 
 def part_count(rows: int, row_bytes: int) -> int:
-    """In how many parts so many rows are read. Up to `MANY_PARTS` a power of two, so that cores finish together.
+    """The number of parts in which rows are read. Up to `MANY_PARTS` a power of two, so that cores finish together.
 
     >>> [part_count(rows, 50) for rows in (0, 1_000, 1_000_000, 3_000_000, 1_000_000_000)]
     [1, 1, 2, 8, 306]
@@ -347,7 +347,7 @@ def _scan(
 
 
 def _bare_rows(rows: int) -> Iterable[pa.RecordBatch]:
-    """Batches without columns that have so many rows together."""
+    """Batches without columns that have this number of rows together."""
     for begin in range(0, rows, BATCH_ROWS):
         count = min(BATCH_ROWS, rows - begin)
         yield pa.RecordBatch.from_arrays([pa.nulls(count)], names=["none"]).select([])

@@ -43,7 +43,7 @@ _RowIdMeta: Any = RowIdMeta
 INLINE_ROWS = 1_024
 #: Bytes of one sequence of ids or versions that a compaction may leave in the manifest.
 _INLINE_BYTES = 8 * INLINE_ROWS
-#: Characters of a sequence as JSON, about four for a byte, from which on a fragment is written anew for it.
+#: Characters of a sequence as JSON, about four for a byte, above which a fragment is rewritten for it.
 _LONG_TEXT = 64 * _INLINE_BYTES
 #: The fields that Lance reserves for what it knows about every row.
 _FIELDS = {ROW_ID: -3, CREATED_AT: -4, UPDATED_AT: -5}
@@ -114,7 +114,7 @@ def spill_sequences(
 
 
 def has_long_sequences(fragment: FragmentMetadata) -> bool:
-    """Whether the metadata of a fragment is so long that writing it anew pays; afterwards it is not."""
+    """Whether the metadata of a fragment is so long that rewriting the fragment pays; afterwards it is not."""
     sequences: Any = (
         fragment.row_id_meta,
         fragment.created_at_version_meta,

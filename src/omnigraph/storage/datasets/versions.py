@@ -67,7 +67,7 @@ class DatasetListing:
 
     @property
     def size_bytes(self) -> int:
-        """How much room the dataset takes."""
+        """The size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
@@ -240,7 +240,7 @@ class Removal:
 
     @property
     def size_bytes(self) -> int:
-        """How much room it gives back."""
+        """The size of all that goes."""
         return sum(file.size_bytes for file in self.every_file)
 
 
@@ -337,7 +337,7 @@ def remove_files(location: GraphLocation, removal: Removal) -> None:
 def purge_old_versions(location: GraphLocation, path: str, published: int) -> None:
     """Remove every version before the published one, with the files that only they refer to. Repeatable.
 
-    Forks go first: they are what branches left that are deleted by now.
+    Forks go first: the branches that they belonged to are deleted.
     """
     # The longest first: the directory of one may hold that of another.
     for fork in sorted(list_forks(location, path), key=len, reverse=True):
