@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.api.rows import Result
     from omnigraph.client.remote_graph import RemoteGraph
     from omnigraph.core.source import SourceText
-    from omnigraph.maintenance.health_checks import DoctorReport
+    from omnigraph.maintenance.findings import DoctorReport
     from omnigraph.maintenance.verify import VerifyReport
     from omnigraph.pipeline.workers import Progress
     from omnigraph.spark.worker_choice import Session

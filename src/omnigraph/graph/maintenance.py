@@ -15,7 +15,7 @@ from omnigraph.policy.rules import Action
 if TYPE_CHECKING:
     from omnigraph.embedding.row_job import EmbedResult
     from omnigraph.maintenance.cleanup import CleanupReport
-    from omnigraph.maintenance.health_checks import DoctorReport
+    from omnigraph.maintenance.findings import DoctorReport
     from omnigraph.maintenance.indexes import IndexReport, PendingIndex
     from omnigraph.maintenance.optimize import OptimizeReport
     from omnigraph.maintenance.repair import RepairReport

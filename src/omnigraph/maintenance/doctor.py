@@ -5,17 +5,22 @@ Nothing is written, nothing is settled, and no lock is held. A check that cannot
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from omnigraph.commit.environment import GraphEnvironment
+from omnigraph.commit.leftovers import staged_max_age_s
+from omnigraph.commit.lineage import disordered, doubled
 from omnigraph.commit.publisher import FOLD_THRESHOLD
+from omnigraph.commit.rebasing import find_foreign_versions, recorded_root
 from omnigraph.commit.rows import INTERNAL_SCHEMA_VERSION, TablePin
-from omnigraph.commit.schemas import read_schema_files
+from omnigraph.commit.schemas import GraphSchema, find_schema, read_schema_files
 from omnigraph.commit.sidecar import list_sidecars, read_sidecar
 from omnigraph.commit.snapshot import snapshot_of
+from omnigraph.commit.sweep import has_unsettled
 from omnigraph.errors import (
     HistoricalVersionReclaimedError,
     NotFoundError,
@@ -25,20 +30,17 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.text import size_text
 from omnigraph.lang.schema.catalog import EdgeDef, NodeDef, unbuilt_indexes
-from omnigraph.maintenance.cleanup_plan import plan_cleanup
-from omnigraph.maintenance.health_checks import (
+from omnigraph.maintenance.cleanup_plan import find_leftovers, is_busy, plan_cleanup
+from omnigraph.maintenance.findings import (
     DiskUse,
     DoctorReport,
     Finding,
     Health,
     Inspection,
-    check_edges,
-    check_history,
-    check_leftovers,
-    check_place,
     worst_first,
 )
 from omnigraph.maintenance.indexes import missing_indexes
+from omnigraph.maintenance.repair import dangling_edges
 from omnigraph.maintenance.retention import KEEP_ADVISED, RetentionPolicy, published_heads
 from omnigraph.maintenance.verify import FileStatus, verify_graph
 from omnigraph.pipeline.workers import Progress, Silent
@@ -48,8 +50,8 @@ from omnigraph.storage.datasets.completeness import find_missing, read_one_row
 from omnigraph.storage.datasets.staged import is_own_movement
 from omnigraph.storage.datasets.versions import list_versions
 from omnigraph.storage.derived import DERIVED_FOLDER
-from omnigraph.storage.listing import list_files
-from omnigraph.storage.location import MANIFEST, SCHEMA_FILES
+from omnigraph.storage.listing import StoredFile, list_files
+from omnigraph.storage.location import MANIFEST, SCHEMA_FILES, GraphLocation, walk
 from omnigraph.storage.locks import lock_holder
 
 #: Types of fewer rows are read as a whole in a moment: an index would not be noticed.
@@ -323,6 +325,141 @@ def _check_versions(look: Inspection) -> Iterator[Finding]:
         )
 
 
+# ---- What dead writers left: forks of no branch, files of no version, answers of no operation
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What nothing refers to."""
+
+    forks: frozenset[tuple[str, str]]
+    files: frozenset[StoredFile]
+
+    def without(self, other: _Left) -> _Left:
+        return _Left(self.forks - other.forks, self.files - other.files)
+
+    def __bool__(self) -> bool:
+        return bool(self.forks or self.files)
+
+    def __str__(self) -> str:
+        size = sum(file.size_bytes for file in self.files)
+        forks = "1 fork" if len(self.forks) == 1 else f"{len(self.forks):,} forks"
+        files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
+        return f"{forks} of no branch and {files} ({size_text(size)}) that nothing refers to"
+
+
+def _check_leftovers(look: Inspection) -> Iterator[Finding]:
+    """What `cleanup` would remove, and what may belong to a writer that is at work.
+
+    Without writers and readers, everything that nothing refers to was left by writers that died. Otherwise, and always
+    on an object store, only its age tells.
+    """
+    environment, max_age_s = look.environment, staged_max_age_s()
+    was_quiet = not _is_in_use(environment)
+    everything = _Left(*find_leftovers(environment, look.listings, None))
+    # Again: a writer that began meanwhile has files among these.
+    is_quiet = was_quiet and not _is_in_use(environment)
+    left = everything
+    if not is_quiet:
+        left = _Left(*find_leftovers(environment, look.listings, max_age_s))
+    young = everything.without(left)
+    if left:
+        cleanup = look.run("cleanup", f"--keep {KEEP_ADVISED} --confirm")
+        yield Finding(Health.WARNING, str(left), cleanup)
+    if young:
+        quiet = "when none is, or " if environment.location.is_local else ""
+        yield Finding(
+            Health.INFO,
+            f"{young}: they may belong to a writer or reader that is at work; `cleanup` removes what is left {quiet}"
+            f"at an age of {max_age_s / 86_400:g} days (OMNIGRAPH_STAGED_MAX_AGE)",
+        )
+
+
+def _is_in_use(environment: GraphEnvironment) -> bool:
+    """Whether what nothing refers to may be needed: by a writer, by a reader, or by the recovery of a dead writer."""
+    return is_busy(environment) or has_unsettled(environment)
+
+
+# ---- Meaning: a history without circles, and edges between nodes that exist
+
+
+#: Findings of one kind that are reported one by one.
+_SHOWN = 10
+
+
+def _check_history(look: Inspection) -> Iterator[Finding]:
+    """Commits that are there twice, and circles: whatever walks along the history would not come to an end."""
+    twice = sorted(doubled(look.environment.manifest.commit_rows()))
+    for commit_id in twice[:_SHOWN]:
+        message = f"commit {commit_id} is in the catalog more than once"
+        yield Finding(Health.ERROR, message, look.run("repair", "--confirm"))
+    wrong = [commit for commit in disordered(look.history.commits) if commit not in twice]
+    for commit_id in wrong[:_SHOWN]:
+        yield Finding(
+            Health.ERROR,
+            f"commit {commit_id} builds on one that is not older: restore the catalog from a backup",
+        )
+
+
+def _check_edges(look: Inspection) -> Iterator[Finding]:
+    """Edges without one of their ends. Reads the ids of all nodes and the ends of all edges."""
+    environment = look.environment
+
+    def schema_of(schema_hash: str) -> GraphSchema:
+        return find_schema(environment.objects, environment.manifest, schema_hash)
+
+    found, unchecked = dangling_edges(environment, schema_of)
+    for failed in unchecked:
+        what = f"{failed.type_key} of branch {failed.branch} cannot be checked"
+        yield look.failure(failed.error, f"{what}: {failed.error.message}")
+    for item in found:
+        edges = "1 edge" if item.count == 1 else f"{item.count:,} edges"
+        examples = ", ".join(item.examples)
+        message = f"{item.type_key} of branch {item.branch} has {edges} without an end: {examples}"
+        yield Finding(Health.ERROR, message, look.run("repair", "--confirm"))
+
+
+# ---- Place: addresses of another root, and links that lead out of it
+
+
+_SHOWN_LINKS = 3
+
+
+def _check_place(look: Inspection) -> Iterator[Finding]:
+    """Whether everything that the graph refers to lies below its root.
+
+    Raises:
+        OutsideRootError: a version of a fork reads files outside of its dataset.
+    """
+    environment = look.environment
+    foreign = find_foreign_versions(environment)
+    if foreign:
+        message = (
+            f"the graph was copied or moved: {len(foreign):,} versions of branches hold the address of another "
+            f"root, such as {foreign[0]}; they are read here all the same"
+        )
+        if recorded_root(environment.objects) != environment.location.root:
+            message += ", and the next open for writing corrects them"
+        yield Finding(Health.INFO, message)
+    if links := _find_links(environment.location):
+        yield Finding(
+            Health.WARNING,
+            f"{len(links):,} links below the root, such as {', '.join(links[:_SHOWN_LINKS])}, are not followed: "
+            "put what they lead to in their place, or remove them",
+        )
+
+
+def _find_links(location: GraphLocation) -> list[str]:
+    """The links below the root, sorted; empty on an object store, which has none."""
+    if not location.is_local:
+        return []
+    found = (entry.path for entry in walk(location, "") if entry.is_symlink())
+    return sorted(os.path.relpath(path, location.uri) for path in found)
+
+
+# ---- All checks
+
+
 #: What a check reports that finds nothing.
 _ALL_WELL = {
     "history": "every commit is there once, after what it builds on",
@@ -341,16 +478,16 @@ _CHECKS: Mapping[str, Callable[[Inspection], Iterator[Finding]]] = {
     "format": _check_format,
     "catalog": _check_catalog,
     "schema": _check_schema,
-    "history": check_history,
+    "history": _check_history,
     "heads": _check_heads,
-    "edges": check_edges,
-    "place": check_place,
+    "edges": _check_edges,
+    "place": _check_place,
     "drift": _check_drift,
     "recovery": _check_recovery,
     "lock": _check_lock,
     "indexes": _check_indexes,
     "fragments": _check_fragments,
-    "leftovers": check_leftovers,
+    "leftovers": _check_leftovers,
     "versions": _check_versions,
     "disk": _check_disk,
 }

@@ -15,7 +15,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.failpoints import Failpoint, FailpointError
 from omnigraph.errors import StorageError
 from omnigraph.graph.graph import Graph
-from omnigraph.maintenance.health_checks import Health
+from omnigraph.maintenance.findings import Health
 from omnigraph.storage.datasets.checksums import recorded_sums, sum_bytes
 from omnigraph.storage.location import RECORDED_ROOT
 from support.portable_folders import (

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.graph.graph import Graph
-from omnigraph.maintenance.health_checks import Health
+from omnigraph.maintenance.findings import Health
 from omnigraph.storage.datasets.opening import with_bases_in_file
 from support.portable_folders import as_recorded_elsewhere, build
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from omnigraph.maintenance.health_checks import Finding
+    from omnigraph.maintenance.findings import Finding
 
 
 @pytest.fixture(scope="session")

@@ -19,14 +19,13 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import doctor as room
-from omnigraph.maintenance import health_checks
-from omnigraph.maintenance.health_checks import Finding, Health
+from omnigraph.maintenance.findings import Finding, Health
 from omnigraph.storage.datasets.staged import stage_append
 from support.graphs import fork
 from support.histories import PERSON, add, files, set_age
 
 if TYPE_CHECKING:
-    from omnigraph.maintenance.health_checks import DoctorReport
+    from omnigraph.maintenance.findings import DoctorReport
 
 
 def finding(report: DoctorReport, check: str) -> Finding:
@@ -237,7 +236,7 @@ def test_a_writer_that_begins_during_the_look_has_left_nothing(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ):
     table = graph._open(graph.snapshot().pins[PERSON])
-    find, writing = health_checks.find_leftovers, ExitStack()
+    find, writing = room.find_leftovers, ExitStack()
 
     def with_a_writer(*given: object, **rest: object):
         if not writing._exit_callbacks:
@@ -245,7 +244,7 @@ def test_a_writer_that_begins_during_the_look_has_left_nothing(
             stage_append(table, table.read())
         return find(*given, **rest)
 
-    monkeypatch.setattr(health_checks, "find_leftovers", with_a_writer)
+    monkeypatch.setattr(room, "find_leftovers", with_a_writer)
     with writing:
         assert finding(graph.doctor(), "leftovers").severity is Health.INFO
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from omnigraph import Graph
 from omnigraph.branches import three_way
 from omnigraph.errors import MergeConflictsError, QueryCancelledError, SparkError
-from omnigraph.maintenance.health_checks import Health
+from omnigraph.maintenance.findings import Health
 from omnigraph.pipeline import copying, deltas
 from omnigraph.spark import joins, worker_choice
 from support.stopping import AtLook, stored

@@ -14,7 +14,7 @@ from omnigraph.cli.commands.maintenance import doctor_lines
 from omnigraph.cli.main import main
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BranchNotFoundError, DamageError, NotFoundError, StorageError, is_panic
-from omnigraph.maintenance.health_checks import DoctorReport, Finding, Health
+from omnigraph.maintenance.findings import DoctorReport, Finding, Health
 from omnigraph.maintenance.repair import UncheckedEdges
 from omnigraph.maintenance.verify import FileStatus
 from omnigraph.storage._failures import translated
@@ -110,7 +110,7 @@ def test_damage_that_only_the_check_of_edges_meets_comes_first(
         branch="main", type_key=TableKey("edge:E"), error=DamageError("scanning edges/e", "odd")
     )
     monkeypatch.setattr(
-        "omnigraph.maintenance.health_checks.dangling_edges", lambda *_: ((), (unchecked,))
+        "omnigraph.maintenance.doctor.dangling_edges", lambda *_: ((), (unchecked,))
     )
     report = Graph.examine(root)
     assert report.is_damaged

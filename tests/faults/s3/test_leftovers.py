@@ -17,7 +17,8 @@ from omnigraph.core.failpoints import Failpoint
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import LoadKeyConflictError
 from omnigraph.graph.graph import Graph
-from omnigraph.maintenance.health_checks import Inspection, check_leftovers
+from omnigraph.maintenance.doctor import _check_leftovers
+from omnigraph.maintenance.findings import Inspection
 from omnigraph.pipeline.load import job as stages
 from omnigraph.storage.answers import new_answer_folder, write_answer
 from omnigraph.storage.datasets.compaction import stage_compaction
@@ -158,7 +159,7 @@ def test_doctor_cannot_tell_young_files_in_an_object_store(s3_root: str) -> None
         later = replace(
             graph._environment, clock=lambda: int((time.time() + 8 * DAY_S) * 1_000_000)
         )
-        (found,) = check_leftovers(Inspection(later))
+        (found,) = _check_leftovers(Inspection(later))
         assert found.severity == "warning"
         assert found.action == f"omnigraph cleanup {graph.uri} --keep 10 --confirm"
         assert reclaim_staged_files(later, [table.path], 7 * DAY_S).file_count == 2

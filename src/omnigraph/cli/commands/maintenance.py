@@ -25,7 +25,7 @@ from omnigraph.errors.text import size_text
 if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph
     from omnigraph.maintenance.cleanup import CleanupReport
-    from omnigraph.maintenance.health_checks import DoctorReport, Finding
+    from omnigraph.maintenance.findings import DoctorReport, Finding
     from omnigraph.maintenance.indexes import IndexReport
     from omnigraph.maintenance.optimize import OptimizedTable, OptimizeReport
     from omnigraph.maintenance.repair import RepairReport
