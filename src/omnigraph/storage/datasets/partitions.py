@@ -166,14 +166,6 @@ def scan_fragments(
 BATCH_BYTES = 8 * 1024 * 1024
 #: What a scan reads ahead of its consumer. Lance's own bound is 2 GiB, which a slow consumer lets it fill.
 READ_AHEAD_BYTES = 32 * 1024 * 1024
-#: Tasks run side by side: one that reads far ahead only takes the memory of the others.
-_BOUNDED: Mapping[str, Any] = {
-    "scan_in_order": True,
-    "batch_size_bytes": BATCH_BYTES,
-    "batch_readahead": 2,
-    "fragment_readahead": 1,
-    "io_buffer_size": READ_AHEAD_BYTES,
-}
 
 
 def scan_group(
@@ -190,7 +182,7 @@ def scan_group(
         fragments = [fragment_of(dataset, number) for number in fragment_ids]
         if not fragments:
             return
-        yield from scan_cells(dataset, columns, fragments=fragments, **_BOUNDED)
+        yield from _scan(dataset, columns, {"fragments": fragments}, None)
 
 
 def stored_bytes(table: Table) -> int:
@@ -341,9 +333,23 @@ def scan_part(
 
 
 def _scan(
-    dataset: lance.LanceDataset, columns: Sequence[str], options: Mapping[str, Any]
+    dataset: lance.LanceDataset,
+    columns: Sequence[str],
+    options: Mapping[str, Any],
+    batch_rows: int | None = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    return scan_cells(dataset, columns, batch_size=BATCH_ROWS, **_BOUNDED, **options)
+    return scan_cells(
+        dataset,
+        columns,
+        scan_in_order=True,
+        batch_size=batch_rows,
+        batch_size_bytes=BATCH_BYTES,
+        # Tasks run side by side: one that reads far ahead only takes the memory of the others.
+        batch_readahead=2,
+        fragment_readahead=1,
+        io_buffer_size=READ_AHEAD_BYTES,
+        **options,
+    )
 
 
 def _bare_rows(rows: int) -> Iterable[pa.RecordBatch]:
