@@ -22,7 +22,12 @@ from omnigraph.engine.text_segments import (
     pack_segments,
     unpack_segments,
 )
-from omnigraph.storage.datasets.reads import ColumnPart, column_parts, part_row_ids, scan_part
+from omnigraph.storage.datasets.reads import (
+    ColumnPart,
+    column_parts,
+    part_row_ids,
+    scan_column_part,
+)
 from omnigraph.storage.derived import text_group_name
 
 if TYPE_CHECKING:
@@ -115,7 +120,7 @@ def _texts(context: Context, entities: Entities, column: str, part: ColumnPart) 
     """The texts of a part, as many at a time as a segment has."""
     held: list[Any] = []
     count = 0
-    scanned = scan_part(entities.table, column, part, SEGMENT_ROWS)
+    scanned = scan_column_part(entities.table, column, part, SEGMENT_ROWS)
     for batch in read_batches(context.budget, scanned, entities.row_count):
         array = batch.column(0)
         while count + len(array) >= SEGMENT_ROWS:

@@ -191,7 +191,7 @@ def column_parts(table: Table, column: str) -> list[ColumnPart]:
     return parts
 
 
-def scan_part(
+def scan_column_part(
     table: Table, column: str, part: ColumnPart, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The values of a part in storage order, deleted rows included."""
