@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from omnigraph.errors import DamageError, OmniError, StorageError, is_panic
@@ -34,12 +33,7 @@ class AsideReader:
     def __enter__(self) -> AsideReader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def _end(self) -> None:

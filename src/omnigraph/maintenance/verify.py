@@ -175,9 +175,10 @@ class _Dataset:
     path: str
     #: The owner of its rows, as a person calls it.
     type_key: str | None
-    sizes: dict[str, int]
+    #: Below the dataset.
+    names: set[str]
     #: Where the file lies that versions refer to by a name without its line.
-    places: dict[str, str]
+    places: dict[str, str] = field(default_factory=dict)
     records: dict[str, Recorded] = field(default_factory=dict)
     #: The files that belong together, stored or recorded: a data file and its blobs, the files of an index.
     members: dict[str, set[str]] = field(default_factory=dict)
@@ -187,10 +188,7 @@ class _Run:
     """One verification."""
 
     def __init__(
-        self,
-        environment: GraphEnvironment,
-        aside: AsideReader,
-        branches: Collection[str] | None,
+        self, environment: GraphEnvironment, aside: AsideReader, branches: Collection[str] | None
     ) -> None:
         self._environment = environment
         self._branches = branches
@@ -273,10 +271,10 @@ class _Run:
     ) -> None:
         dataset = self._listed(path, type_key)
         every = set(wanted)
-        for folder in line_folders(dataset.sizes):
+        for folder in line_folders(dataset.names):
             self._verify_line(dataset, folder)
         if self._branches is None:
-            found = (attached_version(name) for name in dataset.sizes)
+            found = (attached_version(name) for name in dataset.names)
             every |= {_Wanted(fork_of(item[0]), item[1]) for item in found if item is not None}
         # The newest first: what older versions share with it is not read again.
         ordered = sorted(every, key=lambda it: (it.rows is None, -it.version, it.fork or ""))
@@ -286,11 +284,10 @@ class _Run:
                 stage.update(number, 0)
 
     def _listed(self, path: str, type_key: str | None) -> _Dataset:
-        files = list(list_files(self._location, path))
-        sizes = {file.name[len(path) + 1 :]: file.size_bytes for file in files}
-        folders = line_folders(sizes)
-        dataset = _Dataset(path=path, type_key=type_key, sizes=sizes, places={})
-        for name in sizes:
+        names = {file.name[len(path) + 1 :] for file in list_files(self._location, path)}
+        folders = line_folders(names)
+        dataset = _Dataset(path=path, type_key=type_key, names=names)
+        for name in names:
             place = placed(name, folders)
             if place is not None:
                 dataset.places[place[1]] = name
@@ -319,13 +316,13 @@ class _Run:
             self._report(f"{dataset.path}/{start}{name}", FileStatus.MISMATCH, message, dataset)
         self._verify_hint(dataset, start)
         for name in records.sums:
-            if name.startswith("_transactions/") and f"{start}{name}" in dataset.sizes:
-                self._compare_own(dataset, folder, f"{start}{name}")
+            if name.startswith("_transactions/") and f"{start}{name}" in dataset.names:
+                self._compare_own(dataset, folder, name)
         expected = records.sums.get(REGISTRATION)
         if folder and expected is not None:
             fork = fork_of(folder) or ""
             name = f"{dataset.path}/{registration_name(fork)}"
-            if registration_name(fork) not in dataset.sizes:
+            if registration_name(fork) not in dataset.names:
                 self._report(
                     name, FileStatus.MISSING, f"the fork {fork} is not registered", dataset
                 )
@@ -335,18 +332,19 @@ class _Run:
     def _verify_version(self, dataset: _Dataset, wanted: _Wanted) -> None:
         folder = line_folder(wanted.fork)
         start = f"{folder}/" if folder else ""
-        manifest, old = (f"{start}{name}" for name in manifest_names(wanted.version))
-        manifest = old if old in dataset.sizes else manifest
-        if manifest not in dataset.sizes:
+        names = manifest_names(wanted.version)
+        inner = next((name for name in names if f"{start}{name}" in dataset.names), names[0])
+        manifest = f"{start}{inner}"
+        if manifest not in dataset.names:
             if wanted.rows is not None:
                 message = f"it is version {wanted.version}, which a branch reads"
                 self._report(f"{dataset.path}/{manifest}", FileStatus.MISSING, message, dataset)
             return
-        if not self._compare_own(dataset, folder, manifest):
+        if not self._compare_own(dataset, folder, inner):
             return
         for name in dataset.records[folder].sums:
             if name.startswith(f"_transactions/{wanted.version - 1}-"):
-                self._compare_own(dataset, folder, f"{start}{name}")
+                self._compare_own(dataset, folder, name)
         place = {"path": dataset.path, "fork": wanted.fork, "version": wanted.version}
         contents = self._decode(f"{dataset.path}/{manifest}", dataset, "version", **place)
         if contents is None:
@@ -414,13 +412,13 @@ class _Run:
         )
 
     def _compare_own(self, dataset: _Dataset, folder: str, name: str) -> bool:
-        """Compare a file of a line; whether it may be decoded."""
-        file = f"{dataset.path}/{name}"
-        if name not in dataset.sizes:
+        """Compare a file by its name below a line; whether it may be decoded."""
+        place = f"{folder}/{name}" if folder else name
+        file = f"{dataset.path}/{place}"
+        if place not in dataset.names:
             self._report(file, FileStatus.MISSING, "it is recorded, and it is gone", dataset)
             return False
-        inner = name.removeprefix(f"{folder}/") if folder else name
-        return self._compare(file, dataset.records[folder], inner, dataset)
+        return self._compare(file, dataset.records[folder], name, dataset)
 
     def _compare(self, file: str, recorded: Recorded, name: str, dataset: _Dataset) -> bool:
         known = self.found.get(file)
