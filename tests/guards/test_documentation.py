@@ -101,6 +101,10 @@ def test_every_page_is_in_the_navigation() -> None:
     assert missing == []
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
 def test_every_guide_is_linked_from_the_first_page_and_loading_comes_first() -> None:
     page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     linked = re.findall(r"\]\((guide/[^)#]+)\)", page)

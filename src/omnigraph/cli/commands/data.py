@@ -148,7 +148,7 @@ def ingest(
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Load with the defaults of old releases: merge, compatible grammar, missing branches from main."""
+    """Deprecated: `load` with other defaults: merge, compatible grammar, missing branches from main."""
     print_warning("`ingest` is deprecated: use `load --mode merge`")
     flags = _LoadFlags(
         data=data,
