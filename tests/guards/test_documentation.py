@@ -142,9 +142,12 @@ def test_a_walk_names_modules_that_its_call_goes_through() -> None:
 def test_a_module_that_a_page_names_exists(page: Path) -> None:
     sources = ROOT / "src/omnigraph"
     rooms = "|".join(path.name for path in sources.iterdir() if path.is_dir())
+    text = page.read_text(encoding="utf-8")
     named = rf"`(?:src/)?(?:omnigraph/)?((?:{rooms})/[a-z_/]+?)(?:/|\.py)?`"
-    for name in re.findall(named, page.read_text(encoding="utf-8")):
+    for name in re.findall(named, text):
         assert (sources / name).is_dir() or (sources / f"{name}.py").exists(), name
+    for name in re.findall(r"`((?:tests|docs|tools)/[\w/.-]+)`", text):
+        assert (ROOT / name).exists(), name
 
 
 def test_every_document_that_a_text_names_is_in_the_repository() -> None:
