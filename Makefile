@@ -52,7 +52,7 @@ coverage: $(VENV)/.dev ## the test suite once more, with branch coverage and its
 	@$(BIN)/python -m coverage report
 
 docs: $(VENV)/.docs docs-generated ## build the documentation into site/
-	@$(BIN)/zensical build --clean
+	@$(BIN)/zensical build --clean --strict
 
 docs-generated: $(VENV)/.runtime ## rewrite the generated reference pages
 	@$(BIN)/python tools/reference_pages.py

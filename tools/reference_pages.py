@@ -31,17 +31,19 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parents[1] / "docs"
 SOURCES = Path(omnigraph.__file__).parent
 RESULTS = DOCS.parent / "benchmarks/results"
-#: The chapters of the settings, with the rooms that read them.
+#: The chapters of the settings, by the room that reads them.
 CHAPTERS = {
-    "Command line and client": ("cli", "client", "api"),
-    "Writes and storage": ("commit", "writes", "storage"),
-    "Reads": ("engine",),
-    "Loads, exports and comparisons": ("pipeline",),
-    "Spark": ("spark",),
-    "Maintenance": ("maintenance",),
-    "Embeddings": ("embedding",),
-    "Server": ("server",),
-    "Process": ("core",),
+    "cli": "Command line",
+    "api": "Clients",
+    "commit": "Writes",
+    "storage": "Storage",
+    "engine": "Reads",
+    "pipeline": "Loads and comparisons",
+    "spark": "Spark",
+    "maintenance": "Maintenance",
+    "embedding": "Embeddings",
+    "server": "Server",
+    "core": "Process",
 }
 NOTICE = "<!-- Written by tools/reference_pages.py from the code; run `make docs-generated` after a change. -->"
 
@@ -214,16 +216,13 @@ def settings_page() -> str:
         "[`config.yaml`](../guide/servers-and-scopes.md#your-configuration), graphs, stored queries and policies of a",
         "server in [its configuration](../guide/deploy.md#several-graphs).",
     ]
-    rooms = {name: _declaring_room(name) for name in DECLARED}
-    assert {*rooms.values()} <= {room for chapter in CHAPTERS.values() for room in chapter}
-    for chapter, readers in CHAPTERS.items():
-        lines += ["", f"## {chapter}", ""]
-        lines += ["| Variable | Default | Values | Read by | Meaning |", "|---|---|---|---|---|"]
-        for name, room in sorted(rooms.items()):
-            if room in readers:
-                it = DECLARED[name]
-                row = (f"`{name}`", it.shown_default, it.values, f"`{room}`", it.purpose)
-                lines.append(f"| {' | '.join(row)} |")
+    rooms = {name: _declaring_room(name) for name in sorted(DECLARED)}
+    assert set(rooms.values()) <= set(CHAPTERS), "every room that declares variables has a chapter"
+    for room, chapter in CHAPTERS.items():
+        lines += ["", f"## {chapter}", "", f"Read by the room `{room}`.", ""]
+        lines += ["| Variable | Default | Values | Meaning |", "|---|---|---|---|"]
+        for it in (DECLARED[name] for name in rooms if rooms[name] == room):
+            lines.append(f"| `{it}` | {it.shown_default} | {it.values} | {it.purpose} |")
     return "\n".join(lines) + "\n"
 
 
