@@ -6,6 +6,7 @@ import json
 import pkgutil
 import re
 import sys
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -157,11 +158,18 @@ def _parameter(parameter: Parameter) -> str:
     text = getattr(parameter, "help", None) or ""
     if parameter.required:
         text += " (required)"
+    annotation = parameter.type_descriptor.annotation
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        text = f"{', '.join(f'`{choice.value}`' for choice in annotation)}{text and ': '}{text}"
     if parameter.param_type_name == "option":
         spelling = ", ".join(sorted(parameter.opts, key=len))
-        metavar = " " + parameter.metavar.replace("|", "\\|") if parameter.metavar else ""
+        metavar = " " + parameter.metavar if parameter.metavar else ""
+        if "|" in metavar:
+            # A bar ends a cell, and a backslash before it is shown inside of backticks.
+            return f"| <code>{spelling}{metavar.replace('|', '&#124;')}</code> | {text} |"
         return f"| `{spelling}{metavar}` | {text} |"
-    return f"| `[{parameter.metavar or parameter.name}]` | {text} |"
+    name = parameter.metavar or parameter.name
+    return f"| `{name if parameter.required else f'[{name}]'}` | {text} |"
 
 
 def errors_page() -> str:
