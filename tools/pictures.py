@@ -1,11 +1,16 @@
-"""Draws the walks of the architecture page: one column per room, one box per module, in the order of the table."""
+"""Draws the pictures of the concepts: walks through modules, and chains of stages.
+
+A walk has one column per room and one box per module, in the order of its table on the architecture page.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 from pathlib import Path
+from textwrap import wrap
 
 PAGE = Path(__file__).parents[1] / "docs/concepts/architecture.md"
 #: Rooms from left to right, as they may import each other.
@@ -23,6 +28,44 @@ ROOMS = [
     "lang",
 ]
 LANE, STEP, BOX_WIDTH, BOX_HEIGHT, LEFT, TOP = 116, 42, 104, 26, 34, 36
+#: Stages from left to right.
+CHAINS = {
+    "write-phases": (
+        "prepare and validate in memory",
+        "stage files: invisible",
+        "take the lock, settle others, check expectations",
+        "A: sidecar on disk",
+        "B: each table moves",
+        "C: publish",
+        "D: sidecar goes, lock is released",
+    ),
+    "load-stages": (
+        "parts of files, tables, frames",
+        "read and shape, a task each",
+        "check values",
+        "write fragments",
+        "identify (merge)",
+        "check relations",
+        "commit protocol",
+    ),
+    "merge-stages": (
+        "two heads and where they last agreed",
+        "rows that differ, per type",
+        "truth table per id",
+        "copy rows, mark replaced ones",
+        "rules of the schema",
+        "commit protocol, two parents",
+    ),
+    "read-path": (
+        "text to representation (cached)",
+        "branch, commit or time to one snapshot",
+        "operators on row ids",
+        "values of the surviving rows",
+        "Arrow batches",
+    ),
+}
+#: Boxes of a chain in one row, their size, and letters of a line in one of them.
+PER_ROW, WIDE, TALL, GAP, LETTERS = 4, 150, 62, 26, 20
 STYLE = """
   .card { fill: #ffffff; stroke: #d5dbe3 }
   .lane { fill: #f3f6f9 }
@@ -52,19 +95,35 @@ def walks() -> dict[str, list[str]]:
     return found
 
 
+def chain_picture(stages: Sequence[str]) -> str:
+    """Stages as SVG, four in a row."""
+    columns, rows = min(PER_ROW, len(stages)), -(-len(stages) // PER_ROW)
+    width, height = 24 - GAP + columns * (WIDE + GAP), 24 - GAP + rows * (TALL + GAP)
+    lines = _opening(width, height, " → ".join(stages))
+    places = [
+        (12 + column % PER_ROW * (WIDE + GAP), 12 + column // PER_ROW * (TALL + GAP))
+        for column in range(len(stages))
+    ]
+    for (x, y), (next_x, next_y) in pairwise(places):
+        way = f"M{x + WIDE} {y + TALL // 2} H{next_x}"
+        if y != next_y:
+            middle = y + TALL + GAP // 2
+            way = f"M{x + WIDE // 2} {y + TALL} V{middle} H{next_x + WIDE // 2} V{next_y}"
+        lines.append(f'<path class="path" marker-end="url(#end)" d="{way}"/>')
+    for (x, y), stage in zip(places, stages, strict=True):
+        lines.append(f'<rect class="box" x="{x}" y="{y}" width="{WIDE}" height="{TALL}" rx="6"/>')
+        texts = wrap(stage, LETTERS)
+        top = y + TALL // 2 + 4 - 8 * (len(texts) - 1)
+        for number, text in enumerate(texts):
+            lines.append(f'<text x="{x + WIDE // 2}" y="{top + 16 * number}">{escape(text)}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
 def walk_picture(name: str, modules: list[str]) -> str:
     """A walk as SVG, readable on light and dark pages."""
     rooms = [room for room in ROOMS if any(_room(module) == room for module in modules)]
     width, height = LEFT + LANE * len(rooms) + 8, TOP + STEP * len(modules) + 6
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img">',
-        f"<title>The modules of a {name}, by room</title>",
-        f"<style>{STYLE}</style>",
-        '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path class="path" d="M1 1 L7 4 L1 7"/></marker></defs>',
-        f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
-    ]
+    lines = _opening(width, height, f"The modules of a {name}, by room")
     for column, room in enumerate(rooms):
         x = LEFT + LANE * column
         if column % 2 == 0:
@@ -85,6 +144,18 @@ def walk_picture(name: str, modules: list[str]) -> str:
             f'<text x="{x + BOX_WIDTH // 2}" y="{y + 17}">{escape(module.rpartition("/")[2])}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _opening(width: int, height: int, title: str) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{STYLE}</style>",
+        '<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path class="path" d="M1 1 L7 4 L1 7"/></marker></defs>',
+        f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+    ]
 
 
 def _way(here: tuple[int, int], there: tuple[int, int]) -> str:

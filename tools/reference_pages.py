@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pictures import walk_picture, walks
+from pictures import CHAINS, chain_picture, walk_picture, walks
 from typer.main import get_command
 
 import omnigraph
@@ -57,6 +57,7 @@ def main() -> None:
         "reference/settings.md": settings_page(),
     }
     pages |= {f"images/walk-{name}.svg": walk_picture(name, path) for name, path in walks().items()}
+    pages |= {f"images/{name}.svg": chain_picture(stages) for name, stages in CHAINS.items()}
     pages["../README.md"] = readme()
     stale = [name for name, text in pages.items() if _read(DOCS / name) != text]
     if "--check" in sys.argv:
