@@ -515,8 +515,11 @@ def _records(draw: st.DrawFn) -> str:
         envelope |= {"edge": '"Near"', "from": '"a"', "to": '"n1"'}
     else:
         envelope["type"] = f'"{kind}"'
+    if draw(st.integers(0, 3)) == 0:
+        ids = [members.get("id", "null"), members.get("name", '"n1"'), "null", '"e2"']
+        envelope["id"] = draw(st.sampled_from(ids))
     if is_odd and draw(st.booleans()):
-        extra = draw(st.sampled_from(["type", "edge", "from", "to", "data", "more"]))
+        extra = draw(st.sampled_from(["type", "edge", "from", "to", "data", "id", "more"]))
         envelope[extra] = draw(_VALUES)
     if draw(st.integers(0, 9)) == 0:
         del envelope[draw(st.sampled_from(sorted(envelope)))]
@@ -612,12 +615,13 @@ def test_plain_lines_take_the_fast_way(plan: LoadPlan) -> None:
     row |= {"day": 3, "at": 4, "days": [1]}
     lines = [
         json.dumps({"type": "Thing", "data": row}).encode(),
-        b'{"edge":"near","from":"a","to":"b"}',
+        b'{"edge":"near","id":"e1","from":"a","to":"b"}',
     ]
     groups = list(read_lines(lines, np.array([1, 2]), plan, ViolationCounts(), "f"))
     assert [raw.shape.key for raw in groups] == ["node:Thing", "edge:Near"]
     for raw in groups:
         assert all(isinstance(column, pa.Array) for column in raw.columns.values())
+    assert [raw.ids.to_pylist() for raw in groups] == [[None], ["e1"]]
 
 
 def _first(values: Any) -> str:

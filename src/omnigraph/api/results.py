@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
@@ -91,6 +91,13 @@ class LoadResult(Document):
     #: Every type that is present, name-sorted.
     nodes: tuple[LoadedType, ...]
     edges: tuple[LoadedType, ...]
+    nulled: Annotated[
+        Mapping[str, int],
+        Text(
+            "values that did not fit and were stored as null, per property such as `Paper.year`; "
+            "only the compatible grammar does so"
+        ),
+    ] = field(default_factory=dict)
     dry_run: bool = False
     actor: Actor
     commit: GraphCommit | None

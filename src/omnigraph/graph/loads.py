@@ -215,6 +215,7 @@ class _Run:
             mode=str(call.mode),
             nodes=LoadResult.types_of("node", job.row_counts, prepared.superseded),
             edges=LoadResult.types_of("edge", job.row_counts, prepared.superseded),
+            nulled=dict(sorted(job.nulled.items())),
             actor=call.actor,
             commit=commit,
             dry_run=call.dry_run,

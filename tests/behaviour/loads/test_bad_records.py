@@ -1082,7 +1082,8 @@ def test_the_compatible_grammar_forgives_what_the_strict_one_refuses(tmp_path: P
     ]
     path = write_lines(tmp_path / "in.jsonl", [line.encode() for line in lines])
     assert refused(graph, path).report.total > 2
-    graph.load(path, mode="append", engine="local", grammar="compatible")
+    done = graph.load(path, mode="append", engine="local", grammar="compatible")
+    assert done.nulled == {"Thing.i32": 1, "Thing.tags": 1}
     rows = {
         row["id"]: (row["must"], row["i32"], row["tags"]) for row in rows_of(graph, "node:Thing")
     }

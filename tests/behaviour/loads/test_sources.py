@@ -1103,7 +1103,9 @@ def test_old_files_are_read_forgivingly(graph: Graph, folder: Path) -> None:
     text += '{"type":"Person","data":{"name":"c","age":1,"age":2}} // at the end'
     path = folder / "old.jsonl"
     path.write_text(text, encoding="utf-8")
-    load(graph, path, grammar="compatible")
+    done = load(graph, path, grammar="compatible")
+    assert done.nulled == {"Person.age": 1, "Person.city": 1}
+    assert done.to_json()["nulled"] == {"Person.age": 1, "Person.city": 1}
     assert people(graph) == {"a": (None, None), "b": (None, None), "c": (2, None)}
     assert ends_of(graph, "edge:Knows") == [("a", "b")]
     with refused(graph, LoadRejectedError):
@@ -1113,6 +1115,10 @@ def test_old_files_are_read_forgivingly(graph: Graph, folder: Path) -> None:
 def test_forgiving_does_not_mean_guessing(graph: Graph, values: Graph, folder: Path) -> None:
     bad = [
         ('{"type":"Person","data":{"name":7}}', "invalid value for Person.name"),
+        ('{"type":"Person","id":7,"data":{"name":"a"}}', "invalid `id` of Person"),
+        ('{"type":"Person","id":"b","data":{"name":"a"}}', "id of Person is not its key"),
+        ('{"type":"Person","id":"a","data":{"id":"b","name":"a"}}', "invalid record"),
+        ('{"edge":"Knows","from":1,"to":"a"}', "invalid `from` of Knows"),
         ('{"type":"Person","data":{}}', "missing value for Person.name"),
         (person("a", age=2**31), "invalid value for Person.age"),
         ('{"type":"Nobody"}', "unknown type"),
@@ -1123,11 +1129,52 @@ def test_forgiving_does_not_mean_guessing(graph: Graph, values: Graph, folder: P
     found = rejected(graph, lambda: load(graph, path, grammar="compatible"))
     assert sorted((item.line, item.rule) for item in found) == [
         *((n, rule) for n, (_, rule) in enumerate(bad, start=1)),
-        (7, "invalid JSON"),
+        (len(bad) + 1, "invalid JSON"),
     ]
     path = write(folder / "y.jsonl", '{"type":"Thing","data":{"name":"a","tags":["x",1,null]}}')
-    load(values, path, "overwrite", grammar="compatible")
+    done = load(values, path, "overwrite", grammar="compatible")
     assert rows_of(values, "node:Thing")[0]["tags"] == ["x", None, None]
+    # The null was given; only the number was replaced by one.
+    assert done.nulled == {"Thing.tags": 1}
+
+
+@pytest.mark.parametrize("grammar", ["strict", "compatible"])
+def test_ids_may_stand_beside_the_data(graph: Graph, folder: Path, grammar: str) -> None:
+    lines = [
+        '{"type":"Note","id":"n1","data":{"text":"of its own"}}',
+        '{"type":"Note","data":{"id":"n2","text":"in the data"}}',
+        '{"type":"Note","id":"n3","data":{"id":"n3","text":"both"}}',
+        '{"type":"Note","id":null,"data":{"id":"n4","text":"null is none"}}',
+        '{"id":"n5","type":"Note"}',
+        '{"type":"Person","id":"a","data":{"name":"a"}}',
+        '{"type":"Person","data":{"name":"b"}}',
+        '{"edge":"Knows","id":"k1","from":"a","to":"b"}',
+        '{"edge":"Knows","from":"b","to":"a","data":{"id":"k2"}}',
+    ]
+    done = load(graph, write(folder / "new.jsonl", *lines), grammar=grammar, mode="append")
+    assert done.nulled == {}
+    assert ids_of(graph, "node:Note") == {"n1", "n2", "n3", "n4", "n5"}
+    assert {row["text"] for row in rows_of(graph, "node:Note") if row["id"] == "n5"} == {None}
+    assert ids_of(graph, "node:Person") == {"a", "b"}
+    assert ids_of(graph, "edge:Knows") == {"k1", "k2"}
+
+
+@pytest.mark.parametrize("grammar", ["strict", "compatible"])
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ('{"type":"Note","id":"n1","data":{"id":"n2"}}', "invalid record"),
+        ('{"type":"Note","id":1}', "invalid `id` of Note"),
+        ('{"type":"Person","id":"b","data":{"name":"a"}}', "id of Person is not its key"),
+        ('{"edge":"Knows","id":true,"from":"a","to":"a"}', "invalid `id` of Knows"),
+    ],
+)
+def test_an_id_beside_the_data_is_judged_as_one_in_it(
+    graph: Graph, folder: Path, grammar: str, line: str, rule: str
+) -> None:
+    path = write(folder / "x.jsonl", person("a"), '{"type":"Note","id":"good"}', line)
+    (found,) = rejected(graph, lambda: load(graph, path, grammar=grammar))
+    assert (found.line, found.rule) == (3, rule)
 
 
 def test_old_spellings_of_ids_become_canonical(graph: Graph, folder: Path) -> None:
@@ -1344,6 +1391,7 @@ def test_the_receipt_as_json(peopled: Graph, folder: Path) -> None:
         "edges": [{"name": "Knows", "entities_loaded": 1}],
         "total_entities": 4,
         "superseded": 1,
+        "nulled": {},
         "dry_run": False,
         "actor_id": "me",
         "commit": {

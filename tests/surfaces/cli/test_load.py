@@ -125,6 +125,28 @@ def test_ingest_is_a_deprecated_merge_of_forgiving_grammar(store: str, tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("heights", "said"),
+    [(["tall"], "1 value that does not fit was"), ([True, "x"], "2 values that do not fit were")],
+)
+def test_values_that_become_null_are_told(
+    store: str, tmp_path: Path, load, heights: list[object], said: str
+) -> None:
+    data = tmp_path / "old.jsonl"
+    people = [
+        {"type": "Person", "data": {"email": f"{n}@y", "name": "X", "height": height}}
+        for n, height in enumerate(heights)
+    ]
+    data.write_text("\n".join(map(json.dumps, people)), encoding="utf-8")
+    words = ["--data", str(data), "--mode", "merge", "--grammar", "compatible", "--quiet"]
+    line = f"Person.height: {said} stored as null; `--grammar strict --dry-run` shows them"
+    assert load(store, *words).out.splitlines()[1] == line
+    assert load(store, *words, "--json").json()["nulled"] == {"Person.height": len(heights)}
+    strict = load(store, "--data", str(data), "--mode", "merge", "--dry-run")
+    assert strict.code == 1
+    assert "invalid value for Person.height" in strict.err
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--data", MORE], "give --mode append, merge or overwrite"),

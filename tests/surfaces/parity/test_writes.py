@@ -48,7 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wrong / "a.jsonl").write_text(person("a2"))
     (wrong / "b.jsonl").write_text(f"{person('b3')}\n{person('b4', age='x')}\n")
     (wrong / "c.jsonl").write_text(json.dumps({"edge": "Wrote", "from": "z", "to": "10.1"}))
-    (root / "old.json").write_text(f"// old\n{person('old', age=1)} {person('older')}")
+    (root / "old.json").write_text(f"// old\n{person('old', age=1)} {person('older', age='x')}")
     (root / "new.pg").write_text(SCHEMA.replace("year: I32?", "year: I32?  title: String"))
     (root / "bad.pg").write_text("node Person {\n  name: Strin @key\n}")
     return root

@@ -122,11 +122,12 @@ def test_a_strict_insert_of_known_ids_is_a_key_conflict(client):
 
 
 def test_the_older_load_forgives_unknown_properties(client):
-    data = '{"type":"Person","data":{"name":"zoe","shoe":44}}'
+    data = '{"type":"Person","id":"zoe","data":{"name":"zoe","shoe":44,"age":"old"}}'
     assert client.post(f"{GRAPH}/load", json={"data": data}).status_code == 400
     answer = client.post(f"{GRAPH}/ingest", json={"data": data})
     assert answer.status_code == 200
     assert answer.headers["deprecation"] == "true"
+    assert answer.json()["nulled"] == {"Person.age": 1}
 
 
 def test_another_content_type_is_refused(client):

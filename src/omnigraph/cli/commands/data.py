@@ -228,6 +228,13 @@ def load_text(result: LoadResult) -> str:
         lines.append("1 record was replaced by a later one of the same id")
     elif result.superseded:
         lines.append(f"{result.superseded:,} records were replaced by later ones of the same id")
+    for name, count in result.nulled.items():
+        values = (
+            "1 value that does not fit was"
+            if count == 1
+            else f"{count:,} values that do not fit were"
+        )
+        lines.append(f"{name}: {values} stored as null; `--grammar strict --dry-run` shows them")
     total = sum(result.rows.values()) - result.superseded
     records = f"{total:,} record{'' if total == 1 else 's'}"
     if result.commit is None:

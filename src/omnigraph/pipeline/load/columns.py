@@ -24,7 +24,7 @@ from omnigraph.core.types import (
     VectorType,
 )
 from omnigraph.core.values import MARK
-from omnigraph.pipeline.load.values import Timestamps, load_value, text_value
+from omnigraph.pipeline.load.values import Timestamps, Tolerance, load_value, text_value
 from omnigraph.writes.columns import column_array
 
 Column = Any  # an Arrow array; its stubs cannot say of which type
@@ -55,7 +55,7 @@ def stored_column(
     given: Column,
     *,
     is_text: bool = False,
-    is_strict: bool = True,
+    tolerance: Tolerance | None = None,
     timestamps: Timestamps | None = None,
 ) -> tuple[Column, dict[int, str]]:
     """The stored column of an Arrow column or a list, and violation texts about its bad values; those are null."""
@@ -64,7 +64,7 @@ def stored_column(
         if fast is not None:
             return fast, {}
     values = python_values(type_, given)
-    return slow_column(type_, values, is_text=is_text, is_strict=is_strict, timestamps=timestamps)
+    return slow_column(type_, values, is_text=is_text, tolerance=tolerance, timestamps=timestamps)
 
 
 def fast_column(
@@ -90,7 +90,7 @@ def slow_column(
     values: Sequence[object],
     *,
     is_text: bool = False,
-    is_strict: bool = True,
+    tolerance: Tolerance | None = None,
     timestamps: Timestamps | None = None,
 ) -> tuple[Column, dict[int, str]]:
     """The stored column and violation texts about its bad values, by position; those are null."""
@@ -99,7 +99,7 @@ def slow_column(
     for position, value in enumerate(values):
         try:
             typed = text_value(type_, value) if is_text and isinstance(value, str) else value
-            stored.append(load_value(type_, typed, is_strict=is_strict, timestamps=timestamps))
+            stored.append(load_value(type_, typed, tolerance=tolerance, timestamps=timestamps))
         except ValueError as problem:
             stored.append(None)
             violations[position] = str(problem)

@@ -8,6 +8,7 @@ Input is read once (`stage`). `prepare` does what depends on the state of the gr
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -122,6 +123,8 @@ class LoadJob:
         self._tables: dict[TableKey, Table] = {}
         self._provenance = Provenance(plan)
         self._ledgers = Ledgers.of(root)
+        #: Property, as in `Paper.year` → values that the compatible grammar stored as null.
+        self.nulled: Counter[str] = Counter()
 
     @property
     def row_counts(self) -> dict[TableKey, int]:
@@ -201,6 +204,7 @@ class LoadJob:
         assert self._work is not None, "planned before"
         self._types = {key: _Staged() for key in self._given.declared_types}
         self._provenance = Provenance(self._plan)
+        self.nulled.clear()
         violations = ViolationCounts()
         found: list[tuple[TableKey, dict[str, str]]] = []
         answers = self._stage_parts(self._work.parts)
@@ -248,6 +252,7 @@ class LoadJob:
         origin: Origin,
     ) -> None:
         self._ledgers.count([answer["ledger"]])
+        self.nulled.update(answer["nulled"])
         for name, body in answer["types"].items():
             key = TableKey(name)
             staged = self._types.setdefault(key, _Staged())

@@ -192,9 +192,10 @@ def _fast_group(shape: EntityShape, lines: Sequence[bytes], numbers: Any) -> Raw
     ends = None
     if shape.ends is not None:
         ends = (table["from"].combine_chunks(), table["to"].combine_chunks())
-    ids = None
-    if "id" not in shape.definition.properties:
-        ids = _member(data, "id")
+    ids, inner = table["id"].combine_chunks(), _member(data, "id")
+    if pc.any(pc.not_equal(ids, inner)).as_py():
+        return None
+    ids = pc.coalesce(ids, inner)
     return RawRecords(shape=shape, columns=columns, ids=ids, ends=ends, lines=numbers)
 
 
@@ -231,13 +232,13 @@ def _has_null_item(column: Any) -> bool:
 def _line_schema(shape: EntityShape, moments: Any) -> Any:
     properties = shape.definition.properties
     members = {name: _json_type(prop.type.base, moments) for name, prop in properties.items()}
-    members.setdefault("id", pa.utf8())
+    members["id"] = pa.utf8()
     head = (
         [("type", pa.utf8())]
         if shape.ends is None
         else [("edge", pa.utf8()), ("from", pa.utf8()), ("to", pa.utf8())]
     )
-    return pa.schema([*head, ("data", pa.struct(list(members.items())))])
+    return pa.schema([*head, ("id", pa.utf8()), ("data", pa.struct(list(members.items())))])
 
 
 def _json_type(base: BaseType, moments: Any) -> Any:

@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 #: The rule that a longer line violates.
 LINE_TOO_LONG = "line too long"
 MAX_STRUCTURAL_TOKENS = 131_072
-_ENVELOPE = {"node": ("type", "data"), "edge": ("edge", "from", "to", "data")}
+_ENVELOPE = {"node": ("type", "id", "data"), "edge": ("edge", "id", "from", "to", "data")}
 _RESERVED = frozenset(
     {
         "_rowid",
@@ -153,10 +153,19 @@ def read_record(body: object, plan: LoadPlan) -> Record:
     return Record(
         shape=shape,
         data=data,
-        id=data.get("id") if "id" not in shape.definition.properties else None,
+        id=_given_id(body, data, shape),
         source=body.get("from"),
         target=body.get("to"),
     )
+
+
+def _given_id(body: dict[str, Any], data: dict[str, Any], shape: EntityShape) -> object:
+    """The explicit id of a record: a member of its own, as newer exports have it, or one of its data."""
+    outer, inner = body.get("id"), data.get("id")
+    if outer is not None and inner is not None and outer != inner:
+        text = "`id` and `data.id` are two ids of one record: leave one of them out"
+        _refuse("invalid record", text, "id", outer, shape)
+    return inner if outer is None else outer
 
 
 def _node_shape(name: object, plan: LoadPlan) -> EntityShape:

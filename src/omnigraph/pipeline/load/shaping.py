@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -43,14 +43,11 @@ from omnigraph.pipeline.load.plan import (
     with_external,
 )
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.load.values import Timestamps, Tolerance
 from omnigraph.pipeline.violations import Place, ViolationCounts, shown
 from omnigraph.writes.columns import stored_values, table_schema
 from omnigraph.writes.pending import check_cells
 from omnigraph.writes.rules import shown_values, violating
-
-if TYPE_CHECKING:
-    from omnigraph.pipeline.load.values import Timestamps
-
 
 _STRING = PropertyType(base=ScalarType(Scalar.STRING), nullable=True)
 _BLOB = ScalarType(Scalar.BLOB)
@@ -125,6 +122,8 @@ class Shaped:
     aliases: set[tuple[str, str]] = field(default_factory=set)
     #: How many external blobs were brought.
     external_count: int = 0
+    #: Property, as in `Paper.year` → values that the compatible grammar stored as null.
+    nulled: dict[str, int] = field(default_factory=dict)
 
 
 class _Judge:
@@ -138,6 +137,8 @@ class _Judge:
         #: Old spellings of ids that were accepted.
         self.aliases: set[tuple[str, str]] = set()
         self.external_count = 0
+        #: Property → values that became null.
+        self.nulled: dict[str, int] = {}
         self._source = source
 
     def refuse(
@@ -179,6 +180,7 @@ def shape_records(
         violations=judge.counts,
         aliases=judge.aliases,
         external_count=judge.external_count,
+        nulled=judge.nulled,
     )
 
 
@@ -191,9 +193,11 @@ def _property_column(name: str, judge: _Judge) -> Any:
         stored = pa.nulls(raw.count, arrow_type(type_.base))
         violations: dict[int, str] = {}
     else:
-        stored, violations = (
-            _blobs(given, judge) if type_.base == _BLOB else _stored(type_, given, judge)
-        )
+        tolerance = None if judge.plan.is_strict else Tolerance()
+        read = _blobs if type_.base == _BLOB else _stored
+        stored, violations = read(type_, given, judge, tolerance)
+        if tolerance is not None and tolerance.nulled:
+            judge.nulled[owner] = tolerance.nulled
         rule = f"invalid value for {owner}"
         hint = _text_hint(type_, name, raw.plain.get(name))
         _refuse_values(given, type_, violations, judge, rule=rule, name=name, hint=hint)
@@ -234,32 +238,36 @@ def _text_hint(type_: PropertyType, name: str, column: str | None) -> str:
     return f"; `{name}: {{concat: [{shown(column)}]}}` in a mapping makes a text of it"
 
 
-def _stored(type_: PropertyType, given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
-    raw, is_strict = judge.raw, judge.plan.is_strict
+def _stored(
+    type_: PropertyType, given: Any, judge: _Judge, tolerance: Tolerance | None = None
+) -> tuple[Any, dict[int, str]]:
+    """A stored column and the violations in it; ids and ends are read without tolerance."""
+    raw = judge.raw
     if isinstance(given, MappedColumn):
-        return read_mapped(given, type_, is_strict=is_strict, timestamps=raw.timestamps)
+        return read_mapped(given, type_, tolerance=tolerance, timestamps=raw.timestamps)
     return stored_column(
-        type_, given, is_text=raw.is_text, is_strict=is_strict, timestamps=raw.timestamps
+        type_, given, is_text=raw.is_text, tolerance=tolerance, timestamps=raw.timestamps
     )
 
 
-def _blobs(given: Any, judge: _Judge) -> tuple[Any, dict[int, str]]:
+def _blobs(
+    type_: PropertyType, given: Any, judge: _Judge, tolerance: Tolerance | None
+) -> tuple[Any, dict[int, str]]:
     """The cells of a Blob column; addresses go their own way where any are allowed."""
-    type_ = PropertyType(base=_BLOB, nullable=True)
     rule = judge.plan.external
     if not isinstance(given, list) and is_cell_parts(given.type):
         given = cell_values(given)
     is_binary = not isinstance(given, list) and pa.types.is_binary(given.type)
     if is_binary or not rule.policy.bases:
-        return _stored(type_, given, judge)
+        return _stored(type_, given, judge, tolerance)
     values = python_values(type_, given)
     texts = external_texts(values)
     if not texts:
-        return _stored(type_, given, judge)
+        return _stored(type_, given, judge, tolerance)
     judge.external_count += len(texts)
     check_cells(judge.external_count)
     rest = [None if place in texts else value for place, value in enumerate(values)]
-    stored, violations = _stored(type_, rest, judge)
+    stored, violations = _stored(type_, rest, judge, tolerance)
     stored, refused = with_external(stored, texts, rule)
     return stored, violations | refused
 

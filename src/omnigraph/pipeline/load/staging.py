@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -109,6 +110,7 @@ class _Stage:
         self._types: dict[TableKey, _Pending] = {}
         self._aliases: dict[str, set[tuple[str, str]]] = {}
         self._external = 0
+        self._nulled: Counter[str] = Counter()
         #: Types that appear unannounced: they have no place yet. The part is read to its end, for their names.
         self._unplaced: set[TableKey] = set()
         self._ledger = Ledger(plan.ledgers, part)
@@ -149,6 +151,7 @@ class _Stage:
         advance(raw.count)
         self._external += shaped.external_count
         check_cells(self._external)
+        self._nulled.update(shaped.nulled)
         pending.has_given_ids |= bool(raw.shape.key_members) or raw.has_given_ids
         self._violations.merge(shaped.violations)
         if shaped.aliases:
@@ -186,6 +189,7 @@ class _Stage:
             "unit": unit,
             "rows": sum(pending.rows for pending in self._types.values()),
             "external": self._external,
+            "nulled": dict(self._nulled),
             "ledger": self._ledger.name,
             "types": {
                 key: {

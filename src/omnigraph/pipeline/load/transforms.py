@@ -36,7 +36,7 @@ from omnigraph.pipeline.load.value_forms import (
     notation,
     read_moments,
 )
-from omnigraph.pipeline.load.values import Timestamps, too_fine
+from omnigraph.pipeline.load.values import Timestamps, Tolerance, too_fine
 from omnigraph.pipeline.violations import shown
 
 Column = Any  # an Arrow array; its stubs cannot say of which type
@@ -111,25 +111,29 @@ def read_mapped(
     given: MappedColumn,
     type_: PropertyType,
     *,
-    is_strict: bool = True,
+    tolerance: Tolerance | None = None,
     timestamps: Timestamps | None = None,
 ) -> tuple[Column, ViolationTexts]:
     """The stored column of mapped values, and violation texts about bad ones, by position; those are null."""
     if isinstance(given.only_column, list):
-        return _read_values(given, type_, is_strict=is_strict, timestamps=timestamps)
+        return _read_values(given, type_, tolerance=tolerance, timestamps=timestamps)
     column, violations = given.prepare()
     step = _Step(transforms=given.source.transforms, violations=violations, timestamps=timestamps)
     # A fixed text has no type either.
     is_text = given.is_text or not given.source.columns
     column, is_text = step.read(column, type_.base, is_text=is_text)
     stored, more = stored_column(
-        type_, column, is_text=is_text, is_strict=is_strict, timestamps=timestamps
+        type_, column, is_text=is_text, tolerance=tolerance, timestamps=timestamps
     )
     return stored, dict(sorted((more | violations).items()))
 
 
 def _read_values(
-    given: MappedColumn, type_: PropertyType, *, is_strict: bool, timestamps: Timestamps | None
+    given: MappedColumn,
+    type_: PropertyType,
+    *,
+    tolerance: Tolerance | None,
+    timestamps: Timestamps | None,
 ) -> tuple[Column, ViolationTexts]:
     """Python values of several types, as JSON has them: those of one type are read together."""
     stored: list[Column] = []
@@ -139,13 +143,13 @@ def _read_values(
     for places, column in _by_type(given.columns[name]):
         if isinstance(column, list) and isinstance(column[0], list) and _has_items(given, type_):
             some, found = _read_lists(
-                given, column, type_, is_strict=is_strict, timestamps=timestamps
+                given, column, type_, tolerance=tolerance, timestamps=timestamps
             )
         elif isinstance(column, list):
-            some, found = stored_column(type_, column, is_strict=is_strict, timestamps=timestamps)
+            some, found = stored_column(type_, column, tolerance=tolerance, timestamps=timestamps)
         else:
             part = replace(given, columns={name: column}, count=len(column))
-            some, found = read_mapped(part, type_, is_strict=is_strict, timestamps=timestamps)
+            some, found = read_mapped(part, type_, tolerance=tolerance, timestamps=timestamps)
         stored.append(some)
         order += places
         violations |= {places[position]: text for position, text in found.items()}
@@ -167,7 +171,7 @@ def _read_lists(
     lists: list[list[Any]],
     type_: PropertyType,
     *,
-    is_strict: bool,
+    tolerance: Tolerance | None,
     timestamps: Timestamps | None,
 ) -> tuple[Column, ViolationTexts]:
     """Python lists: their items are read as single values are."""
@@ -183,7 +187,7 @@ def _read_lists(
     lengths = np.array([len(some) for some in lists], dtype=np.int64)
     missing = np.zeros(len(lists), dtype=bool)
     column = _lists_of(stored, lengths, missing, found, violations)
-    whole, more = stored_column(type_, column, is_strict=is_strict, timestamps=timestamps)
+    whole, more = stored_column(type_, column, tolerance=tolerance, timestamps=timestamps)
     return whole, more | violations
 
 

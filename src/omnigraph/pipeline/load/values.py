@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
@@ -54,17 +55,25 @@ class Timestamps(StrEnum):
     TRUNCATE = "truncate"
 
 
+@dataclass(slots=True)
+class Tolerance:
+    """Stores what does not fit as null, and counts it: how the compatible grammar reads the values of records."""
+
+    #: Values and items of lists that became null.
+    nulled: int = 0
+
+
 def load_value(
     type_: PropertyType,
     value: object,
     *,
-    is_strict: bool = True,
+    tolerance: Tolerance | None = None,
     timestamps: Timestamps | None = None,
 ) -> StoredValue:
     """The stored form of a value for a property. Null has to be judged by the caller.
 
-    Without `is_strict` a value of a wrong JSON type becomes null where null is allowed, and a bad item of a list a
-    null item. Without `timestamps`, as for graph records, a finer moment is refused as well.
+    With `tolerance` a value of a wrong JSON type becomes null where null is allowed, and a bad item of a list a null
+    item. Without `timestamps`, as for graph records, a finer moment is refused as well.
 
     Raises:
         ValueError: the value does not fit; the text completes a sentence that begins with "value …".
@@ -72,15 +81,16 @@ def load_value(
     if value is None:
         return None
     try:
-        return _load(type_, value, is_strict=is_strict, timestamps=timestamps)
+        return _load(type_, value, tolerance, timestamps)
     except ValueError:
-        if not is_strict and type_.nullable and _has_wrong_json_type(type_, value):
-            return None
-        raise
+        if tolerance is None or not type_.nullable or not _has_wrong_json_type(type_, value):
+            raise
+        tolerance.nulled += 1
+        return None
 
 
 def _load(
-    type_: PropertyType, value: object, *, is_strict: bool, timestamps: Timestamps | None
+    type_: PropertyType, value: object, tolerance: Tolerance | None, timestamps: Timestamps | None
 ) -> StoredValue:
     match type_.base:
         case ScalarType(Scalar.BLOB):
@@ -88,7 +98,7 @@ def _load(
         case ScalarType(scalar):
             return _scalar(scalar, value, timestamps)
         case ListType(item):
-            return _list(item, value, is_strict=is_strict, timestamps=timestamps)
+            return _list(item, value, tolerance, timestamps)
         case EnumType() if not isinstance(value, str):
             raise ValueError(f"{_kind(value)} is not a String, as the enum needs")
         case EnumType():
@@ -173,7 +183,7 @@ def too_fine(shown: str, timestamps: Timestamps | None) -> str:
 
 
 def _list(
-    item: Scalar, value: object, *, is_strict: bool, timestamps: Timestamps | None
+    item: Scalar, value: object, tolerance: Tolerance | None, timestamps: Timestamps | None
 ) -> StoredValue:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_kind(value)} is not a list")
@@ -184,8 +194,9 @@ def _list(
                 raise ValueError("null is not allowed inside a list")
             items.append(_scalar(item, part, timestamps))
         except ValueError as problem:
-            if is_strict:
+            if tolerance is None:
                 raise ValueError(f"item {number}: {problem}") from problem
+            tolerance.nulled += part is not None
             items.append(None)
     return tuple(items)
 
