@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.compiler import compile_schema
     from omnigraph.policy.policy import Policy, PolicyGate
     from omnigraph.policy.rules import Action, PolicyRequest
-    from omnigraph.spark.data_source import OmniGraphDataSource, spark_frame
-    from omnigraph.spark.session import spark_session
+    from omnigraph.spark import OmniGraphDataSource, spark_frame, spark_session
 
 __version__ = "0.1.0"
 
@@ -45,7 +44,7 @@ __all__ = [
 _HOMES = {
     "Action": "policy.rules",
     "Graph": "graph.graph",
-    "OmniGraphDataSource": "spark.data_source",
+    "OmniGraphDataSource": "spark",
     "Policy": "policy.policy",
     "PolicyGate": "policy.policy",
     "PolicyRequest": "policy.rules",
@@ -53,8 +52,8 @@ _HOMES = {
     "compile_schema": "lang.schema.compiler",
     "late_exports": "core.lazy_exports",
     "mock_vector": "embedding.providers",
-    "spark_frame": "spark.data_source",
-    "spark_session": "spark.session",
+    "spark_frame": "spark",
+    "spark_session": "spark",
 }
 
 

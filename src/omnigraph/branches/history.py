@@ -38,7 +38,7 @@ from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.errors.writes import RowImage
 from omnigraph.pipeline.scratch import ScratchPlace
 from omnigraph.pipeline.workers import Silent
-from omnigraph.spark.worker_choice import ElasticEngine
+from omnigraph.spark import ElasticEngine
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment

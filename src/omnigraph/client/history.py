@@ -19,7 +19,7 @@ from omnigraph.core.budget import Budget, CancelSignal
 if TYPE_CHECKING:
     from omnigraph.api.diffs import ReportedDiff
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 
 class RemoteHistory(OpenRemoteGraph):

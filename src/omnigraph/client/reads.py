@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.core.budget import CancelSignal
     from omnigraph.core.source import SourceText
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 
 # ---- Streams of JSON lines: written to a sink or a file that appears when it is complete, and counted on the way

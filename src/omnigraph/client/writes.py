@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.core.budget import CancelSignal
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 _BODY_LIMIT = "http_request_bytes"
 

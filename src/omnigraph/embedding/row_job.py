@@ -33,7 +33,7 @@ from omnigraph.embedding.vector_tasks import (
 from omnigraph.embedding.vector_writes import ColumnEdit, VectorsGoneError, column_edit, stage_edits
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.errors.requests import EMBED
-from omnigraph.spark.worker_choice import AUTO, ElasticEngine, choose_workers
+from omnigraph.spark import AUTO, ElasticEngine, choose_workers
 from omnigraph.storage.datasets.partitions import table_address
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.workers import Progress, Workers
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
     from omnigraph.storage.datasets.tables import Table
 
 #: Texts that this process embeds by itself when nobody says otherwise.

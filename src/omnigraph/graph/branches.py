@@ -42,12 +42,12 @@ from omnigraph.errors.requests import MERGE
 from omnigraph.graph.open_graph import OpenGraph
 from omnigraph.maintenance.cleanup import reclaim_forks_quietly
 from omnigraph.policy.rules import Action
-from omnigraph.spark.worker_choice import ElasticEngine
+from omnigraph.spark import ElasticEngine
 
 if TYPE_CHECKING:
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 
 # ---- The façade of branches: create, list, delete, merge

@@ -24,7 +24,7 @@ from omnigraph.pipeline.export.job import (
 )
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, operation
-from omnigraph.spark.worker_choice import check_engine, choose_workers
+from omnigraph.spark import check_engine, choose_workers
 from omnigraph.storage.datasets.blobs import BlobFacts, look_at_blobs
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import stored_bytes
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
     from omnigraph.commit.rows import Head
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 
 # ---- Exporting a snapshot: which types, to where, and by whom the work is done

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.findings import DoctorReport
     from omnigraph.maintenance.verify import VerifyReport
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 
 class Graph(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.core.budget import CancelSignal
     from omnigraph.errors.writes import RowImage
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 
 class HistoryMethods(OpenGraph):
@@ -83,7 +83,7 @@ class HistoryMethods(OpenGraph):
         from omnigraph.core.budget import ReadLimits, bounded
         from omnigraph.errors.requests import DIFF
         from omnigraph.pipeline.workers import Silent, operation
-        from omnigraph.spark.worker_choice import ElasticEngine
+        from omnigraph.spark import ElasticEngine
 
         selection = Selection(kinds=kinds, types=types, ops=ops)
         limits = ReadLimits(timeout_s=timeout_s, cancel=cancel)

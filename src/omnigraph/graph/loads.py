@@ -22,7 +22,7 @@ from omnigraph.pipeline.load.plan import Grammar, LoadPlan, external_rule, shape
 from omnigraph.pipeline.load.sources import FrameAccess, check_local, look_at_input
 from omnigraph.pipeline.upsert import LoadMode
 from omnigraph.pipeline.workers import Progress, operation
-from omnigraph.spark.worker_choice import make_engine, session_of_frames
+from omnigraph.spark import make_engine, session_of_frames
 from omnigraph.storage.external import DENY_ALL, ExternalPolicy
 
 if TYPE_CHECKING:
@@ -224,6 +224,6 @@ class _Run:
 
 def _spark_frames() -> FrameAccess:
     # Late: files and frames of this process need no Spark.
-    from omnigraph.spark.frames import SparkFrames
+    from omnigraph.spark import SparkFrames
 
     return SparkFrames()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.repair import RepairReport
     from omnigraph.maintenance.verify import VerifyReport
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 
 # ---- The maintaining half of the façade: indexes and layout, which never change a row

@@ -40,7 +40,7 @@ from omnigraph.writes.columns import blob_columns, table_schema
 if TYPE_CHECKING:
     from omnigraph.pipeline.worker_set import WorkerChoice
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
     from omnigraph.storage.datasets.tables import Table
 
 
@@ -267,7 +267,7 @@ class SchemaMethods(OpenGraph):
         validate: Callable[[Catalog], None] | None = None,
     ) -> SchemaApplyResult:
         from omnigraph.pipeline.workers import Silent
-        from omnigraph.spark.worker_choice import ElasticEngine
+        from omnigraph.spark import ElasticEngine
 
         self._require_writable()
         call = SchemaCall(

@@ -19,7 +19,7 @@ from omnigraph.core.failpoints import Failpoint, reach
 from omnigraph.errors import ExpectedVersionMismatchError
 from omnigraph.errors.requests import OPTIMIZE
 from omnigraph.maintenance.indexes import PendingIndex, plan_indexes, table_indexes
-from omnigraph.spark.worker_choice import ElasticEngine
+from omnigraph.spark import ElasticEngine
 from omnigraph.storage.datasets.compaction import (
     CompactionTask,
     choose_rewrites,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
     from omnigraph.pipeline.workers import Message, Progress, Workers
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
     from omnigraph.storage.datasets.tables import Table
 
 

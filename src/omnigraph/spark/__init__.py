@@ -12,12 +12,29 @@ from omnigraph.core.lazy_exports import late_exports
 if TYPE_CHECKING:
     from omnigraph.spark.data_source import OmniGraphDataSource, spark_frame
     from omnigraph.spark.executors import check_executors
+    from omnigraph.spark.frames import SparkFrames
     from omnigraph.spark.session import SparkSettings, spark_session
+    from omnigraph.spark.worker_choice import (
+        AUTO,
+        ElasticEngine,
+        check_engine,
+        choose_workers,
+        make_engine,
+        session_of_frames,
+    )
+    from omnigraph.spark.worker_choice import Session as Session  # for annotations only
 
 __all__ = [
+    "AUTO",
+    "ElasticEngine",
     "OmniGraphDataSource",
+    "SparkFrames",
     "SparkSettings",
+    "check_engine",
     "check_executors",
+    "choose_workers",
+    "make_engine",
+    "session_of_frames",
     "spark_frame",
     "spark_session",
 ]
@@ -25,9 +42,16 @@ __all__ = [
 __getattr__ = late_exports(
     __name__,
     {
+        "AUTO": "worker_choice",
+        "ElasticEngine": "worker_choice",
         "OmniGraphDataSource": "data_source",
+        "SparkFrames": "frames",
         "SparkSettings": "session",
+        "check_engine": "worker_choice",
         "check_executors": "executors",
+        "choose_workers": "worker_choice",
+        "make_engine": "worker_choice",
+        "session_of_frames": "worker_choice",
         "spark_frame": "data_source",
         "spark_session": "session",
     },
