@@ -33,13 +33,14 @@ $(VENV)/.docs: requirements/docs.txt $(VENV)/.runtime
 demo: $(VENV)/.runtime ## run the whole product on an example graph
 	@$(BIN)/omnigraph demo
 
-check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generated docs
+check: $(VENV)/.dev ## format, lint, types, import contracts, spelling, generated docs, sizes of rooms
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 	@$(BIN)/python tools/reference_pages.py --check
+	@$(BIN)/python tools/rooms.py
 
 test: check ## check + the whole test suite, the explorer page in a Chromium that is installed if need be
 	@$(BIN)/python tools/browser.py || true
