@@ -20,7 +20,7 @@ export function resultTable(result, entities, onOpen) {
   const heads = columns.map((column) =>
     el(
       "th",
-      { scope: "col", "aria-sort": "none" },
+      { scope: "col", "aria-sort": "none", class: result.rows.some((row) => typeof row[column] === "number") ? "number" : null },
       button(column, () => sortBy(column), { class: "sort", title: `Sort by ${column}` }),
     ),
   );
