@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import pyarrow
 from pyarrow import compute
@@ -22,6 +22,10 @@ from omnigraph.core.values import render_date, render_datetime
 #: pyarrow and its kernels without their published stubs, which describe older functions and arrays of one type only.
 pa: Any = pyarrow
 pc: Any = compute
+#: Columns and fields whose type is known at run time only.
+Array: TypeAlias = "pyarrow.Array[Any]"
+Field: TypeAlias = "pyarrow.Field[Any]"
+Batch: TypeAlias = pyarrow.RecordBatch
 
 # ---- How value types are stored: the mapping to Arrow
 #
@@ -74,7 +78,7 @@ def arrow_field(name: str, type_: PropertyType) -> pyarrow.Field[pyarrow.DataTyp
 MAX_SAFE_INTEGER = 2**53 - 1
 
 
-def json_column(column: pyarrow.Array[Any], base: BaseType) -> list[object]:
+def json_column(column: Array, base: BaseType) -> list[object]:
     """The values of a result column as JSON values.
 
     Dates are `YYYY-MM-DD`, instants `YYYY-MM-DDTHH:MM:SS.mmmZ`; integers beyond ±(2^53-1) and floats that are not
@@ -108,14 +112,14 @@ def json_column(column: pyarrow.Array[Any], base: BaseType) -> list[object]:
             return [_number(value) for value in column.to_pylist()]
 
 
-def _narrow_floats(column: pyarrow.Array[Any]) -> list[object]:
+def _narrow_floats(column: Array) -> list[object]:
     """32-bit floats with as many digits as they have: 0.1, not 0.10000000149011612."""
-    texts: Any = column.cast(pyarrow.utf8())
+    texts = column.cast(pyarrow.utf8())
     return [None if text is None else _number(float(text)) for text in texts.to_pylist()]
 
 
-def _lengths(column: pyarrow.Array[Any]) -> list[int | None]:
-    lists: Any = column
+def _lengths(column: Array) -> list[int | None]:
+    lists = column
     if pyarrow.types.is_fixed_size_list(lists.type):
         size = lists.type.list_size
         return [size if present else None for present in lists.is_valid().to_pylist()]

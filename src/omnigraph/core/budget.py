@@ -447,7 +447,7 @@ class _Kernels:
         waiting.put(task)
         return task
 
-    def _serve(self, waiting: SimpleQueue[_Task[Any]]) -> None:
+    def _serve(self, waiting: SimpleQueue[_Task[object]]) -> None:
         while True:
             waiting.get().run()
             if len(self._idle) >= _KEPT_THREADS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -115,7 +115,7 @@ def listed(problems: Sequence[Problem], whole: str) -> str:
 def _path(item: ErrorDetails, data: object) -> tuple[str | int, ...]:
     """The way to a field in the data: without the names of alternatives, which pydantic puts between its parts."""
     path: list[str | int] = []
-    place: Any = data
+    place = data
     for part in item["loc"]:
         if isinstance(place, dict) and (key := _key_of(place, part)) is not _NO_KEY:
             path.append(str(key))
@@ -131,7 +131,7 @@ def _path(item: ErrorDetails, data: object) -> tuple[str | int, ...]:
 _NO_KEY = object()
 
 
-def _key_of(place: dict[Any, Any], part: str | int) -> object:
+def _key_of(place: dict[object, object], part: str | int) -> object:
     """The key that a part of a path stands for: in YAML a key may be a number or a truth value."""
     if isinstance(part, str) and part in place:
         return part

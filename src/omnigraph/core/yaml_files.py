@@ -227,7 +227,7 @@ class YamlValue:
             return None
         return str(self._node.value)
 
-    def plain(self) -> Any:
+    def plain(self) -> object:
         """The value as JSON has it; a date and whatever else JSON does not have is the text that stands here."""
         if isinstance(self._node, yaml.MappingNode):
             return {name: item.plain() for name, item in self.members("a value").items()}
@@ -289,7 +289,7 @@ class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no typ
     """YAML without repeated keys."""
 
 
-def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
     if isinstance(loader, _TextLoader):
         loader.flatten_mapping(node)
     for key, _ in node.value:

@@ -211,7 +211,7 @@ def _read(path: Path, model: type[_Body], *, code: str) -> _Body:
 # ---- Records of a file and their texts: pure functions over one record
 
 
-def text_of(type_name: str, data: Mapping[str, Any], fields: Sequence[str]) -> str:
+def text_of(type_name: str, data: Mapping[str, object], fields: Sequence[str]) -> str:
     r"""The text that a record is embedded by: its type, then one line per field that has a value.
 
     >>> text_of("Note", {"title": " Graphs ", "tags": ["a", "b"], "body": None}, ["title", "body", "tags"])
@@ -242,12 +242,12 @@ def is_missing(vector: object) -> bool:
     return vector is None or vector == []
 
 
-def is_selected(type_name: str, data: Mapping[str, Any], selectors: Sequence[Selector]) -> bool:
+def is_selected(type_name: str, data: Mapping[str, object], selectors: Sequence[Selector]) -> bool:
     """Whether any selector matches; none at all select everything. A list matches by any of its items."""
     return not selectors or any(_matches(item, type_name, data) for item in selectors)
 
 
-def _matches(selector: Selector, type_name: str, data: Mapping[str, Any]) -> bool:
+def _matches(selector: Selector, type_name: str, data: Mapping[str, object]) -> bool:
     if selector.type not in (None, type_name) or selector.field not in data:
         return False
     value = data[selector.field]
@@ -478,7 +478,7 @@ def _record(number: int, content: bytes, path: Path) -> dict[str, Any]:
     return record
 
 
-def _strict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _strict(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is given twice")
@@ -498,7 +498,7 @@ def _refuse(path: Path, number: int, what: str) -> NoReturn:
     raise BadRequestError(f"{path}, line {number}: {what}; nothing was written")
 
 
-def _encoded(record: dict[str, Any]) -> bytes:
+def _encoded(record: dict[str, object]) -> bytes:
     try:
         return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:

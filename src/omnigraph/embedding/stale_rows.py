@@ -15,7 +15,7 @@ from omnigraph.commit.expectations import PHYSICAL_KINDS
 from omnigraph.commit.lineage import first_parents
 from omnigraph.commit.snapshot import History, Snapshot, branch_of
 from omnigraph.commit.targets import open_pin, reading_pins
-from omnigraph.core.arrow import pc
+from omnigraph.core.arrow import Batch, pc
 from omnigraph.core.types import VectorType
 from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, TypeKind
@@ -361,11 +361,11 @@ class WorkFinder:
         )
 
 
-def _scan(table: Table, target: EmbedTarget, filter_: Filter | None) -> Iterator[Any]:
+def _scan(table: Table, target: EmbedTarget, filter_: Filter | None) -> Iterator[Batch]:
     return scan_rows(table, [target.source], filter_, batch_rows=_SCANNED_ROWS)
 
 
-def _of_ids(table: Table, target: EmbedTarget, outdated: Outdated) -> Iterator[Any]:
+def _of_ids(table: Table, target: EmbedTarget, outdated: Outdated) -> Iterator[Batch]:
     """The rows of outdated ids that still have a vector."""
     ids = sorted(outdated.ids)
     columns = [target.source, target.property]
@@ -375,7 +375,9 @@ def _of_ids(table: Table, target: EmbedTarget, outdated: Outdated) -> Iterator[A
             yield batch.filter(pc.is_valid(batch.column(target.property)))
 
 
-def _by_text(batches: Iterable[Any], source: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _by_text(
+    batches: Iterable[Batch], source: str
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Sorted ids of rows that have a text, and of those whose text is null or blank. Holds ids only."""
     nothing = np.empty(0, np.uint64)
     found, blank = [nothing], [nothing]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omnigraph.core.arrow import pa
+from omnigraph.core.arrow import Batch, pa
 from omnigraph.embedding.vector_tasks import (
     EmbeddedRows,
     KeptAddress,
@@ -206,7 +206,7 @@ def rewrite_rows(item: EditItem) -> Message:
     columns = table.schema.names
     is_gone = False
 
-    def batches() -> Iterator[Any]:
+    def batches() -> Iterator[Batch]:
         nonlocal is_gone
         for begin in range(0, len(item.row_ids), _BATCH_ROWS):
             ids = item.row_ids[begin : begin + _BATCH_ROWS]
@@ -229,7 +229,7 @@ def _edited(
 ) -> Any:
     """Columns of some rows, with new vectors where an edit has them; None when kept vectors are gone."""
     needed = dict.fromkeys([*columns, *(edit.source for edit in edits)])
-    rows: Any = take_by_row_id(table, row_ids, list(needed))
+    rows = take_by_row_id(table, row_ids, list(needed))
     found = {name: rows[name] for name in columns}
     for edit in edits:
         vectors = _vectors(row_ids, rows[edit.source], rows[edit.property], edit)

@@ -68,7 +68,7 @@ class Grouping:
         arguments = [measure.argument for measure in self._measures]
         rows = with_columns(self._context, rows, entity_columns(arguments))
         weights = None if rows.weights is None else pa.array(rows.weights)
-        columns: dict[str, Any] = {
+        columns: dict[str, object] = {
             name: pa.array(rows.variables[name]) for name in self._variables
         } or {_ALL: pa.repeat(pa.scalar(0, pa.int64()), rows.count)}
         for measure in self._measures:
@@ -111,7 +111,7 @@ class Grouping:
         if measure.argument is None:
             ones = pa.repeat(pa.scalar(1, pa.int64()), rows.count)
             return ones if weights is None else weights
-        values: Any = operand_column(self._context, rows, measure.argument)
+        values = operand_column(self._context, rows, measure.argument)
         match measure.kind:
             case "count":
                 ones = values.is_valid().cast(pa.int64())
@@ -223,7 +223,7 @@ class Grouping:
         )
 
     def _empty(self) -> pa.Table:
-        columns: dict[str, Any] = {}
+        columns: dict[str, object] = {}
         for key in self._keys:
             name = "id" if isinstance(key, ir.EntityRef) else key.property
             type_ = self._context.entities(key.variable).table.schema.field(name).type
@@ -269,18 +269,18 @@ def _finished(item: ir.Projection, groups: pa.Table) -> Any:
         total, count = parts[0].cast(pa.float64()), parts[1].cast(pa.float64())
         present = pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64()))
         return pc.divide(total, present).combine_chunks()
-    column: Any = parts[0].combine_chunks()
+    column = parts[0].combine_chunks()
     return shown(column, item.type.base) if column.null_count < len(column) else column
 
 
-def _aggregated(table: pa.Table, keys: list[str], steps: list[tuple[str, str, Any]]) -> pa.Table:
+def _aggregated(table: pa.Table, keys: list[str], steps: list[tuple[str, str, object]]) -> pa.Table:
     """One thread: the order of additions, and with it the last bit of a sum, is always the same."""
     grouping: Any = table.group_by(keys, use_threads=False)
     found: pa.Table = grouping.aggregate(steps)
     return found
 
 
-def _options(measure: _Measure) -> Any:
+def _options(measure: _Measure) -> object:
     return _COUNTS if measure.kind == "count" or measure.argument is None else _SKIP_NULLS
 
 

@@ -88,7 +88,7 @@ def holds(op: CompareOp, left: Side, right: Side, count: int) -> BoolArray:
         return _text_part(op, left, right, count)
     if scalar_of(left.base) in _AS_NUMBERS:
         return _numbers_hold(op, left, right, count)
-    kernel: Any = _TEXT_KERNELS[op]
+    kernel = _TEXT_KERNELS[op]
     return _as_mask(kernel(_operand(left), _operand(right)), count)
 
 
@@ -96,11 +96,11 @@ def _is_null(side: Side) -> bool:
     return isinstance(side, Fixed) and side.value is None
 
 
-def _operand(side: Side) -> Any:
+def _operand(side: Side) -> object:
     return side.array if isinstance(side, Values) else side.value
 
 
-def _as_mask(result: Any, count: int) -> BoolArray:
+def _as_mask(result: object, count: int) -> BoolArray:
     if isinstance(result, pa.Scalar):
         return np.full(count, bool(result.as_py()), np.bool_)
     return np.asarray(pc.fill_null(result, False).to_numpy(zero_copy_only=False), np.bool_)
@@ -239,7 +239,7 @@ def _text_part(op: CompareOp, left: Side, right: Side, count: int) -> BoolArray:
             assert isinstance(left.value, str), "text is compared with text"
             found = left.value.startswith(right.value) if at_start else right.value in left.value
             return np.full(count, found, np.bool_)
-        kernel: Any = pc.starts_with if at_start else pc.match_substring
+        kernel = pc.starts_with if at_start else pc.match_substring
         return _as_mask(kernel(left.array, right.value), count)
     texts = left.array if isinstance(left, Values) else pa.array([left.value] * count, pa.utf8())
     return _as_mask(text_pairs_match(texts, right.array, at_start=at_start), count)

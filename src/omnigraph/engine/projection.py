@@ -113,7 +113,7 @@ def _repeated(value: StoredValue, type_: PropertyType, count: int) -> ArrowColum
         return pa.repeat(pa.scalar(value, pa.int64()), count).cast(wanted)
     if pa.types.is_date32(wanted):
         return pa.repeat(pa.scalar(value, pa.int32()), count).cast(wanted)
-    plain: Any = list(value) if isinstance(value, tuple) else value
+    plain = list(value) if isinstance(value, tuple) else value
     if pa.types.is_list(wanted) and wanted.value_type in (pa.date32(), pa.date64()):
         narrow = pa.int32() if wanted.value_type == pa.date32() else pa.int64()
         return pa.repeat(pa.scalar(plain, pa.list_(narrow)), count).cast(wanted)

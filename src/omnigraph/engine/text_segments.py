@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -263,6 +262,6 @@ def unpack_segments(arrays: Mapping[str, Numbers]) -> tuple[TextSegment, ...] | 
         columns.append(np.split(np.asarray(joined), ends[:-1].tolist()))
     if len({len(column) for column in columns}) != 1:
         return None
-    parts: Any = zip(*columns, strict=True)
+    parts = zip(*columns, strict=True)
     segments = tuple(TextSegment(*part) for part in parts)
     return segments if all(segment.is_consistent() for segment in segments) else None

@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 from omnigraph.commit.environment import open_environment
 from omnigraph.commit.rows import MAIN, TablePin
 from omnigraph.commit.targets import Target, open_pin, reading_pins, resolve_target
+from omnigraph.core.arrow import Array, Field
 from omnigraph.core.ids import TableKey, edge_table_key, node_table_key
 from omnigraph.errors import (
     BadRequestError,
@@ -43,6 +44,7 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
+from omnigraph.spark.tasks import Batches, BatchFunction, numbers_in
 from omnigraph.storage.datasets.blob_columns import plain_bytes
 from omnigraph.storage.datasets.partitions import (
     Part,
@@ -117,7 +119,7 @@ def to_spark(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def _convert(column: pa.Array[Any], wanted: pa.Field[Any]) -> pa.Array[Any]:
+def _convert(column: Array, wanted: Field) -> Array:
     if pa.types.is_large_binary(column.type):
         column = plain_bytes(column, wanted.name)
     if _leaf(column.type) == pa.date64():
@@ -375,7 +377,7 @@ class OmniGraphDataSource(DataSource):
             "write with graph.load(frames={...}, mode=...): all types in one commit"
         )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Spark pickles the source right after making it and reads from copies: pinned here, all of them see the same
         # snapshot, also when the caller gave a schema and nobody asked for ours.
         self._pin()
@@ -484,13 +486,11 @@ def _sized_numbers(spark: SparkSession, count: int, step: int) -> DataFrame:
 
 def _rows_of_parts(
     scan: PinnedScan, parts: Sequence[Part], wanted: pa.Schema, step: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> BatchFunction:
     """The function of the tasks: the rows of the parts whose first numbers come in."""
 
-    def omnigraph_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            numbers: list[Any] = batch.column(0).to_pylist() if parts else []
-            for number in numbers:
-                yield from scan.read(parts[number // step], wanted)
+    def omnigraph_rows(batches: Batches) -> Batches:
+        for number in numbers_in(batches) if parts else ():
+            yield from scan.read(parts[number // step], wanted)
 
     return omnigraph_rows

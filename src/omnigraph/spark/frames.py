@@ -45,7 +45,7 @@ class SparkFrames:
             reason = str(error).splitlines()[0]
             raise BadRequestError(f"{name}: Spark cannot select its columns: {reason}") from error
 
-    def table(self, name: str) -> Any:
+    def table(self, name: str) -> object:
         """As `FrameAccess.table`."""
         assert self._spark is not None, "tables belong to a session"
         return _table(self._spark, name)
@@ -56,7 +56,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _table(spark: SparkSession, name: str) -> Any:
+def _table(spark: SparkSession, name: str) -> object:
     """A table by its name, in any catalog of the session.
 
     Raises:

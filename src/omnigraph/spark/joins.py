@@ -13,7 +13,7 @@ tasks, each against the whole set.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
@@ -25,7 +25,7 @@ from omnigraph.lang.schema.rules import Example
 from omnigraph.pipeline.exchange import KeyFiles
 from omnigraph.pipeline.joins import LocalJoins, owned, row_examples
 from omnigraph.pipeline.keys import SMALL_ROWS, KeyScan, cut_scans, is_few, scan_keys, total_rows
-from omnigraph.spark.tasks import Kept, carrying
+from omnigraph.spark.tasks import Batches, BatchFunction, Kept, carrying, numbers_in
 from omnigraph.storage.datasets.fragments import read_addresses
 from omnigraph.storage.datasets.partitions import open_address
 from omnigraph.writes.rules import Found
@@ -338,27 +338,25 @@ def _counted(keys: DataFrame) -> DataFrame:
     )
 
 
-def _scan_function(scans: list[KeyScan]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def function(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for table in scan_keys(scans[number]):
-                    yield from table.to_batches()
+def _scan_function(scans: list[KeyScan]) -> BatchFunction:
+    def function(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            for table in scan_keys(scans[number]):
+                yield from table.to_batches()
 
     return carrying(function)
 
 
-def _read_function(keys: KeyFiles) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def function(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from keys.batches(keys.names[number])
+def _read_function(keys: KeyFiles) -> BatchFunction:
+    def function(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            yield from keys.batches(keys.names[number])
 
     return carrying(function)
 
 
-def _first_function(order: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def first_rows(batches: Iterable[Any]) -> Iterator[Any]:
+def _first_function(order: str) -> BatchFunction:
+    def first_rows(batches: Batches) -> Batches:
         """The weight of a partition, in a row without a key, and its first rows."""
         total, first = 0, None
         for batch in batches:
@@ -425,10 +423,10 @@ def _missing_task(item: tuple[KeyScan, tuple[KeyScan, ...], str]) -> Message:
 
 
 #: A worker process keeps the ids from one task of a load to the next.
-_IDS: Kept[Any] = Kept()
+_IDS: Kept[object] = Kept()
 
 
-def _ids(scans: tuple[KeyScan, ...]) -> Any:
+def _ids(scans: tuple[KeyScan, ...]) -> object:
     """The ids that references are looked up in."""
     pieces = [table["key"] for scan in scans for table in scan_keys(scan)]
     chunks = [chunk for piece in pieces for chunk in piece.chunks]

@@ -363,7 +363,7 @@ def launch_jvm(
     return Jvm(gateway=gateway, archive=archive)
 
 
-class _LaunchOptions(dict[str, Any]):
+class _LaunchOptions(dict[str, object]):
     """Options of the new process. Its environment has more variables than this process, and none of the secrets.
 
     pyspark puts the variables of this process here, whatever is given. Changing those instead would be seen by all

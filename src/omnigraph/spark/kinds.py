@@ -15,7 +15,7 @@ _DEFAULT_TRIES = 4
 #: `local[2,4]`: two threads, four tries.
 _LOCAL_TRIES = re.compile(r"local\[[^,]+,\s*([0-9]+)\s*\]")
 #: Asking a session of Spark Connect takes a job, so it is asked once.
-_KNOWN: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock, Timer
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
+from omnigraph.core.arrow import Batch
 from omnigraph.errors import OmniError, StorageError, StorageFailure
 from omnigraph.pipeline.workers import Message, failure_message, listening, raise_failure
 
@@ -22,6 +23,8 @@ from omnigraph.pipeline.workers import Message, failure_message, listening, rais
 
 
 _Value = TypeVar("_Value")
+Batches: TypeAlias = Iterator[Batch]
+BatchFunction: TypeAlias = Callable[[Batches], Batches]
 _MARK = "omnigraph-failure: "
 #: How long a worker process keeps a value after its last use: tasks of one stage follow each other at once.
 _KEEP_S = 30.0
@@ -67,12 +70,16 @@ def partition_number() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def carrying(
-    function: Callable[[Iterator[Any]], Iterator[Any]],
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def numbers_in(batches: Batches) -> Iterator[int]:
+    """The numbers of the items that a task works on, the only column that it gets."""
+    for batch in batches:
+        yield from batch.column(0).to_numpy().tolist()
+
+
+def carrying(function: BatchFunction) -> BatchFunction:
     """A function of tasks that gives rows, whose failures on purpose reach the driver as what they are."""
 
-    def carried(batches: Iterator[Any]) -> Iterator[Any]:
+    def carried(batches: Batches) -> Batches:
         try:
             yield from function(batches)
         except OmniError as error:

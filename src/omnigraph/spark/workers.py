@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from omnigraph.core.arrow import Array
 from omnigraph.core.arrow import pa as _pa
 from omnigraph.core.failpoints import Failpoint, reach_in_task, task_instruction
 from omnigraph.core.ids import new_ulid
@@ -27,11 +28,14 @@ from omnigraph.pipeline.workers import STOPPING, Item, Message, Progress, raise_
 from omnigraph.spark.jobs import Figures, SparkJobs, released, shielded, showing, spark_errors
 from omnigraph.spark.kinds import is_connect, is_on_this_machine, parallelism_of, tries_of
 from omnigraph.spark.tasks import (
+    Batches,
+    BatchFunction,
     Kept,
     RowTally,
     attempt_number,
     carrying,
     guarded,
+    numbers_in,
     partition_number,
     slowly,
 )
@@ -89,36 +93,38 @@ def sent_rows(spark: SparkSession, exchange: Exchange[Item]) -> DataFrame:
     return rows.repartitionById(exchange.buckets, BUCKET)
 
 
-def _reader(exchange: Exchange[Item]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _reader(exchange: Exchange[Item]) -> BatchFunction:
     items, read, buckets = list(exchange.items), exchange.read, exchange.buckets
 
-    def function(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for run in gathered(read(items[number])):
-                    yield from _packed(by_bucket(run, buckets))
+    def function(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            for run in gathered(read(items[number])):
+                yield from _packed(by_bucket(run, buckets))
 
     return carrying(function)
 
 
-def _packed(found: Iterable[Any]) -> Iterator[Any]:
+def _packed(found: Iterable[pa.RecordBatch]) -> Batches:
     for bucket, batch in enumerate(found):
         if batch.num_rows:
             columns = [_pa.array([bucket], _pa.int32()), _binary(batch.serialize())]
             yield _pa.RecordBatch.from_arrays(columns, schema=_SENT)
 
 
-def _binary(data: Any) -> Any:
+def _binary(data: pa.Buffer) -> Array:
     """An array of one value, without a copy of it."""
     ends = _pa.py_buffer(np.array([0, data.size], np.int32))
-    return _pa.Array.from_buffers(_pa.binary(), 1, [None, ends, data])
+    array: Array = _pa.Array.from_buffers(_pa.binary(), 1, [None, ends, data])
+    return array
 
 
-def bucket_task(exchange: Exchange[Item]) -> Callable[[int, Iterable[Any]], Iterable[Message]]:
+def bucket_task(
+    exchange: Exchange[Item],
+) -> Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]]:
     """The task that handles the rows of one partition."""
     handle, schema = exchange.handle, exchange.schema
 
-    def task(partition: int, batches: Iterable[Any]) -> Iterable[Message]:
+    def task(partition: int, batches: Iterable[pa.RecordBatch]) -> Iterable[Message]:
         del partition  # the rows know better
         sent = [packed.as_buffer() for batch in batches for packed in batch.column(1)]
         if sent:
@@ -205,7 +211,7 @@ class SparkWorkers:
         self,
         stage: str,
         task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]],
-        frame: Any,
+        frame: DataFrame,
     ) -> list[Message]:
         """As `Workers.run_batches`, for a Spark frame."""
         partitions: DataFrame = frame
@@ -257,7 +263,7 @@ class SparkWorkers:
             )
 
     @contextmanager
-    def shared(self, values: list[Any]) -> Iterator[Any]:
+    def shared(self, values: list[object]) -> Iterator[object]:
         """Values that tasks look up by number: each worker process gets them once, not each task."""
         if self._is_connect:
             with _shipped(self.spark, values) as shipped:
@@ -372,9 +378,9 @@ class _Counter:
 
 
 @contextmanager
-def _shipped(spark: SparkSession, values: list[Any]) -> Iterator[_Inline | _Shipped]:
+def _shipped(spark: SparkSession, values: list[object]) -> Iterator[_Inline | _Shipped]:
     """Values for the tasks of a Spark Connect session: inside the plan when they are few, else as a file."""
-    dumps: Callable[[Any], bytes] = cloudpickle.dumps  # it has no types
+    dumps: Callable[[object], bytes] = cloudpickle.dumps  # it has no types
     packed = dumps(values)
     if len(packed) <= _INLINE_BYTES:
         yield _Inline(packed)
@@ -397,7 +403,7 @@ class _Inline:
     packed: bytes
 
     @property
-    def value(self) -> Any:
+    def value(self) -> object:
         with _ITEMS.holding(self.packed, lambda: pickle.loads(self.packed)) as values:
             return values
 
@@ -409,16 +415,16 @@ class _Shipped:
     name: str
 
     @property
-    def value(self) -> Any:
+    def value(self) -> object:
         with _ITEMS.holding(self.name, lambda: _read_shipped(self.name)) as values:
             return values
 
 
 #: What the tasks of a stage share in one worker process.
-_ITEMS: Kept[Any] = Kept()
+_ITEMS: Kept[object] = Kept()
 
 
-def _read_shipped(name: str) -> Any:
+def _read_shipped(name: str) -> object:
     from pyspark import SparkFiles
 
     with open(SparkFiles.get(name), "rb") as file:
@@ -446,17 +452,13 @@ def _item_function(
     task: Callable[[Item], Message],
     items: Any,  # a broadcast list; Spark types its value as anything
     guard: _Guard,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            numbers: Any = batch.column(0)
-            for number in numbers.to_pylist():
-                work = partial(_answer, task, items.value[number])
-                (message,) = guard.run(number, work)
-                guard.count(1, int(message.get("rows", 0)))
-                yield pa.RecordBatch.from_pydict(
-                    {"number": [number], "message": [json.dumps(message)]}
-                )
+) -> BatchFunction:
+    def function(batches: Batches) -> Batches:
+        for number in numbers_in(batches):
+            work = partial(_answer, task, items.value[number])
+            (message,) = guard.run(number, work)
+            guard.count(1, int(message.get("rows", 0)))
+            yield pa.RecordBatch.from_pydict({"number": [number], "message": [json.dumps(message)]})
 
     return function
 
@@ -467,8 +469,8 @@ def _answer(task: Callable[[Item], Message], item: Item) -> list[Message]:
 
 def _batches_function(
     task: Callable[[int, Iterable[pa.RecordBatch]], Iterable[Message]], guard: _Guard
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> BatchFunction:
+    def function(batches: Batches) -> Batches:
         partition = partition_number()
         for message in guard.run(partition, lambda: list(task(partition, batches))):
             guard.count(1, int(message.get("rows", 0)))

@@ -75,13 +75,13 @@ class CatalogView:
         """All rows of one type, as dictionaries."""
         return self._read(f"object_type = {quote_text(object_type)}")
 
-    def read_object(self, object_id: str) -> list[dict[str, Any]]:
+    def read_object(self, object_id: str) -> list[dict[str, object]]:
         """The row of one object, or nothing."""
         return self._read(f"object_id = {quote_text(object_id)}")
 
-    def _read(self, condition: str) -> list[dict[str, Any]]:
+    def _read(self, condition: str) -> list[dict[str, object]]:
         with translated("reading the catalog"):
-            rows: list[dict[str, Any]] = self._dataset.to_table(filter=condition).to_pylist()
+            rows: list[dict[str, object]] = self._dataset.to_table(filter=condition).to_pylist()
             return rows
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import lance
 import numpy as np
 
-from omnigraph.core.arrow import pa, pc
+from omnigraph.core.arrow import Batch, pa, pc
 from omnigraph.core.values import (
     ADDRESS_MARK,
     MARK,
@@ -42,7 +42,7 @@ def blob_names(schema: Any) -> frozenset[str]:
     return frozenset(item.name for item in schema if isinstance(item.type, is_blob))
 
 
-def stored_address(descriptor: dict[str, Any]) -> str | None:
+def stored_address(descriptor: dict[str, object]) -> str | None:
     """The address in a descriptor; None when it describes bytes.
 
     Raises:
@@ -149,7 +149,7 @@ def _table(dataset: lance.LanceDataset, found: Any, names: list[str]) -> Any:
 
 
 def _filled(
-    dataset: lance.LanceDataset, batch: Any, columns: Sequence[str], blobs: frozenset[str]
+    dataset: lance.LanceDataset, batch: Batch, columns: Sequence[str], blobs: frozenset[str]
 ) -> Any:
     addresses = np.asarray(batch.column(ROW_ADDRESS))
     arrays, fields = [], []

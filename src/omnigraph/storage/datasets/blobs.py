@@ -102,7 +102,7 @@ def look_at_blobs(table: Table, columns: Sequence[str]) -> BlobFacts:
         for batch in table._dataset.scanner(columns=[*columns, ROW_ADDRESS]).to_batches():
             sizes = np.zeros(batch.num_rows, dtype=np.int64)
             for name in columns:
-                cells: Any = batch.column(name)
+                cells = batch.column(name)
                 valid = np.asarray(cells.is_valid())
                 kinds, own = (np.asarray(pc.struct_field(cells, part)) for part in ("kind", "size"))
                 sizes += np.where(valid, own, 0).astype(np.int64)
@@ -123,7 +123,7 @@ def blob_bytes(table: Table, columns: Sequence[str], filter_: Filter) -> int:
         batches = table._dataset.scanner(columns=list(columns), filter=to_sql(filter_)).to_batches()
         for batch in batches:
             for column in batch.columns:
-                sizes: Any = pc.struct_field(column, "size")
+                sizes = pc.struct_field(column, "size")
                 valid = sizes.filter(column.is_valid())
                 total += pc.sum(valid).as_py() or 0
     return total
@@ -163,7 +163,7 @@ def _data_file(table: Table, column: str, fragment_id: int) -> tuple[str, str]:
     raise BlobIntegrityError(f"no file of {table.path} holds the column {column} of this row")
 
 
-def _place(file: str, column: str, address: int, descriptor: dict[str, Any]) -> str:
+def _place(file: str, column: str, address: int, descriptor: dict[str, object]) -> str:
     where = (file, column, address & 0xFFFFFFFF, *sorted(descriptor.items()))
     return sha256(repr(where).encode()).hexdigest()
 

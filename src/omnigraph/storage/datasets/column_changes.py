@@ -21,6 +21,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
 from lance.udf import BatchUDF
 
+from omnigraph.core.arrow import Array, Field
 from omnigraph.errors import InternalError
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.blob_columns import encoded_cells
@@ -44,7 +45,7 @@ class NewColumn:
     that every row holds null.
     """
 
-    field: pa.Field[Any]
+    field: Field
     origin: str | None = None
     is_written: bool = False
     is_blob: bool = False
@@ -54,8 +55,8 @@ def write_columns(
     address: TableAddress,
     fragment_id: int,
     read: Sequence[str],
-    compute: Callable[[pa.RecordBatch], Sequence[pa.Array[Any]]],
-    fields: Sequence[pa.Field[Any]],
+    compute: Callable[[pa.RecordBatch], Sequence[Array]],
+    fields: Sequence[Field],
 ) -> str:
     """Write new values beside one fragment; the fragment with its new file as JSON. Runs inside workers.
 
@@ -136,7 +137,7 @@ def write_table(
     address: TableAddress,
     fragment_ids: Sequence[int],
     read: Sequence[str],
-    compute: Callable[[pa.RecordBatch], Sequence[pa.Array[Any]]],
+    compute: Callable[[pa.RecordBatch], Sequence[Array]],
     columns: Sequence[NewColumn],
 ) -> list[str]:
     """Write whole rows of some fragments in their new columns; new fragments as JSON. Runs inside workers."""
@@ -274,7 +275,7 @@ def _members(message: bytes) -> list[_Member]:
     while at < len(message):
         tag, at = read_varint(message, at)
         number, kind = tag >> 3, tag & 7
-        value: Any
+        value: object
         if kind == _VARINT:
             value, at = read_varint(message, at)
         elif kind == _BYTES:

@@ -76,7 +76,7 @@ def plan_compaction(table: Table, groups: Iterable[Sequence[int]]) -> list[Compa
         ]
 
 
-def _task_text(table: Table, fragments: list[Any]) -> str:
+def _task_text(table: Table, fragments: list[object]) -> str:
     """A task as Lance would plan it, for fragments of our choice: Lance offers its own choice only."""
     task = {
         "task": {"fragments": fragments},

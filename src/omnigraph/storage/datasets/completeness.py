@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 from lance.file import LanceFileReader
@@ -225,21 +225,21 @@ def decode_file(location: GraphLocation, name: str) -> int:
         return 0
     rows = 0
     with translated(f"decoding {name}"):
-        batches: Any = LanceFileReader(location.child(name)).read_all(batch_size=_BATCH_ROWS)
+        batches = LanceFileReader(location.child(name)).read_all(batch_size=_BATCH_ROWS)
         for batch in batches.to_batches():
             _check_values(batch)
             rows += batch.num_rows
     return rows
 
 
-def _check_values(batch: Any) -> None:
+def _check_values(batch: pa.RecordBatch) -> None:
     """Make sure that lengths, offsets and texts of a batch are possible; Arrow believes them until it is asked."""
     for column in batch.columns:
         # Moments are stored as milliseconds of date64, and a full check would insist on whole days.
         column.validate(full=not _holds_moments(column.type))
 
 
-def _holds_moments(type_: Any) -> bool:
+def _holds_moments(type_: pa.DataType) -> bool:
     if pa.types.is_date64(type_):
         return True
     return any(_holds_moments(type_.field(place).type) for place in range(type_.num_fields))

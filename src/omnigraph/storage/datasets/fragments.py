@@ -171,7 +171,7 @@ def stage_replaced_rows(table: Table, rows: pa.Table, key: str = "id") -> Staged
     """As `stage_upsert`, for rows whose blobs may refer to addresses; replaced rows keep their row ids."""
     keys: Any = rows.column(key).combine_chunks()
     with translated(f"reading rows of {table.path}"):
-        old: Any = table._dataset.to_table(
+        old = table._dataset.to_table(
             columns=[key, ROW_ID, ROW_ADDRESS, CREATED_AT],
             filter=to_sql(OneOf(key, keys.to_pylist())),
         )

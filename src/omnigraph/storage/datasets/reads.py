@@ -10,6 +10,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.core.arrow import Array
 from omnigraph.core.ids import new_ulid
 from omnigraph.storage._failures import translated
 from omnigraph.storage.datasets.filters import ROW_ID, Filter, to_sql
@@ -128,9 +129,7 @@ def scan_with_pending(
     return pa.concat_tables([select_rows(pending, filter_), visible])
 
 
-def text_pairs_match(
-    texts: pa.Array[Any], parts: pa.Array[Any], *, at_start: bool
-) -> pa.Array[Any]:
+def text_pairs_match(texts: Array, parts: Array, *, at_start: bool) -> Array:
     """Per pair, whether the text contains the part or begins with it; null when either is null."""
     function = "starts_with" if at_start else "contains"
     with translated("comparing texts"):
@@ -202,7 +201,7 @@ def scan_column_part(
 def part_row_ids(table: Table, part: ColumnPart) -> npt.NDArray[np.int64]:
     """The row id of each row of a part in storage order, `NO_ROW` for deleted ones."""
     with translated(f"scanning {table.path}"):
-        column: Any = _scanner(table, [ROW_ID], part, None).to_table()[ROW_ID]
+        column = _scanner(table, [ROW_ID], part, None).to_table()[ROW_ID]
     filled = column.cast("int64").fill_null(NO_ROW)
     return np.asarray(filled.to_numpy())
 

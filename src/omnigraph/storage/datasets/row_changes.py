@@ -228,7 +228,7 @@ def _lineage(
         columns=[ROW_ID, UPDATED_AT], fragments=fragments, batch_size=BATCH_ROWS
     )
     for batch in work_steps(scanner.to_batches()):
-        columns: tuple[Any, Any] = batch.column(ROW_ID), batch.column(UPDATED_AT)
+        columns = batch.column(ROW_ID), batch.column(UPDATED_AT)
         yield np.asarray(columns[0]), np.asarray(columns[1])
 
 

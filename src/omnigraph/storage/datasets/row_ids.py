@@ -115,7 +115,7 @@ def spill_sequences(
 
 def has_long_sequences(fragment: FragmentMetadata) -> bool:
     """Whether the metadata of a fragment is so long that rewriting the fragment pays; afterwards it is not."""
-    sequences: Any = (
+    sequences = (
         fragment.row_id_meta,
         fragment.created_at_version_meta,
         fragment.last_updated_at_version_meta,
@@ -123,7 +123,7 @@ def has_long_sequences(fragment: FragmentMetadata) -> bool:
     return any(len(item.json()) > _LONG_TEXT for item in sequences if item is not None)
 
 
-def _length(sequence: Any, member: str) -> int:
+def _length(sequence: object, member: str) -> int:
     return len(sequence[member]) if isinstance(sequence, dict) and member in sequence else 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class LineageRows:
         fragment = fragment_of(table._dataset, self.fragment)
         compare = ">" if self.is_updated else "<="
         with translated(f"comparing versions of {self.address.uri}"):
-            found: Any = table._dataset.scanner(
+            found = table._dataset.scanner(
                 columns=[ROW_ID],
                 filter=f"{UPDATED_AT} {compare} {self.version}",
                 fragments=[fragment],
@@ -98,7 +98,7 @@ class ListedRows:
     def resolved(self) -> RowSet:
         """The rows by their row ids."""
         (batch,) = read_answer(self.folder, self.name, self.batch, self.batch + 1)
-        column: Any = batch.column(0)
+        column = batch.column(0)
         return RowSet(address=self.address, row_ids=np.asarray(column).astype(np.uint64))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import lance
 import pyarrow as pa
@@ -249,7 +248,7 @@ def follow(first: StagedWrite, then: StagedWrite) -> StagedWrite:
     version = first.made_version
     added = []
     for number, transaction in enumerate(then._steps):
-        operation: Any = transaction.operation
+        operation = transaction.operation
         if isinstance(operation, LanceOperation.CreateIndex):
             # An index that was built on a private version belongs to the version below its commit.
             current = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnigraph.core.cache import LruCache
 from omnigraph.errors import DamageError, OutsideRootError, StorageError, StorageFailure
@@ -148,7 +148,7 @@ class Table:
             return None if transaction is None else str(transaction.uuid)
 
     def _transaction_in_files(self) -> str | None:
-        batches: Any = self._dataset.tracked_files(min_version=self.version)
+        batches = self._dataset.tracked_files(min_version=self.version)
         for batch in batches:
             for file in batch.to_pylist():
                 if file["version"] == self.version and file["type"] == "transaction file":
