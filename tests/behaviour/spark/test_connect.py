@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -160,12 +161,19 @@ def sessions(spark: SparkSession, folder: Path) -> dict[str, object]:
 
 def main(folder: Path) -> None:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import DefaultChannelBuilder
 
     from omnigraph.spark.kinds import parallelism_of
     from support.bulk_story import bulk_story
 
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # A local server is asked at the default port, which another run on the same machine may have taken.
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
     spark = (
         SparkSession.builder.remote("local[2]")
+        .config("spark.connect.grpc.binding.port", str(port))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.bindAddress", "127.0.0.1")
