@@ -22,7 +22,7 @@ CHILD = Path(__file__).parents[2] / "support" / "children" / "stopped_child.py"
 
 def start(uri: str, who: str, writes: int, said: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {
-        "PYTHONPATH": str(CHILD.parent.parent),
+        "PYTHONPATH": str(CHILD.parents[2]),
         # Leases of a moment, so that a stop of a moment loses them.
         "OMNIGRAPH_LOCK_LEASE_MS": str(int(LEASE_S * 1000)),
     }
