@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.checks import SCHEMA_CODES
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ def test_the_codes_are_the_ones_that_the_checks_use(
     assert [code for code, count in named.items() if count < 2] == []
 
 
-@pytest.mark.parametrize("code", [code for code in SCHEMA_CODES if code <= "S-28"])
+@each_case("code", [code for code in SCHEMA_CODES if code <= "S-28"])
 def test_a_schema_code_has_a_golden_file(code: str) -> None:
     assert list((GOLDEN / "schema_errors").glob(f"{code}*.pg"))
 
@@ -56,6 +57,6 @@ def test_an_identity_code_has_a_golden_file(code: str) -> None:
     assert any(f"error {code}:" in path.read_text(encoding="utf-8") for path in errors)
 
 
-@pytest.mark.parametrize("code", QUERY_CODES)
+@each_case("code", QUERY_CODES)
 def test_a_query_code_has_a_golden_file(code: str) -> None:
     assert list((GOLDEN / "query_errors").glob(f"{code}-*.gq"))

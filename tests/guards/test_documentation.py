@@ -12,6 +12,7 @@ import pytest
 from guards.shown_commands import Shell, commands_of
 from omnigraph.lang.query.compiler import compile_file
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
+from support.subtests import each_case
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -85,7 +86,7 @@ def test_a_shown_query_compiles(body: str) -> None:
     assert compile_file(body, catalog)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each_case("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_link_between_pages_leads_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
@@ -168,7 +169,7 @@ def _coverage_rows() -> list[str]:
     return re.findall(rf"`((?:{folders})/[^`]+)`", text)
 
 
-@pytest.mark.parametrize("reference", sorted(set(_coverage_rows())))
+@each_case("reference", sorted(set(_coverage_rows())))
 def test_the_coverage_table_names_tests_that_exist(reference: str) -> None:
     path, _, name = reference.partition("::")
     found = list((ROOT / "tests").glob(path))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-import pytest
+from support.subtests import each_case
 
 PROBE = """
 import json, sys
@@ -30,9 +30,7 @@ def _imported(*words: str) -> list[str]:
     return json.loads(run.stdout.rpartition("@")[2])
 
 
-@pytest.mark.parametrize(
-    "words", [("--help",), ("version",), ("schema", "--help"), ("mutate", "--help")]
-)
+@each_case("words", [("--help",), ("version",), ("schema", "--help"), ("mutate", "--help")])
 def test_help_imports_no_heavy_library(words: tuple[str, ...]) -> None:
     assert _imported(*words) == []
 

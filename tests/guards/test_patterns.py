@@ -8,9 +8,8 @@ from pathlib import Path
 from re import _constants, _parser
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import omnigraph
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +52,7 @@ def _parts(argument: Any) -> Iterator[Any]:
             yield from _parts(item)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "count"),
     [
         (r'"(?:[^"\\]|\\.)*"', 1),

@@ -12,6 +12,7 @@ import pytest
 import omnigraph
 from omnigraph import errors
 from omnigraph.errors.requests import _RESOURCES
+from support.subtests import each_case
 
 SOURCES = Path(omnigraph.__file__).parent
 ROOMS = sorted(path.parent.name for path in SOURCES.glob("*/__init__.py"))
@@ -39,7 +40,7 @@ def test_rooms_have_no_other_doors() -> None:
     assert sorted(doors) == ["errors", "omnigraph", "spark"]
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room != "errors"])
+@each_case("room", [room for room in ROOMS if room != "errors"])
 def test_a_room_says_what_it_owns_and_where_to_start(room: str) -> None:
     text = importlib.import_module(f"omnigraph.{room}").__doc__ or ""
     assert 3 <= len(text.strip().splitlines()) <= 10
@@ -47,7 +48,7 @@ def test_a_room_says_what_it_owns_and_where_to_start(room: str) -> None:
     assert "Start reading" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each_case("name", MODULES)
 def test_a_module_has_a_docstring_and_is_one_idea(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__doc__
@@ -98,7 +99,7 @@ def _tree(cls: type) -> list[type]:
     return [cls, *(found for child in cls.__subclasses__() for found in _tree(child))]
 
 
-@pytest.mark.parametrize("cls", _tree(errors.OmniError), ids=lambda cls: cls.__name__)
+@each_case("cls", _tree(errors.OmniError), ids=lambda cls: cls.__name__)
 def test_every_error_is_mapped_to_a_status_and_an_exit_code(cls: type[errors.OmniError]) -> None:
     assert 400 <= cls.http_status <= 599
     assert cls.exit_code in (1, 4, 75)

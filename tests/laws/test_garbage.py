@@ -20,6 +20,7 @@ from support.strategies import (
     mutated_texts,
     token_soups,
 )
+from support.subtests import each_case
 
 GOLDEN = Path(__file__).parents[1] / "unit" / "lang" / "golden"
 READING = compile_schema_file(GOLDEN / "reading.pg").catalog
@@ -393,7 +394,7 @@ def test_interfaces_that_repeat_an_annotation_with_values_of_several_types_are_c
     assert schema.catalog.nodes["N"].properties["x"].injected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         'node A @description("\ud800") {}',

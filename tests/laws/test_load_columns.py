@@ -54,6 +54,7 @@ from omnigraph.storage.location import parse_location
 from omnigraph.writes.columns import column_array
 from support.spark import spark
 from support.strategies import KEY_SCALARS, keys, stored_scalars
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -384,7 +385,7 @@ def test_a_moment_that_is_too_fine_is_shown_with_all_of_its_digits() -> None:
         assert [plain(column) for column in (stored, slow)] == [repr([expected, None])] * 2
 
 
-@pytest.mark.parametrize("base", BASES, ids=str)
+@each_case("base", BASES, ids=str)
 def test_good_columns_of_every_type_take_the_fast_way(base: Any) -> None:
     """Otherwise the comparison above would say nothing."""
     samples: dict[Any, Any] = {

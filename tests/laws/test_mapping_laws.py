@@ -21,6 +21,7 @@ from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.load.values import Timestamps
 from support.graphs import rows_of
 from support.spark import spark
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +131,7 @@ def accepted(name: str, reading: dict[str, Any], timestamps: str) -> list[str]:
     return [text for place, text in enumerate(texts) if place not in violations]
 
 
-@pytest.mark.parametrize("name", PROPERTIES)
+@each_case("name", PROPERTIES)
 def test_every_reading_accepts_some_texts_and_refuses_others(name: str) -> None:
     """Otherwise the comparisons below would say little."""
     readings, texts = PROPERTIES[name]

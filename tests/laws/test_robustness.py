@@ -18,6 +18,7 @@ from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from omnigraph.lang.schema.plan import plan_migration
 from support.strategies import DOMAIN, attempt
+from support.subtests import each_case
 
 pytestmark = pytest.mark.timeout(20, func_only=True)
 
@@ -202,7 +203,7 @@ def test_an_unknown_huge_name_beside_another_huge_name_is_refused() -> None:
     assert failure.codes == ("S-26",)
 
 
-@pytest.mark.parametrize("digits", [41, 4_000, 5_000, 1_000_000])
+@each_case("digits", [41, 4_000, 5_000, 1_000_000])
 def test_a_huge_number_in_a_schema_is_refused_or_kept(digits) -> None:
     number = "9" * digits
     assert _refusal(f"node A {{ v: Vector({number}) }}", language="schema").codes == ("S-04",)
@@ -222,7 +223,7 @@ def test_a_huge_decimal_in_a_schema_is_never_taken_for_infinity(digits) -> None:
     assert failure or compiled.catalog.nodes["A"].ranges[0].high != float("inf")
 
 
-@pytest.mark.parametrize("digits", [20, 41, 5_000, 1_000_000])
+@each_case("digits", [20, 41, 5_000, 1_000_000])
 def test_a_huge_number_in_a_query_is_refused(digits) -> None:
     number = "9" * digits
     for text in (
@@ -259,19 +260,19 @@ DEEP = 10_000
 
 
 @both
-@pytest.mark.parametrize("bracket", ["(", "[", "{", "({[", "not {", "a(", "[["])
+@each_case("bracket", ["(", "[", "{", "({[", "not {", "a(", "[["])
 def test_brackets_nested_without_end_are_refused(language, bracket) -> None:
     _refusal(bracket * DEEP, language=language)
 
 
 @both
-@pytest.mark.parametrize("pair", ["()", "[]", "{}"])
+@each_case("pair", ["()", "[]", "{}"])
 def test_brackets_nested_and_closed_are_refused(language, pair) -> None:
     _refusal(pair[0] * DEEP + pair[1] * DEEP, language=language)
 
 
 @both
-@pytest.mark.parametrize("pair", [")(", "][", "}{", "}}}", ")))"])
+@each_case("pair", [")(", "][", "}{", "}}}", ")))"])
 def test_brackets_the_wrong_way_round_are_refused(language, pair) -> None:
     _refusal(pair * DEEP, language=language)
 
@@ -429,7 +430,7 @@ def test_thousands_of_renames_are_planned() -> None:
 
 
 @both
-@pytest.mark.parametrize(
+@each_case(
     ("tail", "phrase"),
     [
         ('"', "a string that never ends"),
@@ -453,7 +454,7 @@ def test_a_broken_end_of_a_large_file_is_found_at_its_place(language, tail, phra
 
 
 @both
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("/* " * 100_000, id="comments that never end"),

@@ -34,6 +34,7 @@ from support.strategies import (
     valid_schemas,
     without_hints,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.accepted import Identities
@@ -140,7 +141,7 @@ def test_a_refused_change_stays_refused_beside_a_supported_one(data, tree) -> No
     assert not _plan(_accept(_compile(tree)), _compile(both)).supported
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new"),
     [
         ("x: I32? @unique @unique(x)", "x: I32? @unique"),

@@ -23,6 +23,7 @@ from support.strategies import (
     tokens_of,
     valid_schemas,
 )
+from support.subtests import each_case
 
 
 def _schema(text: str):
@@ -113,8 +114,8 @@ def test_a_comment_may_stand_between_a_constraint_and_its_members(mark, comment)
     assert _schema(f"node A {{ x: String @{mark}{comment}(x) }}") == expected
 
 
-@pytest.mark.parametrize("mark", ["key", "x"])
-@pytest.mark.parametrize(
+@each_case("mark", ["key", "x"])
+@each_case(
     "comment",
     ["// the id (normalised)\n", "/* (a, b) */", "// a\n// (b)\n", "/**/ // (\n", "//(\n"],
 )
@@ -132,7 +133,7 @@ _RULERS = {
 
 
 @pytest.mark.timeout(10, func_only=True)
-@pytest.mark.parametrize("ruler", _RULERS.values(), ids=_RULERS)
+@each_case("ruler", _RULERS.values(), ids=_RULERS)
 def test_a_ruler_of_comments_behind_a_constraint_word_costs_nothing(ruler) -> None:
     expected = _schema("node A { x: String @key y: I32 }")
     assert _schema(f"node A {{ x: String @key {ruler} y: I32 }}") == expected
@@ -166,24 +167,20 @@ def test_implements_is_a_whole_word() -> None:
         _schema("interface B {} node A implementsB {}")
 
 
-@pytest.mark.parametrize(
-    "word", ["node", "edge", "interface", "implements", "enum", "true", "false"]
-)
+@each_case("word", ["node", "edge", "interface", "implements", "enum", "true", "false"])
 def test_a_property_may_be_called_like_a_keyword_wherever_it_is_named(word) -> None:
     schema = compile_schema(f"node A {{ {word}: I32  @range({word}, 0..9)  @index({word}) }}")
     assert schema.catalog.nodes["A"].indexes[0].members == (word,)
 
 
-@pytest.mark.parametrize(
-    "word", ["node", "edge", "interface", "implements", "enum", "true", "false"]
-)
-@pytest.mark.parametrize("mark", ["", "?", " @index", ' @x("a")', " @unique(a)"])
+@each_case("word", ["node", "edge", "interface", "implements", "enum", "true", "false"])
+@each_case("mark", ["", "?", " @index", ' @x("a")', " @unique(a)"])
 def test_a_property_behind_another_may_be_called_like_a_keyword(word, mark) -> None:
     schema = compile_schema(f"node A {{ a: String{mark} {word}: I32 }}")
     assert list(schema.catalog.nodes["A"].properties) == ["a", word]
 
 
-@pytest.mark.parametrize("word", QUERY_WORDS)
+@each_case("word", QUERY_WORDS)
 def test_an_assignment_may_name_a_property_like_a_keyword_with_and_without_commas(word) -> None:
     plain = _queries(f"query q($x: I32) {{ insert A {{ a: $x, {word}: $x, b: 1 }} }}")
     assert _queries(f"query q($x: I32) {{ insert A {{ a: $x {word}: $x b: 1 }} }}") == plain
@@ -200,13 +197,13 @@ def test_an_edge_word_may_begin_with_not() -> None:
     assert compile_file("query q() { match { $p: P  $p not_yet $q } return { $p } }", catalog)
 
 
-@pytest.mark.parametrize("zeros", [1, 39, 40, 200])
+@each_case("zeros", [1, 39, 40, 200])
 def test_leading_zeros_never_change_a_number(zeros, reading) -> None:
     text = "query q() { match { $p: Paper } return { $p } limit %s7 }" % ("0" * zeros)
     assert compile_file(text, reading)[0].ir.limit == 7
 
 
-@pytest.mark.parametrize("zeros", [1, 39, 40, 200])
+@each_case("zeros", [1, 39, 40, 200])
 def test_leading_zeros_never_change_a_vector_dimension(zeros) -> None:
     catalog = compile_schema(f"node A {{ v: Vector({'0' * zeros}7) }}").catalog
     assert str(catalog.nodes["A"].properties["v"].type) == "Vector(7)"

@@ -42,6 +42,7 @@ from support.strategies import (
     stored_scalars,
     typed_values,
 )
+from support.subtests import each_case
 
 INTEGERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64)
 
@@ -87,8 +88,8 @@ def test_a_small_float_is_spelled_at_its_own_width(value) -> None:
     assert digits <= 9
 
 
-@pytest.mark.parametrize("scalar", [Scalar.F32, Scalar.F64])
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@each_case("scalar", [Scalar.F32, Scalar.F64])
+@each_case("value", [math.inf, -math.inf, math.nan])
 def test_a_float_that_is_not_finite_has_no_spelling(scalar, value) -> None:
     with pytest.raises(ValueError):
         canonical_spelling(ScalarType(scalar), value)
@@ -113,7 +114,7 @@ def test_only_canonical_spellings_read_back(scalar, text) -> None:
     assert canonical_spelling(base, value) == text
 
 
-@pytest.mark.parametrize("scalar", INTEGERS)
+@each_case("scalar", INTEGERS)
 def test_a_spelling_outside_the_range_of_its_integer_type_is_refused(scalar) -> None:
     low, high = integer_range(scalar)
     assert parse_spelling(ScalarType(scalar), str(low)) == low
@@ -164,7 +165,7 @@ def test_a_text_that_is_no_composite_id_is_refused(text, count) -> None:
     assert derive_id(parts) == text
 
 
-@pytest.mark.parametrize("text", ['["a", "b"]', ' ["a","b"]', '["\\u00e9","b"]', '["a","b"]\n'])
+@each_case("text", ['["a", "b"]', ' ["a","b"]', '["\\u00e9","b"]', '["a","b"]\n'])
 def test_only_the_canonical_form_of_a_composite_id_is_an_id(text) -> None:
     with pytest.raises(ValueError):
         split_id(text, 2)

@@ -15,12 +15,13 @@ from omnigraph.errors import (
     without_credentials,
 )
 from omnigraph.storage.external import EXTERNAL_URI_BYTES, normal_form, policy_of
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "normal"),
     [
         ("HTTPS://Example.ORG:443/a/./b/../c", "https://example.org/a/c"),
@@ -38,7 +39,7 @@ def test_spellings_that_mean_the_same_have_one_normal_form(given: str, normal: s
     assert str(normal_form(normal)) == normal
 
 
-@pytest.mark.parametrize(
+@each_case(
     "uri",
     [
         *("", "plain", "file:relative", "file://host/x", "ftp://h/x", "data:,x", "BASE64:AAAA"),
@@ -64,7 +65,7 @@ def test_what_is_malformed_or_ambiguous_or_secret_has_none(uri: str) -> None:
         policy_of(["http://h", "file:///", "s3://b"]).check(uri)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "inside", "outside"),
     [
         ("https://h/a", "https://H:443/a", "https://h/ab"),
@@ -106,7 +107,7 @@ def test_an_address_has_a_longest_length() -> None:
         policy.check(longest + "x")
 
 
-@pytest.mark.parametrize("bases", ["https://h", ["nowhere"], ["https://h/?a=b"], [1]])
+@each_case("bases", ["https://h", ["nowhere"], ["https://h/?a=b"], [1]])
 def test_a_malformed_base_is_refused(bases: list[str]) -> None:
     with pytest.raises(BadRequestError):
         policy_of(bases)

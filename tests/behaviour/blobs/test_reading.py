@@ -21,6 +21,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.datasets import blobs as stored_blobs
 from support.papers_with_blobs import SIZES, add_paper, content, text_of
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph
@@ -29,8 +30,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CELLS = [("node:Paper", "scan"), ("edge:Cites", "page")]
 
 
-@pytest.mark.parametrize(("key", "name"), CELLS)
-@pytest.mark.parametrize("size", SIZES)
+@each_case(("key", "name"), CELLS)
+@each_case("size", SIZES)
 def test_a_range_of_a_cell_is_that_part_of_its_bytes(
     library: Graph, key: str, name: str, size: str
 ) -> None:
@@ -60,7 +61,7 @@ def test_a_range_that_begins_behind_the_value_is_refused(library: Graph, offset:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("offset", "length", "error"),
     [
         (-1, None, BlobRangeError),
@@ -78,7 +79,7 @@ def test_a_malformed_range_is_refused_before_anything_is_opened(
         library.read_blob("node:Nothing", "?", "?", offset=offset, length=length)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("key", "entity", "name", "error"),
     [
         ("Paper", "small", "scan", BadRequestError),

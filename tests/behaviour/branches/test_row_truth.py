@@ -11,6 +11,7 @@ from omnigraph.errors import ConflictKind
 from omnigraph.graph.graph import Graph
 from support.branched_people import KNOWS, PEOPLE, PERSON, conflicts_of, knows, put
 from support.graphs import new_graph, run, table_of
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,7 +175,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "strategy", "case"), TABLE)
+@each_case(("kind", "strategy", "case"), TABLE)
 def test_the_target_holds_what_the_table_says(
     ran: Callable[[str, str | None], Ran], kind: str, strategy: str | None, case: Case
 ) -> None:
@@ -184,7 +185,7 @@ def test_the_target_holds_what_the_table_says(
     assert (None if found is None else found["age" if kind == "node" else "since"]) == expected
 
 
-@pytest.mark.parametrize(("kind", "strategy", "case"), TABLE)
+@each_case(("kind", "strategy", "case"), TABLE)
 def test_a_row_is_written_only_if_it_changes(
     ran: Callable[[str, str | None], Ran], kind: str, strategy: str | None, case: Case
 ) -> None:
@@ -201,8 +202,8 @@ def test_a_row_is_written_only_if_it_changes(
         assert after["_rowid"] == before["_rowid"], "an update keeps the identity of the row"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@each_case("kind", KINDS)
+@each_case("strategy", STRATEGIES)
 def test_the_receipt_counts_what_was_written(
     ran: Callable[[str, str | None], Ran], kind: str, strategy: str | None
 ) -> None:
@@ -221,8 +222,8 @@ def test_the_receipt_counts_what_was_written(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@each_case("kind", KINDS)
+@each_case("strategy", STRATEGIES)
 def test_the_strategy_is_recorded_on_the_commit(
     ran: Callable[[str, str | None], Ran], kind: str, strategy: str | None
 ) -> None:
@@ -250,8 +251,8 @@ def test_exactly_the_conflicts_of_the_table_are_reported(
     assert {conflict.type_key for conflict in done.conflicts.values()} == {done.key}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", [c for c in CASES if c.is_conflict], ids=lambda case: case.name)
+@each_case("kind", KINDS)
+@each_case("case", [c for c in CASES if c.is_conflict], ids=lambda case: case.name)
 def test_a_conflict_shows_the_row_on_all_sides(
     ran: Callable[[str, str | None], Ran], kind: str, case: Case
 ) -> None:

@@ -33,6 +33,7 @@ from support.exports import (
     lines_of,
     world,
 )
+from support.subtests import each_case
 
 KEYS = ["edge:Near", "edge:Same", "node:Empty", "node:Slot", "node:Thing"]
 
@@ -242,7 +243,7 @@ def test_parquet_parts_are_numbered_within_a_type(
 # ---- which rows
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("types", "keys"),
     [
         (None, KEYS),

@@ -24,6 +24,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.export.formats import TypeShape, json_lines
+from support.subtests import each_case
 
 HARD_TEXTS = [
     "",
@@ -74,7 +75,7 @@ def read_back(base: BaseType, values: list[Any]) -> list[Any]:
     return [json.loads(text) for text in rendered(base, column(base, values))]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("scalar", "values"),
     [
         (Scalar.STRING, HARD_TEXTS),
@@ -144,8 +145,8 @@ def test_values_of_a_slice_are_those_of_its_rows() -> None:
     assert rendered(VectorType(2), vectors) == ["null", "[1,2]"]
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize(
+@each_case("number", [float("nan"), float("inf"), -float("inf")])
+@each_case(
     ("base", "wrap"),
     [
         (ScalarType(Scalar.F32), lambda x: x),

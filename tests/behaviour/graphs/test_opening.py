@@ -25,6 +25,7 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.locks import held_file
 from support.graphs import ids_of, new_graph, run
+from support.subtests import each_case
 
 SCHEMA = "node N { k: String @key }"
 INSERT = 'insert N { k: "a" }'
@@ -169,7 +170,7 @@ def test_a_sidecar_folder_that_is_a_file_fails_and_nothing_is_visible(root: Path
     assert ids_of(graph, "node:N") == {"a", "b"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("uri", "words"),
     [
         ("", "no graph is named"),

@@ -29,6 +29,7 @@ from support.loads import (
     thing,
     write_lines,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -475,7 +476,7 @@ def scattered(
     return path, {str(bad): place for bad, place in zip(EVERY, places, strict=True)}, error
 
 
-@pytest.mark.parametrize("bad", EVERY, ids=str)
+@each_case("bad", EVERY, ids=str)
 def test_a_bad_record_among_good_ones_is_named_with_its_line_field_value_and_rule(
     scattered: tuple[Path, dict[str, int], LoadRejectedError], bad: Bad
 ):

@@ -30,6 +30,7 @@ from omnigraph.pipeline.load import inputs, jsonl, parts, reading, records
 from omnigraph.pipeline.load.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATIO, find_files
 from omnigraph.pipeline.load.records import MAX_STRUCTURAL_TOKENS, is_too_complex
 from omnigraph.pipeline.workers import failure_message, raise_failure
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +123,7 @@ def test_a_load_takes_a_few_times_its_largest_record(tmp_path: Path) -> None:
     assert max(growth for _, growth in outcomes.values()) <= 6, outcomes
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         b'{"a":"' + b"x" * 2_000_000 + b'"}',

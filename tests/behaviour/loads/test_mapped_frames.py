@@ -24,6 +24,7 @@ from omnigraph.pipeline.load.sources import Frame, FrameSource, chosen_columns
 from omnigraph.pipeline.load.value_forms import column_source
 from omnigraph.spark.frames import SparkFrames
 from support.graphs import ends_of, ids_of, refused, rows_of
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -684,9 +685,7 @@ BAD_FRAME_MAPPINGS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("mapping", "text"), BAD_FRAME_MAPPINGS, ids=[text for _, text in BAD_FRAME_MAPPINGS]
-)
+@each_case(("mapping", "text"), BAD_FRAME_MAPPINGS, ids=[text for _, text in BAD_FRAME_MAPPINGS])
 def test_a_mapping_that_does_not_fit_a_frame_is_explained(
     untouched: Graph, mapping: Any, text: str
 ) -> None:

@@ -28,6 +28,7 @@ from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import parts as parts_module
 from omnigraph.pipeline.load.shaping import alias_conflicts
 from support.graphs import ends_of, everything, ids_of, refused, rows_of, run
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -984,7 +985,7 @@ def test_frames_of_several_kinds_are_one_commit(graph: Graph) -> None:
     assert len(graph.commits()) == before + 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("frames", "text"),
     [
         ({"Person": [{"name": "a"}]}, "frame `Person` is a list: give a Spark frame"),

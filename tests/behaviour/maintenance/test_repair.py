@@ -11,6 +11,7 @@ from omnigraph.errors import BadRequestError, DriftError
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.repair import Drift, RepairAction, RepairedTable, classify_drift
 from omnigraph.storage.datasets.row_changes import Movement
+from support.subtests import each_case
 from support.worn_graphs import (
     CITES,
     DOC,
@@ -163,7 +164,7 @@ def test_a_reader_repairs_nothing(tmp_path: Path) -> None:
         reader.repair()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pin", "head", "moved", "same", "drift"),
     [
         (3, 3, (), False, Drift.NO_DRIFT),

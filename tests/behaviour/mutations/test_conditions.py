@@ -16,6 +16,7 @@ import pytest
 
 from omnigraph.errors import CompilerError
 from support.graphs import SCALARS, new_graph, refused, rows_of, run, run_typed
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,7 +175,7 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(column, op, type_, value, id=f"{column} {op} {type_} {value!a}")
 
 
-@pytest.mark.parametrize(("column", "op", "type_", "value"), list(cases()))
+@each_case(("column", "op", "type_", "value"), list(cases()))
 def test_a_condition_matches_by_value_and_never_matches_null(
     things: Graph,
     rows: dict[str, dict[str, Any]],
@@ -191,8 +192,8 @@ def test_a_condition_matches_by_value_and_never_matches_null(
     assert matched(things, f"$v: {type_}", f"{column} {op} $v", v=value) == wanted
 
 
-@pytest.mark.parametrize("op", OPERATORS)
-@pytest.mark.parametrize("column", COLUMNS)
+@each_case("op", OPERATORS)
+@each_case("column", COLUMNS)
 def test_a_null_value_matches_nothing(things: Graph, column: str, op: str) -> None:
     before = things.snapshot()
     result = run_typed(
@@ -205,7 +206,7 @@ def test_a_null_value_matches_nothing(things: Graph, column: str, op: str) -> No
     assert things.snapshot() == before
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("condition", "wanted"),
     [
         ("i32 = 2", {"i32-5"}),
@@ -236,7 +237,7 @@ def test_a_condition_with_a_literal_means_the_same(
     assert matched(things, "", condition) == wanted
 
 
-@pytest.mark.parametrize(
+@each_case(
     "condition",
     ['data = "x"', 'tags = "x"', "vec = 1", 'day = "2020-02-29"', "text = 1", "i32 = true"],
 )
@@ -254,7 +255,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("value", STRINGS, ids=ascii)
+@each_case("value", STRINGS, ids=ascii)
 def test_any_text_is_only_a_value(texts: Graph, value: str) -> None:
     run(texts, "insert N { key: $v, body: $v }", v=value)
     result = run(

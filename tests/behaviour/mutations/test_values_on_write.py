@@ -19,6 +19,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from support.graphs import SCALARS, new_graph, refused, rows_of, run, run_typed
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,9 +76,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("type_", "column", "value"), REFUSED, ids=[f"{i[1]} {i[2]!a}" for i in REFUSED]
-)
+@each_case(("type_", "column", "value"), REFUSED, ids=[f"{i[1]} {i[2]!a}" for i in REFUSED])
 def test_a_value_that_does_not_fit_is_refused_whatever_is_stored(
     things: Graph, type_: str, column: str, value: Any
 ) -> None:
@@ -166,9 +165,7 @@ STORED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("type_", "column", "value", "stored"), STORED, ids=[f"{i[1]} {i[2]!a}" for i in STORED]
-)
+@each_case(("type_", "column", "value", "stored"), STORED, ids=[f"{i[1]} {i[2]!a}" for i in STORED])
 def test_a_value_that_fits_is_stored_exactly(
     things: Graph, type_: str, column: str, value: Any, stored: Any
 ) -> None:
@@ -190,7 +187,7 @@ def test_dates_and_times_are_stored_to_the_millisecond(things: Graph) -> None:
     assert row["at"].isoformat() == "1969-12-31T22:59:59.999000"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "uri", ["http://example.org/x", "file:///etc/passwd", "s3://b/x", "plain", "", "BASE64:AAAA"]
 )
 def test_an_external_blob_is_refused(things: Graph, uri: str) -> None:
@@ -243,7 +240,7 @@ def test_a_blob_is_read_in_ranges(things: Graph) -> None:
         read("node:Thing", "kept", "data", length=BLOB_RANGE_BYTES + 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "cell",
     [
         ("node:Nope", "kept", "data"),
@@ -321,7 +318,7 @@ def test_composite_keys_with_equal_joined_text_are_different(tmp_path: Path) -> 
     assert rows[0]["id"].startswith('["')
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "query q() { insert Thing { } }",

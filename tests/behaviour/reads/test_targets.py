@@ -10,6 +10,7 @@ import pytest
 from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.graph.graph import Graph
 from support.graphs import PEOPLE, new_graph, run
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ def test_a_branch_that_does_not_exist_is_not_found(world: World) -> None:
 # ---- commits
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("version", "people"),
     [(1, ""), (2, "ab"), (3, "abc"), (5, "abcd"), (6, "bc"), (8, "abcde"), (9, "bcf")],
 )
@@ -150,7 +151,7 @@ def test_a_snapshot_is_the_state_right_after_a_commit_of_any_branch(
     assert result.target.to_json() == {"snapshot": commit}
 
 
-@pytest.mark.parametrize("commit", ["", "nope", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "main"])
+@each_case("commit", ["", "nope", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "main"])
 def test_an_unknown_commit_is_never_the_nearest_one(world: World, commit: str) -> None:
     with pytest.raises(NotFoundError, match="there is no commit"):
         world.graph.query(NAMES, snapshot=commit)
@@ -164,7 +165,7 @@ def test_a_snapshot_has_no_branch(world: World) -> None:
 # ---- graph versions
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("branch", "version", "people", "commit"),
     [
         ("main", 1, "", 1),
@@ -194,7 +195,7 @@ def test_a_version_is_the_state_of_the_branch_right_after_that_publish(
     assert str(result.target) == f"branch {branch} at graph version {version}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("branch", "version", "first"),
     [
         ("main", 10, 1),
@@ -222,7 +223,7 @@ def test_a_version_of_an_unknown_branch_is_an_unknown_branch(world: World) -> No
 # ---- moments
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("branch", "at", "people"),
     [
         ("main", 1.5, ""),
@@ -265,13 +266,13 @@ def test_a_moment_before_everything_is_an_error(world: World, at: datetime | str
             world.graph.query(NAMES, branch=branch, as_of=at)
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2100-02-30", "12:00", "2100-01-01T25:00", "3"])
+@each_case("text", ["", "yesterday", "2100-02-30", "12:00", "2100-01-01T25:00", "3"])
 def test_a_text_that_is_no_time_is_refused(world: World, text: str) -> None:
     with pytest.raises(BadRequestError, match="is not a time of the form"):
         world.graph.query(NAMES, as_of=text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "target",
     [
         {"snapshot": "x", "version": 1},
@@ -289,7 +290,7 @@ def test_a_read_has_one_target(world: World, target: dict[str, Any]) -> None:
 # ---- what is seen there
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("version", "found", "alone"),
     [(1, [], ""), (2, ["ab"], "b"), (3, ["ab"], "bc"), (6, [], "bc"), (9, [], "bcf")],
 )

@@ -24,6 +24,7 @@ from support.search_graphs import (
     tagged,
     write,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -230,7 +231,7 @@ BODY, TITLE = 'bm25($d.body, "fox")', 'bm25($d.title, "owl")'
 ARMS = {VEC: "abce", FAR: "edc", BODY: "bcd", TITLE: "da"}
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@each_case("arm", ARMS)
 def test_the_arms_alone_rank_as_the_fusions_below_expect(hybrids: dict[State, Graph], arm: str):
     for state in (State.NONE, State.FULL):
         assert ranked(hybrids[state], arm) == list(ARMS[arm])
@@ -238,8 +239,8 @@ def test_the_arms_alone_rank_as_the_fusions_below_expect(hybrids: dict[State, Gr
     assert sorted(ranked(hybrids[State.HALF], arm)) == sorted(ARMS[arm])
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(ARMS, ARMS)))
-@pytest.mark.parametrize("limit", [1, 3, 10])
+@each_case(("first", "second"), list(itertools.product(ARMS, ARMS)))
+@each_case("limit", [1, 3, 10])
 def test_any_two_rankings_fuse_in_either_order(hybrid: Graph, first: str, second: str, limit: int):
     got = ranked(hybrid, rrf(first, second), limit=limit)
     assert got == fused(ranked(hybrid, first), ranked(hybrid, second), limit=limit)
@@ -334,7 +335,7 @@ def test_rows_fanned_out_consume_no_ranks(fanned: Graph):
     assert [score for _, _, score in got] == [scores[d] for d, _ in FANNED]
 
 
-@pytest.mark.parametrize("limit", range(1, 9))
+@each_case("limit", range(1, 9))
 def test_the_first_entities_are_kept_and_their_rows_cut_to_the_limit(fanned: Graph, limit: int):
     got = table(
         fanned,
@@ -387,7 +388,7 @@ def test_arms_on_two_variables_rank_the_entities_of_the_first(tmp_path: Path):
 # ---- refusals
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("order", "code"),
     [
         (f"rrf({VEC}, {FAR})", "T21"),

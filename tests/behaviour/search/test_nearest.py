@@ -25,6 +25,7 @@ from support.search_graphs import (
     tagged,
     write,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ def cloud(
 # ---- distances
 
 
-@pytest.mark.parametrize("limit", [1, 2, 10, 299, 300, 400])
+@each_case("limit", [1, 2, 10, 299, 300, 400])
 def test_the_nearest_come_first_with_their_exact_distances(
     cloud: Graph, stored: np.ndarray, limit: int
 ):
@@ -143,7 +144,7 @@ def test_few_vectors_get_no_index_and_wait_for_none(cloud: Graph):
     assert all(item.property != "vec" for item in cloud.pending_indexes())
 
 
-@pytest.mark.parametrize("declared", ["$v: Vector(4)?", "$v: String?"])
+@each_case("declared", ["$v: Vector(4)?", "$v: String?"])
 def test_a_null_query_ranks_nothing(cloud: Graph, declared: str):
     assert ranked(cloud, RANK, declared=declared) == []
     assert ranked(cloud, RANK, declared=declared, v=None) == []
@@ -189,7 +190,7 @@ def ties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     graph.close()
 
 
-@pytest.mark.parametrize("limit", [1, 3, 4, 10, 11, 12, 100, 502, 503, 504, 523, 600])
+@each_case("limit", [1, 3, 4, 10, 11, 12, 100, 502, 503, 504, 523, 600])
 def test_equal_distances_are_ordered_by_id_across_the_limit(ties: Graph, limit: int):
     expected = [f"z{n}" for n in range(3)] + [f"t{n:03}" for n in range(500)]
     expected += [f"a{n:02}" for n in range(20)]
@@ -325,7 +326,7 @@ def test_distances_do_not_overflow_where_32_bits_would(tmp_path: Path):
 # ---- refusals
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "code"),
     [
         (f"match {{ $d: Doc }} return {{ $d }} order {{ nearest($d.vec, {ZERO}) }}", "T17"),
@@ -358,7 +359,7 @@ def test_a_ranking_that_makes_no_sense_is_a_compile_error(linked: Graph, text: s
     assert code in [item.code for item in caught.value.diagnostics]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "vector",
     [[1.0], [1.0] * 5, [1.0, 2.0, 3.0, None], [1.0, 2.0, 3.0, "4"], "text", [math.nan] * 4],
 )

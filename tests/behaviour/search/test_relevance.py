@@ -28,6 +28,7 @@ from support.search_graphs import (
     tagged,
     write,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,20 +72,20 @@ def bm25(query: str, field: str = "$d.body") -> str:
 # ---- which rows, which order
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@each_case("query", QUERIES)
 def test_only_rows_with_a_word_of_the_query_are_ranked(library: Graph, query: str):
     assert sorted(ranked(library, bm25(query), limit=None)) == list(QUERIES[query])
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@each_case("query", QUERIES)
 def test_scores_descend_and_equal_scores_are_ordered_by_id(library: Graph, query: str):
     got = scored(library, bm25(query), limit=None)
     assert got == sorted(got, key=lambda item: (-item[1], item[0]))
     assert all(score > 0 for _, score in got)
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+@each_case("query", QUERIES)
+@each_case("limit", [1, 2, 3, 5, 100])
 def test_a_limit_cuts_the_unlimited_ranking(library: Graph, query: str, limit: int):
     everything = scored(library, bm25(query), limit=None)
     assert scored(library, bm25(query), limit=limit) == close_to(everything[:limit])
@@ -94,7 +95,7 @@ def test_limit_zero_is_no_row(library: Graph):
     assert ranked(library, bm25("fox"), limit=0) == []
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@each_case("query", QUERIES)
 def test_no_state_of_the_indexes_changes_a_score(libraries: dict[State, Graph], query: str):
     first, *others = (scored(library, bm25(query), limit=None) for library in libraries.values())
     assert others == [first] * len(others)
@@ -119,7 +120,7 @@ def test_an_index_that_caught_up_with_updates_ranks_every_row_once(tmp_path: Pat
         assert got == {q: list(expected) for q, expected in QUERIES.items()}
 
 
-@pytest.mark.parametrize("query", ["", "the and of", "?!"])
+@each_case("query", ["", "the and of", "?!"])
 def test_a_query_without_words_ranks_nothing(library: Graph, query: str):
     assert ranked(library, bm25(query), limit=None) == []
     assert ranked(library, bm25(query), limit=3) == []
@@ -233,8 +234,8 @@ def check_order(got: list[str]) -> None:
     assert got == LOW[: len(got)]
 
 
-@pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize("limit", [1, 5, 20, 50])
+@each_case("rank", RANKS)
+@each_case("limit", [1, 5, 20, 50])
 def test_the_limit_takes_the_best_among_rows_that_satisfy_the_filter(
     crowd: Graph, rank: str, limit: int
 ):
@@ -244,8 +245,8 @@ def test_the_limit_takes_the_best_among_rows_that_satisfy_the_filter(
     check_order(got["inline"])
 
 
-@pytest.mark.parametrize("rank", RANKS)
-@pytest.mark.parametrize(
+@each_case("rank", RANKS)
+@each_case(
     "clauses",
     [
         "$d tagged $t",
@@ -365,7 +366,7 @@ def test_further_order_keys_order_the_rows_of_one_entity(links: Graph):
     assert table(links, f"{body} order {{ {bm25('fox')}, $c.why desc }} limit 3") == down[:3]
 
 
-@pytest.mark.parametrize("limit", ["", "limit 3", "limit 10"])
+@each_case("limit", ["", "limit 3", "limit 10"])
 def test_a_variable_that_a_traversal_introduces_is_ranked(links: Graph, limit: str):
     got = table(
         links,
@@ -462,7 +463,7 @@ def test_a_long_ranking_is_in_order_across_fragments_and_segments(tmp_path: Path
 # ---- refusals
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "code"),
     [
         ('match { $d: Doc } return { $d } order { bm25($d.year, "x") }', "T20"),

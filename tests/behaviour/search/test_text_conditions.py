@@ -22,6 +22,7 @@ from support.search_graphs import (
     tagged,
     write,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,19 +157,19 @@ def library(request: pytest.FixtureRequest, libraries: dict[State, Graph]) -> Gr
 # ---- what matches, in every state of the index
 
 
-@pytest.mark.parametrize("case", SEARCH)
+@each_case("case", SEARCH)
 def test_search_finds_any_word_after_the_analyzer(library: Graph, case: str):
     query, expected = SEARCH[case]
     assert found(library, "search($d.body, $q)", "$q: String", q=query) == list(expected)
 
 
-@pytest.mark.parametrize("case", MATCH_TEXT)
+@each_case("case", MATCH_TEXT)
 def test_match_text_finds_words_that_are_adjacent_and_in_order(library: Graph, case: str):
     query, expected = MATCH_TEXT[case]
     assert found(library, "match_text($d.body, $q)", "$q: String", q=query) == list(expected)
 
 
-@pytest.mark.parametrize("case", FUZZY)
+@each_case("case", FUZZY)
 def test_fuzzy_finds_raw_words_within_some_edits(library: Graph, case: str):
     query, edits, expected = FUZZY[case]
     clauses, declared = "fuzzy($d.body, $q, $n)", "$q: String, $n: I32"
@@ -177,7 +178,7 @@ def test_fuzzy_finds_raw_words_within_some_edits(library: Graph, case: str):
         assert found(library, "fuzzy($d.body, $q)", "$q: String", q=query) == list(expected)
 
 
-@pytest.mark.parametrize("clauses", CONJUNCTIONS)
+@each_case("clauses", CONJUNCTIONS)
 def test_all_text_conditions_on_one_variable_apply(library: Graph, clauses: str):
     assert found(library, clauses.replace("$d.plain", "$d.body")) == list(CONJUNCTIONS[clauses])
 
@@ -233,7 +234,7 @@ def test_a_branch_that_caught_up_forgets_old_words_and_its_base_does_not(tmp_pat
             graph.ensure_indices("dev")
 
 
-@pytest.mark.parametrize("function", ["search", "match_text", "fuzzy"])
+@each_case("function", ["search", "match_text", "fuzzy"])
 def test_a_property_without_an_index_is_searched_alike(library: Graph, function: str):
     for query in ("quick", "brown fox", "graph", "lazy dog", "the"):
         declared = "$q: String"
@@ -244,7 +245,7 @@ def test_a_property_without_an_index_is_searched_alike(library: Graph, function:
         assert [s for s in got if s in unchanged] == [s for s in expected if s in unchanged]
 
 
-@pytest.mark.parametrize("function", ["search", "match_text", "fuzzy"])
+@each_case("function", ["search", "match_text", "fuzzy"])
 def test_a_null_query_matches_nothing(library: Graph, function: str):
     clauses = f"{function}($d.body, $q)"
     assert found(library, clauses, "$q: String?") == []
@@ -257,7 +258,7 @@ def test_null_edits_match_nothing(library: Graph):
     assert found(library, 'fuzzy($d.body, "fox", $n)', "$n: I32?") == []
 
 
-@pytest.mark.parametrize("function", ["search", "match_text", "fuzzy"])
+@each_case("function", ["search", "match_text", "fuzzy"])
 def test_a_null_text_never_matches(library: Graph, function: str):
     words = {word for body in LIBRARY.bodies.values() if body for word in re.findall(r"\w+", body)}
     got = {
@@ -329,7 +330,7 @@ def links(request: pytest.FixtureRequest, linked: dict[State, Graph]) -> Graph:
     return linked[request.param]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("clauses", "expected"),
     [
         ('$d cites $e  search($e.body, "red")', "ad"),
@@ -378,7 +379,7 @@ def test_a_limit_without_an_order_cuts_matches(links: Graph):
 # ---- refusals
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("clauses", "code"),
     [
         ('search($d.body, "x") = true', "Q111"),

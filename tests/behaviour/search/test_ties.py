@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.search_graphs import append, doc_row, new_graph, rows
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,8 +64,8 @@ def slugs(graph: Graph, text: str) -> list[str]:
     return [row["s"] for row in rows(graph, text)]
 
 
-@pytest.mark.parametrize("rank", ["bm25", "nearest"])
-@pytest.mark.parametrize("limit", [1, 7, 64, 65, COUNT, COUNT + 1])
+@each_case("rank", ["bm25", "nearest"])
+@each_case("limit", [1, 7, 64, 65, COUNT, COUNT + 1])
 def test_the_first_by_the_second_key_are_returned(tied: Graph, rank: str, limit: int):
     body = f"match {{ $d: Doc }} return {{ $d.slug as s }} order {{ {RANKS[rank]}, $d.year }} limit {limit}"
     expected = [f"d{number:03}" for number in reversed(range(COUNT))]
@@ -72,16 +73,16 @@ def test_the_first_by_the_second_key_are_returned(tied: Graph, rank: str, limit:
     assert slugs(tied, body.replace("$d.year }", "$d.year desc }")) == expected[::-1][:limit]
 
 
-@pytest.mark.parametrize("rank", ["bm25", "nearest"])
-@pytest.mark.parametrize("limit", [1, 7, 65])
+@each_case("rank", ["bm25", "nearest"])
+@each_case("limit", [1, 7, 65])
 def test_without_a_second_key_ids_break_ties(tied: Graph, rank: str, limit: int):
     body = f"match {{ $d: Doc }} return {{ $d.slug as s }} order {{ {RANKS[rank]} }} limit {limit}"
     assert slugs(tied, body) == [f"d{number:03}" for number in range(limit)]
 
 
-@pytest.mark.parametrize("rank", ["bm25", "nearest"])
-@pytest.mark.parametrize("key", ["$c.why desc", "$e.year", "$d.year"])
-@pytest.mark.parametrize("limit", [1, 7, 65])
+@each_case("rank", ["bm25", "nearest"])
+@each_case("key", ["$c.why desc", "$e.year", "$d.year"])
+@each_case("limit", [1, 7, 65])
 def test_keys_of_other_variables_break_ties_over_all_entities(
     tied: Graph, rank: str, key: str, limit: int
 ):

@@ -10,6 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from support.search_graphs import cites, doc, new_graph, set_body, tag, tagged, write
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,13 +87,13 @@ def reached(node: str, low: int, high: int, **ways: bool) -> set[str]:
 BOUNDS = [(1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (3, 3), (1, 9), (4, 9)]
 
 
-@pytest.mark.parametrize(("low", "high"), BOUNDS)
+@each_case(("low", "high"), BOUNDS)
 def test_bounded_reachability_forward(graphs: dict[str, Graph], low: int, high: int):
     got = agreed(graphs, f"$d: Doc  $d cites{{{low},{high}}} $e", "$d.slug as d, $e.slug as e")
     assert got == Counter((d, e) for d in NODES for e in reached(d, low, high))
 
 
-@pytest.mark.parametrize(("low", "high"), BOUNDS)
+@each_case(("low", "high"), BOUNDS)
 def test_bounded_reachability_backward(graphs: dict[str, Graph], low: int, high: int):
     match = f'$e: Doc  $e.slug >= "a"  $d cites{{{low},{high}}} $e'
     got = agreed(graphs, match, "$e.slug as e, $d.slug as d")
@@ -100,7 +101,7 @@ def test_bounded_reachability_backward(graphs: dict[str, Graph], low: int, high:
     assert got == Counter((e, d) for e in NODES for d in reached(e, low, high, **ways))
 
 
-@pytest.mark.parametrize(("low", "high"), BOUNDS)
+@each_case(("low", "high"), BOUNDS)
 def test_bounded_reachability_in_either_direction(graphs: dict[str, Graph], low: int, high: int):
     got = agreed(graphs, f"$d: Doc  $d <cites>{{{low},{high}}} $e", "$d.slug as d, $e.slug as e")
     assert got == Counter((d, e) for d in NODES for e in reached(d, low, high, backward=True))

@@ -20,6 +20,7 @@ from support.search_graphs import (
     segments,
     write,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,7 +210,7 @@ def test_fewer_matches_than_the_limit_are_in_order_when_nobody_asks_for_their_di
     assert in_order(indexed, [0.0] * 4, f"$d.year = {OUTLYING}", limit=40) == expected
 
 
-@pytest.mark.parametrize("limit", [1, 10, 299, 300])
+@each_case("limit", [1, 10, 299, 300])
 def test_equal_vectors_are_ordered_by_id_across_the_limit(indexed: Graph, limit: int):
     first = COUNT - OUTLIERS - TWINS
     got = nearest(indexed, TWIN, limit=limit)

@@ -24,6 +24,7 @@ import pytest
 from omnigraph.errors import SparkError
 from omnigraph.spark.jvm import find_java, launcher_home
 from omnigraph.spark.session import check_master
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -513,7 +514,7 @@ def test_one_of_several_masters_is_enough(cluster: Cluster) -> None:
     check_master(f"spark://{LOOPBACK}:{free_port()},{address}")
 
 
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://none.invalid", "local[2]", "spark://:x"])
+@each_case("master", ["yarn", "k8s://https://none.invalid", "local[2]", "spark://:x"])
 def test_masters_of_other_kinds_are_not_asked(master: str) -> None:
     check_master(master)
 

@@ -15,6 +15,7 @@ from omnigraph import Graph, OmniGraphDataSource
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.spark import data_source, spark_frame
 from omnigraph.spark.data_source import ReadRequest, find_table
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -325,7 +326,7 @@ def test_sql_sees_the_source(spark: SparkSession, papers: Graph) -> None:
     assert spark.sql("SELECT max(year) AS y FROM papers").collect()[0]["y"] == 2020
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "said"),
     [
         ({"kind": "Nothing"}, "there is no type Nothing; types are edge:Both, edge:Cites"),
@@ -393,7 +394,7 @@ def test_one_source_looks_at_the_catalog_once(
     assert looks == [1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "said"),
     [
         ({"type": "Paper"}, "name the graph"),

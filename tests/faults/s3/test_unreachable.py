@@ -19,6 +19,7 @@ from omnigraph.storage.objects import ObstoreObjects
 from support.faulty_s3 import http_server
 from support.s3 import S3Server, create_bucket, point_to
 from support.s3_graphs import ADD_NOTE, SCHEMA
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +120,7 @@ def check_readable(error: OmniError) -> None:
         assert noise not in error.message, error.message
 
 
-@pytest.mark.parametrize(("bucket", "call"), REFUSED)
+@each_case(("bucket", "call"), REFUSED)
 def test_what_a_store_refuses_is_a_sentence_with_what_to_do(
     failures: dict[tuple[str, str], StorageError], bucket: str, call: str
 ) -> None:
@@ -216,7 +217,7 @@ def test_an_open_graph_whose_server_went_away_fails_typed_and_readable(orphan: G
         check_readable(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "uri", ["s3://user:secret@graphs/graph.omni", "s3://graphs", "s3:///graph.omni", "gs://a/b"]
 )
 def test_an_address_that_names_no_graph_is_refused_before_anything_is_asked(uri: str) -> None:

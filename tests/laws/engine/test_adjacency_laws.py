@@ -27,6 +27,7 @@ from omnigraph.engine.adjacency import (
 from omnigraph.engine.entities import Numbering
 from omnigraph.lang.query.ir import Direction
 from support.random_edges import Edges, edges_between, hops
+from support.subtests import each_case
 
 #: Row ids of edges are far from their places, so that one is never taken for the other.
 FIRST_EDGE = 1_000
@@ -121,7 +122,7 @@ def test_row_ids_beyond_32_bits_are_kept_whole() -> None:
     assert narrow.edges.itemsize == 4
 
 
-@pytest.mark.parametrize(("sources", "targets"), [(0, 0), (3, 0), (0, 3), (2, 2)])
+@each_case(("sources", "targets"), [(0, 0), (3, 0), (0, 3), (2, 2)])
 def test_no_edges_lead_nowhere(sources: int, targets: int) -> None:
     none = np.zeros(0, np.int64)
     adjacency = Adjacency.build(none, none, none, sources=sources, targets=targets)
@@ -240,7 +241,7 @@ def test_nobody_reaches_nobody(is_dense: bool) -> None:
 KNOWN = Edges(4, 4, ((0, 1), (0, 1), (1, 2), (2, 0), (2, 3), (1, 1), (3, 3)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("node", "direction", "low", "high", "expected"),
     [
         (0, Direction.OUT, 1, 1, {1}),

@@ -29,6 +29,7 @@ from omnigraph.storage.location import parse_location
 from support.compared_numbers import ASKED, HELD
 from support.compared_values import ORDERED, SCALARS, asked, held, is_true, partner, texts
 from support.engine_tables import append, column, new_context, stored
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +196,7 @@ def test_an_index_over_some_of_the_rows_changes_nothing(
     ask(data, base, is_indexed=True)
 
 
-@pytest.mark.parametrize("scalar", HELD)
+@each_case("scalar", HELD)
 def test_storage_compares_numbers_beside_the_limits_of_other_types(scalar: Scalar) -> None:
     base = ScalarType(scalar)
     values = [*HELD[scalar], None]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from support.oracle.answers import Answer, Approximate, Instant, Unpredicted
 from support.oracle.text import distance, is_similar, matches_text, searches
+from support.subtests import each_case
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -18,7 +17,7 @@ def judge(wanted: list[Any], found: list[Any], *, ordered: bool = False, limit: 
     return answer.objection(["x"], [{"x": cell} for cell in found])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wanted", "found", "options"),
     [
         ([], [], {}),
@@ -40,7 +39,7 @@ def test_a_right_result_is_accepted(wanted, found, options) -> None:
     assert judge(wanted, found, **options) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wanted", "found", "options"),
     [
         ([1], [], {}),
@@ -77,7 +76,7 @@ def test_columns_have_an_order() -> None:
     assert answer.objection(["a", "b"], [{"a": 1}]) is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("left", "right", "edits"),
     [("", "", 0), ("", "ab", 2), ("graph", "grap", 1), ("graph", "garph", 2), ("abc", "xyz", 3)],
 )

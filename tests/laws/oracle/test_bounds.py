@@ -14,6 +14,7 @@ from omnigraph.engine import executor, rows
 from omnigraph.engine import operators as pipeline
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.lang.query import ir
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +117,7 @@ def _label(kind: type) -> str:
     return pipeline.operator_label(made)
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@each_case("name", QUERIES)
 def test_a_read_can_be_stopped_at_every_look(graph: Graph, name: str) -> None:
     # A handle of its own, so that the first reads find empty caches. What they leave behind saves the later ones some
     # looks, so their number is not fixed: each read is stopped one look later, until one comes to its end.
@@ -198,7 +199,7 @@ def test_a_signal_from_another_thread_stops_an_analysis(graph: Graph) -> None:
         graph.explain(text, analyze=True, cancel=signal)
 
 
-@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), True, "5"])
+@each_case("timeout_s", [0, -1, float("nan"), float("inf"), True, "5"])
 def test_a_time_that_is_none_is_refused(graph: Graph, timeout_s: Any) -> None:
     with pytest.raises(BadRequestError, match="timeout_s"):
         graph.query(text_of("scan")[0], timeout_s=timeout_s)

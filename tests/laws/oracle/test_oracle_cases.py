@@ -10,6 +10,7 @@ from support.oracle import evaluation
 from support.oracle.cases import matching, results, search, values
 from support.oracle.engines import IndexState, objections, opened
 from support.oracle.queries import from_text, render
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from support.oracle.graphs import World
 
 CASES = [*matching.CASES, *values.CASES, *results.CASES, *search.CASES]
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+every_case = each_case("case", CASES, ids=lambda case: case.title)
 
 
 @every_case
@@ -48,8 +49,8 @@ def graphs_of(workshop: Workshop) -> Callable[[World, IndexState], dict[str, Gra
     return get
 
 
+@each_case("state", IndexState)
 @every_case
-@pytest.mark.parametrize("state", IndexState)
 def test_the_engine_agrees_with_a_person(
     case: Case, state: IndexState, graphs_of: Callable[[World, IndexState], dict[str, Graph]]
 ) -> None:

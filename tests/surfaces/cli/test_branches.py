@@ -17,6 +17,7 @@ from omnigraph.cli.scope import Address, ScopeFlags
 from omnigraph.cli.tables import VALUE_WIDTH, compared
 from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph.graph import Graph
+from support.subtests import each_case
 from surfaces.cli.test_lazy_imports import HEAVY, probe
 
 if TYPE_CHECKING:
@@ -484,7 +485,7 @@ def test_a_small_merge_starts_no_jvm(store: str) -> None:
     assert not {"pyspark", "py4j"} & set(report["modules"])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ("branch", "--help"),

@@ -12,6 +12,7 @@ from omnigraph.cli.main import main
 from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.cleanup import CleanupReport, DatasetCleanup
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,7 @@ def test_a_dataset_with_a_problem_is_told():
     assert "node:Paper: not cleaned up, HEAD is elsewhere" in list(cleanup_lines(report))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("size", "text"),
     [
         (0, "0 B"),

@@ -14,6 +14,7 @@ import pytest
 from omnigraph import __version__
 from omnigraph.cli.main import main
 from support.spark import spark
+from support.subtests import each_case
 
 __all__ = ["spark"]
 
@@ -72,7 +73,7 @@ def test_no_command_shows_the_help() -> None:
     assert "Usage: omnigraph" in result.stdout + result.stderr
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ("nonsense",),

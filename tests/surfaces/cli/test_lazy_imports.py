@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.subtests import each_case
+
 if TYPE_CHECKING:
     from support.cli_graphs import History
 
@@ -90,7 +92,7 @@ def test_a_remote_read_starts_no_jvm_and_loads_no_server() -> None:
 HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pyspark", "yaml"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ("--help",),

@@ -23,6 +23,7 @@ from omnigraph.cli.config import (
 )
 from omnigraph.cli.tables import CellLayout, RowFormat
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,7 +165,7 @@ SERVERS = {"lab": "http://lab:9000", "lab-b": "http://b:9000", "far.x": "https:/
 STORED = {"lab": "stored-lab", "far.x": "stored-far"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "name", "environment", "expected"),
     [
         ("http://lab:9000", None, {}, "stored-lab"),
@@ -378,7 +379,7 @@ def test_tables_follow_the_configured_layout(configure, og: Run, things: str) ->
 RECENT = Alias(server="lab", query="q", args=("since", "tag"), params={"max": 15, "tag": "x"})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("args", "given", "expected"),
     [
         ([], {}, {"max": 15, "tag": "x"}),

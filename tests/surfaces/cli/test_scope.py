@@ -12,6 +12,7 @@ from omnigraph.cli.config import Defaults, OperatorConfig, Profile
 from omnigraph.cli.main import app, arranged, wants_json
 from omnigraph.cli.scope import ScopeFlags, ServerScope, StoreScope, resolve_scope, token_of
 from omnigraph.client.addresses import graph_in_url, owner_of, parse_address, server_url
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ def resolve(command="query", config=CONFIG, active=None, **flags):
     return resolve_scope(ScopeFlags(**flags), RULES[command], config, active)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("flags", "expected"),
     [
         pytest.param({"store": "g.omni"}, StoreScope("g.omni"), id="store"),
@@ -71,7 +72,7 @@ def test_a_scope_is_what_the_flags_say(flags, expected) -> None:
     assert resolve(**flags) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("config", "active", "flags", "expected"),
     [
         pytest.param(SERVER_DEFAULT, None, {}, ServerScope(LAB, "papers", "lab"), id="default"),
@@ -95,7 +96,7 @@ def test_an_explicit_address_goes_before_a_profile_and_a_profile_before_the_defa
     assert resolve(config=config, active=active, **flags) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "flags", "text"),
     [
         pytest.param("query", {}, "no graph is addressed: give its URI, --store URI or", id="none"),
@@ -156,7 +157,7 @@ ALL = {
 _FIELD = {flag: name for flag, name in zip(ScopeFlag, ALL, strict=True)}
 
 
-@pytest.mark.parametrize("command", list(RULES))
+@each_case("command", list(RULES))
 def test_a_flag_that_a_command_cannot_use_is_refused_and_the_first_one_is_named(command) -> None:
     rule = RULES[command]
     refused = [flag for flag in ScopeFlag if flag not in rule.flags]
@@ -214,7 +215,7 @@ def test_the_help_ends_with_the_commands_per_capability(og) -> None:
 # ---- addresses
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "owner"),
     [
         (LAB, "lab"),
@@ -242,7 +243,7 @@ def test_a_graph_within_an_address_is_its_last_part() -> None:
     assert server_url(f"{FAR}//") == FAR
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         LAB,
@@ -281,7 +282,7 @@ def test_a_server_configured_by_the_address_of_a_graph_has_its_token_there(
 # ---- words
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "expected"),
     [
         ("--store g query -e q", "query --store g -e q"),

@@ -32,6 +32,7 @@ from omnigraph.errors import (
     UnexpectedAnswerError,
 )
 from omnigraph.errors.writes import BadRecord
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,7 +138,7 @@ def test_without_a_token_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Authorization" not in fake.requests[0].headers
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@each_case("status", [301, 302, 307, 308])
 def test_nobody_is_followed_to_another_place(status: int) -> None:
     elsewhere = {"Location": "https://user:pass@elsewhere.example/graphs/papers/branches"}
     fake = Fake(httpx.Response(status, headers=elsewhere))
@@ -149,11 +150,11 @@ def test_nobody_is_followed_to_another_place(status: int) -> None:
 # ---- the way
 
 
-@pytest.mark.parametrize(
+@each_case(
     "error",
     [httpx.ConnectError("refused"), httpx.ConnectTimeout("slow"), httpx.PoolTimeout("full")],
 )
-@pytest.mark.parametrize("call", ["branches", "mutate"])
+@each_case("call", ["branches", "mutate"])
 def test_a_server_that_cannot_be_reached_has_done_nothing(error: Exception, call: str) -> None:
     fake = Fake(error)
     arguments = [ADD] if call == "mutate" else []
@@ -209,7 +210,7 @@ def test_a_write_whose_answer_breaks_off_has_an_unknown_outcome() -> None:
     assert caught.value.outcome_unknown
 
 
-@pytest.mark.parametrize(
+@each_case(
     "answer",
     [
         httpx.Response(200, html="<h1>welcome</h1>"),
@@ -229,7 +230,7 @@ def test_a_write_that_something_else_answered_has_an_unknown_outcome() -> None:
         Fake(httpx.Response(504, text="gateway timeout")).graph().mutate(ADD)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b'{"error": "x", "kind": ["a"]}',
@@ -245,7 +246,7 @@ def test_an_odd_refusal_is_a_typed_failure(body: bytes) -> None:
         Fake(httpx.Response(500, content=body)).graph().branches()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "call",
     [
         lambda graph: graph.branches(),
@@ -348,7 +349,7 @@ def test_the_name_of_a_branch_is_one_segment_of_the_path() -> None:
         fake.graph().delete_branch("..")
 
 
-@pytest.mark.parametrize("name", ["..", "a/b", "", "a b"])
+@each_case("name", ["..", "a/b", "", "a b"])
 def test_no_path_is_made_of_what_names_nothing(name: str) -> None:
     graph = Fake().graph()
     with pytest.raises(NotFoundError):
@@ -533,7 +534,7 @@ def test_a_line_in_many_pieces_is_put_together_once() -> None:
     assert count.entities == {"node:Paper": 1}
 
 
-@pytest.mark.parametrize("width", [1, 2, 7, 1000])
+@each_case("width", [1, 2, 7, 1000])
 def test_lines_are_the_same_however_they_are_cut(width: int) -> None:
     pieces = (LINE[at : at + width] for at in range(0, len(LINE), width))
     count = LineCount()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from support.subtests import each_case
 
 PAGE = Path(omnigraph.__file__).parent / "server" / "page"
 VENDOR = PAGE / "vendor"
@@ -73,7 +74,7 @@ def test_the_page_holds_no_script_style_or_handler_that_its_policy_forbids(marku
     assert markup.forbidden == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+@each_case("path", MODULES, ids=lambda path: path.name)
 def test_a_module_imports_only_modules_that_are_there_and_stays_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     imported = re.findall(r'^(?:import .*|\} )from "(.+)";$', text, re.MULTILINE)
@@ -81,7 +82,7 @@ def test_a_module_imports_only_modules_that_are_there_and_stays_small(path: Path
     assert len(text.splitlines()) <= 300
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+@each_case("path", OWN, ids=lambda path: path.name)
 def test_nothing_is_fetched_from_elsewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for namespace in NAMESPACES:
@@ -89,7 +90,7 @@ def test_nothing_is_fetched_from_elsewhere(path: Path) -> None:
     assert re.findall(r"""https?://|["'(]//|@import""", text) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+@each_case("path", MODULES, ids=lambda path: path.name)
 def test_no_module_makes_markup_or_code_from_text(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc"

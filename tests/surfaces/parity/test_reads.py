@@ -6,12 +6,11 @@ import inspect
 import io
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from omnigraph import Graph
 from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.core.source import SourceText
 from support.parity import exported
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,31 +179,31 @@ EXPORTS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@each_case("name", QUERIES)
 def test_queries(same: Pair, name: str) -> None:
     remote, embedded = same.outcomes(QUERIES[name])
     assert remote == embedded
 
 
-@pytest.mark.parametrize("name", REFUSED_QUERIES)
+@each_case("name", REFUSED_QUERIES)
 def test_refused_queries(same: Pair, name: str) -> None:
     remote, embedded = same.outcomes(REFUSED_QUERIES[name])
     assert remote == embedded
 
 
-@pytest.mark.parametrize("name", HISTORY)
+@each_case("name", HISTORY)
 def test_history(same: Pair, name: str) -> None:
     remote, embedded = same.outcomes(HISTORY[name])
     assert remote == embedded
 
 
-@pytest.mark.parametrize("name", BLOBS)
+@each_case("name", BLOBS)
 def test_blobs(same: Pair, name: str) -> None:
     remote, embedded = same.outcomes(BLOBS[name])
     assert remote == embedded
 
 
-@pytest.mark.parametrize("name", EXPORTS)
+@each_case("name", EXPORTS)
 def test_exports(same: Pair, name: str) -> None:
     remote, embedded = same.outcomes(EXPORTS[name])
     assert remote == embedded
@@ -224,7 +223,7 @@ def baseline(graph: Any, **filters: Any) -> tuple[str, object]:
     return out.getvalue(), result.to_json()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "filters",
     [
         {},

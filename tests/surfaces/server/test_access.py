@@ -13,6 +13,7 @@ from omnigraph.server.config import read_config, single_graph
 from omnigraph.server.service import Tokens, read_tokens
 from omnigraph.server.settings import ServerSettings
 from support.servers import POLICY, SERVER_POLICY, TOKENS, client_of, guarded_server
+from support.subtests import each_case
 
 GRAPH = "/graphs/default"
 TOKENS_JSON = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}
@@ -40,7 +41,7 @@ def test_the_first_source_of_tokens_wins(tmp_path):
     assert read_tokens(both).actor_of("t2") is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "{}",

@@ -6,6 +6,7 @@ import pytest
 
 from omnigraph import Graph
 from support.servers import client_of, make_graph, open_server
+from support.subtests import each_case
 
 PATH = "/graphs/default/blob"
 GRACE = {"entity": "node", "type": "Person", "id": "grace", "property": "photo"}
@@ -39,7 +40,7 @@ def test_a_whole_value_with_its_tag(photos):
     assert answer.headers["omnigraph-snapshot-id"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "content", "shown"),
     [
         ("bytes=1-3", b"ell", "bytes 1-3/5"),
@@ -54,7 +55,7 @@ def test_one_range(photos, given, content, shown):
     assert answer.headers["content-range"] == shown
 
 
-@pytest.mark.parametrize("given", ["bytes=0-1,3-4", "bytes=4-2", "bytes=-", "lines=1-2", "bytes=x"])
+@each_case("given", ["bytes=0-1,3-4", "bytes=4-2", "bytes=-", "lines=1-2", "bytes=x"])
 def test_several_or_malformed_ranges_are_ignored(photos, given):
     assert (get(photos, range=given).status_code, get(photos, range=given).content) == (
         200,
@@ -97,7 +98,7 @@ def test_a_large_value_streams_with_its_length(photos):
     assert (part.status_code, part.content) == (206, LARGE[7:5_000_000])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "status"),
     [
         ({"id": "ada"}, 404),

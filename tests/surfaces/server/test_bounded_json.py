@@ -16,6 +16,7 @@ from omnigraph.server.settings import ServerSettings
 from omnigraph.server.untrusted_json import WINDOW_BYTES, measure_json, split_envelope
 from support.raw_requests import post
 from support.servers import client_of, open_server
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,15 +63,13 @@ def test_signs_inside_of_texts_are_not_values(text):
     assert measure_json(body, max_values=100).values == 2
 
 
-@pytest.mark.parametrize("shift", range(4))
+@each_case("shift", range(4))
 def test_a_text_goes_on_over_the_end_of_a_window(shift):
     text = "x" * (WINDOW_BYTES - 4 + shift) + '\\\\"\\"' + "," * 200
     assert measure_json(json.dumps([text]).encode(), max_values=3).values == 2
 
 
-@pytest.mark.parametrize(
-    "piece", [b"[],", b"{},", b"0,", b'"",', b"[", b'{"a":', b'"', b"[[", b'"",""']
-)
+@each_case("piece", [b"[],", b"{},", b"0,", b'"",', b"[", b'{"a":', b'"', b"[[", b'"",""'])
 def test_many_values_are_refused_without_being_made(piece):
     body = b"[" + piece * (4 * MEBIBYTE // len(piece))
     assert peak_of(lambda: measure_json(body, max_values=100_000)) < 4 * MEBIBYTE
@@ -110,7 +109,7 @@ def test_a_load_of_a_long_text_is_split():
         assert "".join(long.pieces()) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         {"branch": "x" * 2 * WINDOW_BYTES},
@@ -125,9 +124,7 @@ def test_only_the_data_of_a_load_may_be_long(body):
         split_envelope(json.dumps(body).encode(), "data")
 
 
-@pytest.mark.parametrize(
-    "text", ['{"data": "x', '{"data": "x"', '{"data": "x\\q"}', '{"data": "x\x01"}']
-)
+@each_case("text", ['{"data": "x', '{"data": "x"', '{"data": "x\\q"}', '{"data": "x\x01"}'])
 def test_a_load_that_is_not_json_is_refused(text):
     long = text.replace("x", "x" * 2 * WINDOW_BYTES)
     with pytest.raises(BadRequestError):

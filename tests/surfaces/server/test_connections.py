@@ -15,6 +15,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.server.settings import ServerSettings
 from support.servers import listening, open_server
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +113,7 @@ def test_a_body_that_stops_is_given_up(hasty):
 # ---- what is not HTTP
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sent", "status"),
     [
         (b"hello\r\n\r\n", 400),

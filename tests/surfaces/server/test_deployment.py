@@ -12,6 +12,7 @@ from typer.main import get_command
 from omnigraph.errors import BadRequestError
 from omnigraph.server.config import read_config
 from omnigraph.server.main import app, parse_bind
+from support.subtests import each_case
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -53,7 +54,7 @@ def test_the_example_configuration_is_read(tmp_path):
     assert (graph.graph_id, graph.store) == ("papers", "/var/lib/omnigraph/papers.omni")
 
 
-@pytest.mark.parametrize("text", ["", "8080", ":8080", "host:", "host:x", "host:70000", "host:-1"])
+@each_case("text", ["", "8080", ":8080", "host:", "host:x", "host:70000", "host:-1"])
 def test_an_address_to_listen_at_is_host_and_port(text):
     with pytest.raises(BadRequestError):
         parse_bind(text)
@@ -73,7 +74,7 @@ def unit() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value"),
     [
         ("User", "omnigraph"),

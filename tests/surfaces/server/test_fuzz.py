@@ -19,6 +19,7 @@ from support.servers import (
     guarded_server,
     open_server,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,7 +242,7 @@ def check(answer: Any, *, has_body: bool = True) -> None:
         json.loads(answer.text, parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize("path", POSTS)
+@each_case("path", POSTS)
 def test_bodies_that_are_nearly_right(server, path):
     @few
     @given(body=members(POSTS[path]))
@@ -252,7 +253,7 @@ def test_bodies_that_are_nearly_right(server, path):
     send()
 
 
-@pytest.mark.parametrize("path", GETS)
+@each_case("path", GETS)
 def test_query_strings_that_are_nearly_right(server, path):
     @few
     @given(params=members(GETS[path]), repeated=st.booleans())

@@ -8,6 +8,7 @@ from omnigraph.branches.deltas import DeltaReader
 from omnigraph.pipeline import deltas
 from omnigraph.spark import worker_choice
 from support.servers import client_of, make_graph, open_server
+from support.subtests import each_case
 
 GRAPH = "/graphs/default"
 
@@ -69,7 +70,7 @@ def test_the_first_commit_has_no_changes(past):
     assert refused.json()["change_diff_refusal"]["reason"] == "parentless_commit"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "status"),
     [("limit=0", 400), ("limit=9000", 413), ("limit=x", 400), ("page_token=x", 400), ("op=x", 400)],
 )

@@ -22,6 +22,7 @@ from omnigraph.server.mcp.tools import BUILT_INS, stored_tool
 from omnigraph.server.settings import ServerSettings
 from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries
 from support.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, make_graph
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -268,7 +269,7 @@ def test_work_goes_through_a_branch_and_carries_the_actor(guarded: Service) -> N
     anyio.run(story)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments", "member"),
     [
         ("health", {}, "version"),
@@ -298,8 +299,8 @@ def test_records_are_loaded(guarded: Service) -> None:
 # ---- what they cannot get around
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("tool", ["add_person", "mutate", "branch_delete", "no_such_tool"])
+@each_case("mode", ["legacy", "auto"])
+@each_case("tool", ["add_person", "mutate", "branch_delete", "no_such_tool"])
 def test_a_tool_that_may_not_be_seen_is_one_that_does_not_exist(
     guarded: Service, tool: str, mode: str
 ) -> None:
@@ -314,7 +315,7 @@ def test_a_tool_that_may_not_be_seen_is_one_that_does_not_exist(
     assert (error.code, error.data) == (-32602, None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments"),
     [
         ("add_person", {"name": "eve"}),
@@ -334,7 +335,7 @@ def test_a_protected_branch_stays_protected_whatever_names_it(
     assert guarded.graphs["default"].graph.snapshot() == head
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments", "code"),
     [
         ("older_than", {}, "bad_request"),
@@ -397,7 +398,7 @@ def test_a_failure_that_nobody_foresaw_tells_nothing(
 # ---- what is no message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "status"),
     [
         (b"", 400),
@@ -428,7 +429,7 @@ def test_a_body_that_is_no_message_is_refused_as_elsewhere(
     assert answer.json()["code"] == "bad_request"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("message", "code"),
     [
         ({"id": 1, "method": "no/such"}, -32601),

@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from omnigraph.server.routing import openapi_document
 from support.servers import QUERIES, client_of, copy_graph, open_server
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ def check(schema: schemathesis.BaseSchema, server: TestClient, label: str, examp
         send()
 
 
-@pytest.mark.parametrize("label", OPERATIONS)
+@each_case("label", OPERATIONS)
 def test_the_document_tells_what_the_server_does(schema, server, label):
     check(schema, server, label, examples=2)
 

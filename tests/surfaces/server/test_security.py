@@ -24,6 +24,7 @@ from support.servers import (
     guarded_server,
     open_server,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ def vault(pristine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
 BLANKS = ["{}", " {}", "{}\n", "\u2003{}", "\x1f{}\x85"]
 
 
-@pytest.mark.parametrize("form", [*BLANKS, "{}/", "./{}", "{}\0"])
+@each_case("form", [*BLANKS, "{}/", "./{}", "{}\0"])
 def test_a_branch_that_must_not_be_read_is_not_read_under_another_spelling(vault, form):
     agent: TestClient = vault["agent"]
     name = form.format("vault")
@@ -104,7 +105,7 @@ def test_a_branch_that_must_not_be_read_is_not_read_under_another_spelling(vault
         assert SECRET not in answer.text.replace(f"id={SECRET}", "")
 
 
-@pytest.mark.parametrize("form", BLANKS)
+@each_case("form", BLANKS)
 def test_a_commit_of_a_hidden_branch_is_one_that_does_not_exist(vault, form):
     agent: TestClient = vault["agent"]
 
@@ -133,7 +134,7 @@ def test_a_commit_of_a_hidden_branch_is_one_that_does_not_exist(vault, form):
     assert owner.get(f"{GRAPH}/branches").json()["branches"] == ["draft", "main", "vault"]
 
 
-@pytest.mark.parametrize("form", BLANKS)
+@each_case("form", BLANKS)
 def test_a_protected_branch_is_not_written_under_another_spelling(vault, form):
     agent: TestClient = vault["agent"]
     name = form.format("main")
@@ -153,7 +154,7 @@ def test_a_protected_branch_is_not_written_under_another_spelling(vault, form):
     assert [answer.status_code for answer in answers] == [403] * len(answers)
 
 
-@pytest.mark.parametrize("name", ["m\u0430in", "main\u200b", "ｍain", "../main", "a/../main"])
+@each_case("name", ["m\u0430in", "main\u200b", "ｍain", "../main", "a/../main"])
 def test_names_that_look_like_a_protected_branch_are_no_names(vault, name):
     agent: TestClient = vault["agent"]
     refused = agent.post(f"{GRAPH}/branches", json={"name": name, "from": "draft"})
@@ -186,8 +187,8 @@ def test_a_name_that_no_disk_takes_is_refused_before_anything_is_made(client, na
 # ---- stored queries
 
 
-@pytest.mark.parametrize("suffix", ["", "/if-graph-commit"])
-@pytest.mark.parametrize(
+@each_case("suffix", ["", "/if-graph-commit"])
+@each_case(
     "call",
     [
         {},
@@ -469,7 +470,7 @@ def test_methods_that_somebody_makes_up_are_counted_as_one(client):
     assert 'method="other",route="/healthz",status="405"} 3.0' in text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "methods"),
     [
         ("branches", "GET, POST"),
@@ -493,7 +494,7 @@ def forged(body: bytes) -> str:
     return urlsafe_b64encode(check + body).decode().rstrip("=")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b"[" * 2_900,

@@ -25,6 +25,7 @@ from support.servers import (
     copy_graph,
     guarded_server,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +182,7 @@ def test_no_failure_of_the_storage_tells_where_it_is(served, uri, tmp_path, monk
     assert failed >= 4
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("store", "text", "shown"),
     [
         ("/srv/g/p.omni", "at file:///srv/g/p.omni/x and /srv/g/p.omni", "at papers/x and papers"),
@@ -347,7 +348,7 @@ def answers(client: TestClient, method: str, path: str, graph_id: str) -> tuple[
     )
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES, ids=" ".join)
+@each_case(("method", "path"), ROUTES, ids=" ".join)
 def test_a_graph_that_is_hidden_answers_as_one_that_is_absent(hidden, method, path):
     found = answers(hidden, method, path, "default")
     assert found == answers(hidden, method, path, "nothing")

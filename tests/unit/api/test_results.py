@@ -49,6 +49,7 @@ from omnigraph.lang.schema.steps import (
     WidenProperty,
     step_from_json,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +113,7 @@ def test_a_result_is_the_same_behind_the_wire() -> None:
     assert (arrived.types, arrived.target) == (TYPES, Target(branch="draft"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "target",
     [
         Target(snapshot="01K0000000000000000000000A"),
@@ -209,7 +210,7 @@ STEPS: list[Step] = [
 ]
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.kind)
+@each_case("step", STEPS, ids=lambda step: step.kind)
 def test_a_step_is_the_same_behind_the_wire(step: Step) -> None:
     rebuilt = step_from_json(json.loads(json.dumps(step.to_json())))
     assert rebuilt == step

@@ -19,6 +19,7 @@ from omnigraph.branches.changes import (
     encode_token,
 )
 from omnigraph.errors import ChangeCursorRejectedError, ResourceLimitError
+from support.subtests import each_case
 
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.text(max_size=40), st.lists(st.text(max_size=5))
@@ -93,8 +94,8 @@ def test_a_changed_character_is_noticed(body: dict[str, object], data: st.DataOb
         decode_token(token[:place] + other + token[place + 1 :])
 
 
-@pytest.mark.parametrize("size", range(6))
-@pytest.mark.parametrize("junk", ["=", "==", "!!!!", "\n\n\n\n", "A"])
+@each_case("size", range(6))
+@each_case("junk", ["=", "==", "!!!!", "\n\n\n\n", "A"])
 def test_a_token_is_spelled_in_one_way_only(size: int, junk: str):
     token = encode_token({"x": "y" * size})
     for place in (0, 8, len(token)):
@@ -172,7 +173,7 @@ def test_a_long_id_gives_a_short_token():
     assert len(encode_token({"p": position.to_json()})) < 500  # far below the limit
 
 
-@pytest.mark.parametrize("body", [None, [], "x", 7, {}, ["7"], ["7", "a"], [7, "a", True]])
+@each_case("body", [None, [], "x", 7, {}, ["7"], ["7", "a"], [7, "a", True]])
 def test_what_is_no_position_is_rejected(body: object):
     with pytest.raises(ChangeCursorRejectedError, match="it is damaged"):
         Position.from_json(body)

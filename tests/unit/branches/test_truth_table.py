@@ -18,6 +18,7 @@ from omnigraph.branches.truth_table import (
     virtual_base,
 )
 from omnigraph.errors import ConflictKind
+from support.subtests import each_case
 
 B, X, Y = 0, 1, 2
 
@@ -59,12 +60,12 @@ def chosen(base: int, source: int, target: int) -> Choice:
     return Choice(choice)
 
 
-@pytest.mark.parametrize(("base", "source", "target", "choice"), ROWS)
+@each_case(("base", "source", "target", "choice"), ROWS)
 def test_a_row_of_the_truth_table(base: int, source: int, target: int, choice: Choice) -> None:
     assert chosen(base, source, target) is choice
 
 
-@pytest.mark.parametrize(("base", "source", "target", "choice"), UNDECIDED_ROWS)
+@each_case(("base", "source", "target", "choice"), UNDECIDED_ROWS)
 def test_a_row_over_an_undecided_base(base: int, source: int, target: int, choice: Choice) -> None:
     assert chosen(base, source, target) is choice
 
@@ -140,7 +141,7 @@ VIRTUAL = [
 ]
 
 
-@pytest.mark.parametrize(("base", "one", "other", "merged"), VIRTUAL)
+@each_case(("base", "one", "other", "merged"), VIRTUAL)
 def test_bases_are_merged_into_a_virtual_one(base: int, one: int, other: int, merged: int) -> None:
     assert virtual_base(column(base), column(one), column(other)).tolist() == [merged]
 

@@ -6,12 +6,12 @@ import random
 from collections import defaultdict
 from textwrap import dedent
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.cli.history_text import COMMIT_MARK, draw_commits
 from omnigraph.commit.rows import GraphCommit
+from support.subtests import each_case
 
 #: Who a commit id stands for: (id, parent, merged parent), newest first.
 History = list[tuple[str, str | None, str | None]]
@@ -260,7 +260,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(("commits", "drawing"), SHAPES.values(), ids=SHAPES.keys())
+@each_case(("commits", "drawing"), SHAPES.values(), ids=SHAPES.keys())
 def test_a_history_is_drawn_as_people_expect(commits: str, drawing: str) -> None:
     assert draw(history(commits)) == dedent(drawing).strip("\n").splitlines()
 

@@ -7,9 +7,10 @@ import pytest
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
 from omnigraph.client.connection import Connection
 from omnigraph.errors import BadRequestError
+from support.subtests import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "base", "graph", "is_loopback"),
     [
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080", None, True),
@@ -27,7 +28,7 @@ def test_an_address_has_a_base_and_may_name_a_graph(
     assert parse_address(url) == ServerAddress(base=base, graph=graph, is_loopback=is_loopback)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         "",
@@ -50,7 +51,7 @@ def test_other_addresses_are_refused_without_showing_a_password(url: str) -> Non
     assert "secret" not in caught.value.message
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "ü", "x" * 65, ".."])
+@each_case("name", ["", "a b", "a/b", "ü", "x" * 65, ".."])
 def test_an_id_of_a_graph_is_plain(name: str) -> None:
     with pytest.raises(BadRequestError, match="is no id of a graph"):
         check_graph_id(name)
@@ -67,7 +68,7 @@ def test_a_token_is_the_one_given_or_that_of_the_environment(
     assert find_token("") is None
 
 
-@pytest.mark.parametrize("token", ["two words", "line\nbreak", "grün", "nul\0"])
+@each_case("token", ["two words", "line\nbreak", "grün", "nul\0"])
 def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(BadRequestError, match="the token holds characters") as caught:
         find_token(token)

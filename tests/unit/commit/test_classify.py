@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import pytest
-
 from omnigraph.commit.sidecar import (
     Decision,
     TableClass,
@@ -13,6 +11,7 @@ from omnigraph.commit.sidecar import (
     decide,
 )
 from support.sidecars import entry
+from support.subtests import each_case
 
 EXACT = [
     WriterKind.INIT,
@@ -58,7 +57,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "head", "transaction", "confirmed", "expected"), CELLS)
+@each_case(("kind", "head", "transaction", "confirmed", "expected"), CELLS)
 def test_a_table_is_classified_by_its_head_against_its_pin(
     kind, head, transaction, confirmed, expected
 ):
@@ -71,7 +70,7 @@ def test_a_table_is_classified_by_its_head_against_its_pin(
     assert classify_table(kind, facts) is expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("head", "transaction", "expected"),
     [
         (4, FOREIGN, NO_MOVEMENT),
@@ -82,7 +81,7 @@ def test_a_table_is_classified_by_its_head_against_its_pin(
         (8, OURS, MULTISTEP),
     ],
 )
-@pytest.mark.parametrize("kind", EXACT)
+@each_case("kind", EXACT)
 def test_a_write_of_several_versions_counts_only_when_its_last_one_is_there(
     kind, head, transaction, expected
 ):
@@ -109,8 +108,8 @@ def rule(kind: WriterKind, found: set[TableClass]) -> Decision:
     return Decision.ROLL_FORWARD if moved == {EXPECTED} else Decision.ROLL_BACK
 
 
-@pytest.mark.parametrize("kind", WriterKind)
-@pytest.mark.parametrize(
+@each_case("kind", WriterKind)
+@each_case(
     "classes",
     [
         combination
@@ -125,7 +124,7 @@ def test_the_decision_follows_from_the_classes_of_all_tables(kind, classes):
     assert decide(kind, found, is_published=True) is Decision.FINISH
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "classes", "expected"),
     [
         (WriterKind.MUTATION, [EXPECTED, EXPECTED], Decision.ROLL_FORWARD),

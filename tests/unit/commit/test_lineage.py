@@ -17,6 +17,7 @@ from omnigraph.commit.lineage import (
     parents,
 )
 from omnigraph.commit.rows import GraphCommit
+from support.subtests import each_case
 
 
 def history(text: str) -> dict[str, GraphCommit]:
@@ -70,7 +71,7 @@ BASES = [
 ]
 
 
-@pytest.mark.parametrize(("commits", "one", "other", "expected"), BASES)
+@each_case(("commits", "one", "other", "expected"), BASES)
 def test_merge_bases(
     commits: dict[str, GraphCommit], one: str, other: str, expected: list[str]
 ) -> None:
@@ -138,14 +139,14 @@ NEEDED = [
 ]
 
 
-@pytest.mark.parametrize(("commits", "one", "other", "expected"), NEEDED)
+@each_case(("commits", "one", "other", "expected"), NEEDED)
 def test_base_commits_are_the_bases_and_their_bases(
     commits: dict[str, GraphCommit], one: str, other: str, expected: set[str]
 ) -> None:
     assert set(base_commits(base_steps(commits, one, other))) == expected
 
 
-@pytest.mark.parametrize(("commits", "one", "other", "expected"), NEEDED)
+@each_case(("commits", "one", "other", "expected"), NEEDED)
 def test_a_merge_looks_at_the_base_commits_and_no_others(
     commits: dict[str, GraphCommit], one: str, other: str, expected: set[str]
 ) -> None:

@@ -35,6 +35,7 @@ from support.manifests import (
     pin,
     publish,
 )
+from support.subtests import each_case
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_a_root_without_catalog_is_reported_as_missing(tmp_path):
 # ---- the stamp
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("metadata", "advice"),
     [
         ({STAMP: "3"}, "format 3, this release reads 4: export it with the release that wrote it"),

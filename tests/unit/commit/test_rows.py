@@ -5,6 +5,7 @@ import pytest
 from omnigraph.commit import rows
 from omnigraph.commit.rows import PublishedVersion, Tombstone
 from support.manifests import CITES, PAPER, commit, head, pin
+from support.subtests import each_case
 
 STONE = Tombstone(table_key=PAPER, incarnation=2, version=9, graph_version=4)
 FULL_COMMIT = commit(
@@ -66,7 +67,7 @@ def test_a_table_row_keeps_location_key_and_graph_version():
     assert row["object_type"] == "table"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("row", "object_type", "object_id"),
     [
         (rows.table_row(pin(incarnation=3), 5), "table", "table:node:Paper#3"),

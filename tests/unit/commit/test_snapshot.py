@@ -7,6 +7,7 @@ from omnigraph.commit.snapshot import History, branch_of, newest_heads, snapshot
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError
 from support.manifests import CITES, PAPER, commit, head, pin
+from support.subtests import each_case
 
 ARTICLE = TableKey("node:Article")
 
@@ -94,7 +95,7 @@ BRANCHED = history(
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("commit_id", "paper", "cites"),
     [
         ("c2", (None, 2), (None, 1)),
@@ -153,7 +154,7 @@ DROPPED = history(
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("commit_id", "expected"),
     [
         ("c1", {PAPER: 5, CITES: 1}),
@@ -216,7 +217,7 @@ def test_the_order_of_the_rows_does_not_matter(reverse):
     assert versions_at(past, "c3") == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("heads", "expected"),
     [
         ([], {}),

@@ -14,6 +14,7 @@ from omnigraph.commit.snapshot import branch_at, snapshot_of
 from omnigraph.commit.targets import Target, resolve_target
 from omnigraph.errors import BadRequestError, NotFoundError
 from support.manifests import HASH, commit, create_manifest, open_manifest
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +120,7 @@ def test_a_moment_that_was_read_is_read_again_whatever_clocks_say(
                 known[name, moment] = seen_at(manifest, name, moment)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "target",
     [
         {"as_of": 123},
@@ -144,7 +145,7 @@ def test_what_names_no_state_is_refused(target: dict[str, object]) -> None:
         Target(**target)  # type: ignore[arg-type]  # as a caller without a type checker
 
 
-@pytest.mark.parametrize(
+@each_case(
     "moment",
     [
         "2026-05-01",

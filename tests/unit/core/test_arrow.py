@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from omnigraph.core.arrow import arrow_field, arrow_type
 from omnigraph.core.types import (
@@ -13,6 +12,7 @@ from omnigraph.core.types import (
     ScalarType,
     VectorType,
 )
+from support.subtests import each_case
 
 SCALARS = {
     Scalar.STRING: pa.utf8(),
@@ -33,14 +33,12 @@ def test_every_scalar_is_mapped() -> None:
     assert set(SCALARS) == set(Scalar)
 
 
-@pytest.mark.parametrize(
-    ("scalar", "expected"), SCALARS.items(), ids=[item.value for item in SCALARS]
-)
+@each_case(("scalar", "expected"), SCALARS.items(), ids=[item.value for item in SCALARS])
 def test_a_scalar_is_stored_as_its_arrow_type(scalar: Scalar, expected: pa.DataType) -> None:
     assert arrow_type(ScalarType(scalar)) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "scalar", [item for item in Scalar if item is not Scalar.BLOB], ids=lambda item: item.value
 )
 def test_a_list_is_stored_as_a_list_whose_elements_may_be_null(scalar: Scalar) -> None:
@@ -63,8 +61,8 @@ def test_an_enum_is_stored_as_text() -> None:
     assert arrow_type(EnumType(("a", "b"))) == pa.utf8()
 
 
-@pytest.mark.parametrize("nullable", [False, True], ids=["required", "nullable"])
-@pytest.mark.parametrize(
+@each_case("nullable", [False, True], ids=["required", "nullable"])
+@each_case(
     "base", [ScalarType(Scalar.I32), ListType(Scalar.I32), VectorType(2), EnumType(("a",))], ids=str
 )
 def test_a_field_carries_name_and_nullability(base: BaseType, nullable: bool) -> None:

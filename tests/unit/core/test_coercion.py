@@ -24,6 +24,7 @@ from omnigraph.core.values import (
     render_value,
     to_f32,
 )
+from support.subtests import each_case
 
 F32_MAX = 3.4028234663852886e38
 #: Halfway between the largest F32 and the next power of two: from here on rounding gives infinity.
@@ -31,7 +32,7 @@ F32_OVERFLOW = 3.4028235677973366e38
 HUGE = 10**400
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("scalar", "value", "stored"),
     [
         (Scalar.I32, -2147483648, -2147483648),
@@ -65,7 +66,7 @@ def test_a_value_that_fits_is_stored(scalar: Scalar, value: object, stored: Stor
     assert (type(found), found) == (type(stored), stored)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("scalar", "value"),
     [
         (Scalar.I32, 2147483648),
@@ -116,7 +117,7 @@ def test_a_refused_integer_of_thousands_of_digits_is_explained() -> None:
         coerce_scalar(Scalar.I64, 10**5000)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("scalar", "value", "message"),
     [
         (Scalar.I32, 2147483648, "2147483648 is out of range for I32 (-2147483648 to 2147483647)"),
@@ -133,7 +134,7 @@ def test_a_refusal_names_value_and_type(scalar: Scalar, value: object, message: 
     assert message in str(failure.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "days"),
     [
         ("1970-01-01", 0),
@@ -148,7 +149,7 @@ def test_a_date_is_its_epoch_day(text: str, days: int) -> None:
     assert parse_date(text) == days
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",
@@ -172,7 +173,7 @@ def test_a_text_that_is_no_date_is_refused(text: str) -> None:
         parse_date(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "milliseconds"),
     [
         ("1970-01-01T00:00:00Z", 0),
@@ -195,7 +196,7 @@ def test_a_time_is_its_epoch_millisecond_in_utc(text: str, milliseconds: int) ->
     assert parse_datetime(text) == milliseconds
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",
@@ -221,7 +222,7 @@ def test_a_text_that_is_no_time_is_refused(text: str) -> None:
         parse_datetime(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "value", "stored"),
     [
         pytest.param(ListType(Scalar.I32), [1, 2.0], (1, 2), id="list"),
@@ -234,14 +235,14 @@ def test_a_text_that_is_no_time_is_refused(text: str) -> None:
         pytest.param(ScalarType(Scalar.BOOL), True, True, id="scalar"),
     ],
 )
-@pytest.mark.parametrize("nullable", [False, True], ids=["required", "nullable"])
+@each_case("nullable", [False, True], ids=["required", "nullable"])
 def test_a_json_value_that_fits_is_stored(
     base: BaseType, value: object, stored: StoredValue, nullable: bool
 ) -> None:
     assert coerce_json(PropertyType(base, nullable), value) == stored
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "value"),
     [
         pytest.param(ListType(Scalar.I32), 1, id="no list"),
@@ -266,7 +267,7 @@ def test_a_json_value_that_does_not_fit_is_refused(base: BaseType, value: object
         coerce_json(PropertyType(base, True), value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "base",
     [ScalarType(Scalar.STRING), EnumType(("a",)), ListType(Scalar.I32), VectorType(2)],
     ids=str,
@@ -282,7 +283,7 @@ def test_a_refused_enum_value_lists_the_others() -> None:
         coerce_json(PropertyType(EnumType(("draft", "final"))), "x")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "stored"),
     [(0.1, 0.10000000149011612), (1.0, 1.0), (-1e39, -math.inf), (F32_OVERFLOW, math.inf)],
 )
@@ -292,7 +293,7 @@ def test_rounding_to_32_bits_is_to_nearest_and_overflows_to_infinity(
     assert to_f32(value) == stored
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "value", "text"),
     [
         (ScalarType(Scalar.STRING), 'a "b"\n', '"a \\"b\\"\\n"'),
@@ -316,21 +317,19 @@ def test_a_stored_value_is_rendered_as_in_a_query(
     assert render_value(base, value) == text
 
 
-@pytest.mark.parametrize("text", ["", "a", '"', "\\", "\n\r\t", "\\n", '\\"', "知识"])
+@each_case("text", ["", "a", '"', "\\", "\n\r\t", "\\n", '\\"', "知识"])
 def test_a_quoted_text_is_read_back(text: str) -> None:
     from omnigraph.lang.parsing import unescape
 
     assert unescape(quote(text), 0) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("0", 0), ("-5", -5), ("9223372036854775808", 2**63), ("007", 7)]
-)
+@each_case(("text", "value"), [("0", 0), ("-5", -5), ("9223372036854775808", 2**63), ("007", 7)])
 def test_a_decimal_text_is_an_integer(text: str, value: int) -> None:
     assert parse_decimal_integer(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "+5", "1.0", "1e3", "0x1", "1_000", " 1", "١", "9" * 5000])
+@each_case("text", ["", "+5", "1.0", "1e3", "0x1", "1_000", " 1", "١", "9" * 5000])
 def test_any_other_text_is_no_integer(text: str) -> None:
     with pytest.raises(ValueError, match="is not a decimal integer"):
         parse_decimal_integer(text)

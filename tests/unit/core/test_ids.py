@@ -12,6 +12,7 @@ from omnigraph.core.ids import (
     node_table_key,
     split_id,
 )
+from support.subtests import each_case
 
 IDS = [
     (["10.5/a1"], "10.5/a1"),
@@ -26,12 +27,12 @@ IDS = [
 ]
 
 
-@pytest.mark.parametrize(("spellings", "entity_id"), IDS)
+@each_case(("spellings", "entity_id"), IDS)
 def test_an_id_is_derived_from_the_spellings_of_a_key(spellings: list[str], entity_id: str) -> None:
     assert derive_id(spellings) == entity_id
 
 
-@pytest.mark.parametrize(("spellings", "entity_id"), IDS)
+@each_case(("spellings", "entity_id"), IDS)
 def test_a_derived_id_is_split_into_its_spellings(spellings: list[str], entity_id: str) -> None:
     assert split_id(entity_id, len(spellings)) == tuple(spellings)
 
@@ -45,7 +46,7 @@ def test_an_id_needs_a_member() -> None:
         derive_id([])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "entity_id",
     [
         pytest.param("", id="empty"),
@@ -117,7 +118,7 @@ def test_a_canonical_ulid_is_recognised(text: str) -> None:
     assert is_ulid(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("", id="empty"),

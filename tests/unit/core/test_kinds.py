@@ -17,6 +17,7 @@ from omnigraph.core.types import (
     integer_range,
     scalar_of,
 )
+from support.subtests import each_case
 
 
 def test_there_are_eleven_scalars() -> None:
@@ -35,7 +36,7 @@ def test_there_are_eleven_scalars() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("scalar", "low", "high"),
     [
         (Scalar.I32, -2147483648, 2147483647),
@@ -53,7 +54,7 @@ def test_numbers_are_integers_and_floats() -> None:
     assert {Scalar.F32, Scalar.F64} == FLOATS
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("type_", "text"),
     [
         (PropertyType(ScalarType(Scalar.I32)), "I32"),
@@ -93,7 +94,7 @@ def test_a_list_of_blobs_cannot_be_built() -> None:
         ListType(Scalar.BLOB)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "scalar"),
     [
         (ScalarType(Scalar.DATE), Scalar.DATE),

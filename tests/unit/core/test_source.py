@@ -11,13 +11,14 @@ from omnigraph.core.source import (
     check_readable,
 )
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Severity
+from support.subtests import each_case
 
 
 def excerpt(text: str, start: int, end: int) -> list[str]:
     return SourceText(text, "f").diagnostic("C", Span(start, end), "m").excerpt.split("\n")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "offset", "position"),
     [
         ("", 0, (1, 1)),
@@ -85,7 +86,7 @@ def test_a_marked_tab_has_four_carets() -> None:
     assert excerpt("a\tb", 1, 2) == ["  1 | a    b", "    |  ^^^^"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("before", "cells"),
     [
         pytest.param("ab", 2, id="narrow"),
@@ -104,7 +105,7 @@ def test_a_caret_stands_below_its_character_whatever_stands_before(before: str, 
     assert carets == "    | " + " " * cells + "^"
 
 
-@pytest.mark.parametrize("char", ["\x07", "\x1b", "\u200b", "\u202e", "\u3000"])
+@each_case("char", ["\x07", "\x1b", "\u200b", "\u202e", "\u3000"])
 def test_a_character_that_does_not_print_is_shown_as_a_dot(char: str) -> None:
     line, _ = excerpt(f"a{char}b", 0, 1)
 

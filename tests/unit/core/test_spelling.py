@@ -7,6 +7,7 @@ import pytest
 
 from omnigraph.core.types import BaseType, EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.core.values import StoredValue, canonical_spelling, parse_spelling
+from support.subtests import each_case
 
 
 def f32(value: float) -> float:
@@ -58,14 +59,14 @@ SPELLINGS: list[tuple[BaseType, StoredValue, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("base", "value", "text"), SPELLINGS, ids=str)
+@each_case(("base", "value", "text"), SPELLINGS, ids=str)
 def test_a_stored_value_has_its_canonical_spelling(
     base: BaseType, value: StoredValue, text: str
 ) -> None:
     assert canonical_spelling(base, value) == text
 
 
-@pytest.mark.parametrize(("base", "value", "text"), SPELLINGS, ids=str)
+@each_case(("base", "value", "text"), SPELLINGS, ids=str)
 def test_a_canonical_spelling_is_read_back(base: BaseType, value: StoredValue, text: str) -> None:
     assert parse_spelling(base, text) == value
 
@@ -75,14 +76,14 @@ def test_both_zeros_are_spelled_alike(base: BaseType) -> None:
     assert canonical_spelling(base, -0.0) == canonical_spelling(base, 0.0) == "0"
 
 
-@pytest.mark.parametrize("base", [F32, F64], ids=str)
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@each_case("base", [F32, F64], ids=str)
+@each_case("value", [math.nan, math.inf, -math.inf])
 def test_a_float_that_is_not_finite_has_no_spelling(base: BaseType, value: float) -> None:
     with pytest.raises(ValueError, match="has no spelling"):
         canonical_spelling(base, value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "value"),
     [
         (ListType(Scalar.I32), (1,)),
@@ -101,7 +102,7 @@ def test_a_value_of_a_type_without_spelling_is_refused(base: BaseType, value: St
         canonical_spelling(base, value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "text"),
     [
         (I32, "+1"),
@@ -144,7 +145,7 @@ def test_a_text_that_no_value_spells_is_refused(base: BaseType, text: str) -> No
         parse_spelling(base, text)
 
 
-@pytest.mark.parametrize("bits", range(0x00800000, 0x7F800000, 0x01F51F3B))
+@each_case("bits", range(0x00800000, 0x7F800000, 0x01F51F3B))
 def test_the_spelling_of_a_32_bit_float_is_read_back(bits: int) -> None:
     value = struct.unpack("f", struct.pack("I", bits))[0]
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.core.source import did_you_mean, one_of
+from support.subtests import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "known", "hint"),
     [
         pytest.param("Papr", ["Paper", "Venue"], "did you mean `Paper`?", id="near"),
@@ -36,7 +37,7 @@ def test_the_known_words_may_come_from_a_generator() -> None:
     assert did_you_mean("title2", (word for word in ("title",))) == "did you mean `title`?"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("phrases", "text"),
     [
         ([], ""),

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from omnigraph.core.validation import MAX_PROBLEMS, listed, problems_of
+from support.subtests import each_case
 
 
 class Colour(StrEnum):
@@ -56,7 +57,7 @@ def complaints(data: object, mapping: str = "an object") -> str:
     return listed(problems_of(refused.value, data, mapping=mapping), "the body")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "text"),
     [
         ({"text": 3}, "`text` is a text, not a number"),

@@ -9,6 +9,7 @@ import pytest
 from omnigraph.core.source import SourceText
 from omnigraph.core.yaml_files import YamlDocument, read_yaml
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ def test_a_number_that_was_meant_as_text_is_refused_with_the_way_out() -> None:
     assert document.findings.errors[0].hint == 'write it in quotes: "007"'
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: b: c", "\t- x", "a: *nobody", "--- a\n--- b\n"])
+@each_case("text", ["a: [", "a: b: c", "\t- x", "a: *nobody", "--- a\n--- b\n"])
 def test_broken_yaml_is_reported_with_a_place(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"serve\.yaml:\d+:\d+: error config: this is no"):
         _document(text)

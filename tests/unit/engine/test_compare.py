@@ -15,6 +15,7 @@ from omnigraph.engine.predicates import Fixed, Side, Values, holds
 from omnigraph.lang.query.ir import CompareOp
 from support.compared_numbers import ASKED, HELD
 from support.engine_tables import column
+from support.subtests import each_case
 
 ORDERED = {
     CompareOp.EQ: operator.eq,
@@ -47,9 +48,9 @@ def true_for(op: CompareOp, left: Side, right: Side, count: int) -> list[bool]:
     return found.tolist()
 
 
-@pytest.mark.parametrize("op", ORDERED)
-@pytest.mark.parametrize("right", HELD)
-@pytest.mark.parametrize("left", HELD)
+@each_case("op", ORDERED)
+@each_case("right", HELD)
+@each_case("left", HELD)
 def test_columns_of_numbers_compare_by_exact_value(
     left: Scalar, right: Scalar, op: CompareOp
 ) -> None:
@@ -68,8 +69,8 @@ def test_columns_of_numbers_compare_by_exact_value(
     assert wrong == []
 
 
-@pytest.mark.parametrize("op", ORDERED)
-@pytest.mark.parametrize("scalar", HELD)
+@each_case("op", ORDERED)
+@each_case("scalar", HELD)
 def test_a_column_of_numbers_compares_with_a_constant_on_either_side(
     scalar: Scalar, op: CompareOp
 ) -> None:
@@ -89,8 +90,8 @@ def test_a_column_of_numbers_compares_with_a_constant_on_either_side(
     assert wrong == []
 
 
-@pytest.mark.parametrize("op", ORDERED)
-@pytest.mark.parametrize(
+@each_case("op", ORDERED)
+@each_case(
     ("scalar", "held"),
     [
         (Scalar.BOOL, [False, True, None]),
@@ -130,7 +131,7 @@ def test_an_enum_compares_as_text() -> None:
     assert true_for(CompareOp.LT, Fixed("elm", STRING), side, 3) == [False, True, False]
 
 
-@pytest.mark.parametrize("op", [*ORDERED, CompareOp.STRING_CONTAINS, CompareOp.STARTS_WITH])
+@each_case("op", [*ORDERED, CompareOp.STRING_CONTAINS, CompareOp.STARTS_WITH])
 def test_a_null_constant_makes_everything_unknown(op: CompareOp) -> None:
     side, null = scalars(Scalar.STRING, "a", "", None), fixed(Scalar.STRING, None)
     assert true_for(op, side, null, 3) == [False] * 3
@@ -138,8 +139,8 @@ def test_a_null_constant_makes_everything_unknown(op: CompareOp) -> None:
     assert true_for(op, null, null, 2) == [False] * 2
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-@pytest.mark.parametrize(
+@each_case("count", [0, 1, 3])
+@each_case(
     ("op", "left", "right", "expected"),
     [
         (CompareOp.EQ, fixed(Scalar.I64, 2), fixed(Scalar.F64, 2.0), True),
@@ -175,7 +176,7 @@ NUMBERS = ListType(Scalar.I64)
 LISTS = [(1, 2), None, (), (None,), (None, 3), (2,), (2, 2)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wanted", "expected"),
     [
         (fixed(Scalar.I64, 2), [0, 5, 6]),
@@ -205,7 +206,7 @@ def test_a_part_of_a_list_column_is_asked_about_its_own_rows() -> None:
     assert true_for(CompareOp.CONTAINS, part, members, 3) == [False, True, True]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("item", "member", "other"),
     [
         (Scalar.STRING, "a%", "a"),
@@ -227,7 +228,7 @@ def test_lists_of_every_kind_have_members(item: Scalar, member: Any, other: Any)
     assert true_for(CompareOp.CONTAINS, side, fixed(asked, other), 4) == [False] * 4
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("item", "listed", "scalar", "held", "expected"),
     [
         (Scalar.I64, (1, None, 3), Scalar.I32, [1, 2, 3, None], [1, 0, 1, 0]),
@@ -269,8 +270,8 @@ def test_a_null_list_constant_has_nothing() -> None:
 TEXTS = ["", "a", "%", "a%b", "axb", "_", "a\\%", "É🦉é", "b" * 40 + "a", None]
 
 
-@pytest.mark.parametrize("part", ["", "a", "%", "_", "a%", "\\", "\\%", "🦉", "é", "e", ".", "[a]"])
-@pytest.mark.parametrize("op", [CompareOp.STRING_CONTAINS, CompareOp.STARTS_WITH])
+@each_case("part", ["", "a", "%", "_", "a%", "\\", "\\%", "🦉", "é", "e", ".", "[a]"])
+@each_case("op", [CompareOp.STRING_CONTAINS, CompareOp.STARTS_WITH])
 def test_a_part_of_a_text_is_taken_literally(op: CompareOp, part: str) -> None:
     at_start = op is CompareOp.STARTS_WITH
     expected = [

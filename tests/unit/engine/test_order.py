@@ -15,6 +15,7 @@ from omnigraph.core.types import ListType, Scalar, ScalarType, VectorType
 from omnigraph.engine.projection import order_codes, sort_by_codes, total_order
 from omnigraph.engine.rows import Rows
 from support.engine_tables import column
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.engine.context import Context
@@ -34,8 +35,8 @@ ASCENDING: dict[Scalar, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("scalar", ASCENDING)
+@each_case("descending", [False, True])
+@each_case("scalar", ASCENDING)
 def test_null_is_first_ascending_and_last_descending(scalar: Scalar, descending: bool) -> None:
     values = ASCENDING[scalar]
     shuffled = [*values[1::2], *values[::2], *values[1::2]]
@@ -149,7 +150,7 @@ def test_without_ties_no_id_is_read() -> None:
     assert ids.asked == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("limit", "expected", "asked"),
     [
         (0, [], []),

@@ -17,6 +17,7 @@ from omnigraph.engine.path_choice import (
     choose_path,
     followed_edges,
 )
+from support.subtests import each_case
 
 INDEXED, ADJACENCY, SCAN = (
     TraversalPath.INDEXED,
@@ -31,7 +32,7 @@ SMALL = TraversalFacts(
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "expected"),
     [
         # An index that exists is always taken, however small or large the walk is.
@@ -77,7 +78,7 @@ def test_the_cheapest_path_is_chosen(changes: dict, expected: TraversalPath) -> 
     assert choose_path(replace(SMALL, **changes), SETTINGS) is expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("mode", "expected"),
     [
         (TraversalMode.INDEXED, INDEXED),
@@ -85,10 +86,10 @@ def test_the_cheapest_path_is_chosen(changes: dict, expected: TraversalPath) -> 
         (TraversalMode.SCAN, SCAN),
     ],
 )
-@pytest.mark.parametrize("is_ready", [False, True])
-@pytest.mark.parametrize("is_indexed", [False, True])
-@pytest.mark.parametrize("frontier", [1, 10**6])
-@pytest.mark.parametrize("debt", [0.0, 1e12])
+@each_case("is_ready", [False, True])
+@each_case("is_indexed", [False, True])
+@each_case("frontier", [1, 10**6])
+@each_case("debt", [0.0, 1e12])
 def test_a_forced_mode_wins_over_every_fact(
     mode, expected, is_ready, is_indexed, frontier, debt
 ) -> None:
@@ -107,7 +108,7 @@ def test_the_ceilings_come_from_the_settings() -> None:
     assert choose_path(replace(SMALL, frontier=4, is_indexed=False), tight) is ADJACENCY
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("frontier", "hops", "edges", "sources", "expected"),
     [
         (1, 1, 10_000, 1_000, 10),

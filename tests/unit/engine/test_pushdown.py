@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.engine.pushdown import push_down
 from omnigraph.lang.query.ir import (
@@ -19,6 +17,7 @@ from omnigraph.lang.query.ir import (
     TextMatch,
 )
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, HasItem, HasText
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.core.types import BaseType
@@ -49,7 +48,7 @@ def case(left: Operand, op: CompareOp, right: Operand) -> Comparison:
     return Comparison(left, op, right)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("predicate", "expected"),
     [
         (case(field(I32), CompareOp.EQ, constant(F64, 2.7)), Compare("x", I32, "=", 2.7)),
@@ -100,7 +99,7 @@ def test_a_comparison_with_a_known_value_goes_to_storage(
 LONG = constant(ListType(Scalar.I64), tuple(range(1001)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "predicate",
     [
         # Storage would narrow the value to the width of the items, or drop its fraction.

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.engine.rows import Rows, concat_rows
+from support.subtests import each_case
 
 NAME = ("a", "name")
 AGE = ("b", "age")
@@ -56,7 +56,7 @@ def test_keeping_follows_the_mask() -> None:
     assert ids_of(rows.keep(np.zeros(3, np.bool_))) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("start", "stop", "expected"),
     [(0, 2, [1, 2]), (1, 3, [2, 3]), (2, 99, [3, 4]), (1, 1, []), (0, 4, [1, 2, 3, 4])],
 )
@@ -93,7 +93,7 @@ def test_binding_and_attaching_leave_the_rows_before_alone() -> None:
     assert set(bound.columns) == {NAME}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("weights", "factors", "ids", "expected"),
     [
         (None, np.array([2, 0, 1]), [1, 3], [2, 1]),

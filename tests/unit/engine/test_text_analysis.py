@@ -17,6 +17,7 @@ from omnigraph.engine.text_analysis import (
     words_of,
 )
 from omnigraph.errors import BadRequestError
+from support.subtests import each_case
 
 SAME = {
     "accents": ("résumé", "resume"),
@@ -35,13 +36,13 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize(("left", "right"), SAME.values(), ids=SAME)
+@each_case(("left", "right"), SAME.values(), ids=SAME)
 def test_spellings_of_one_word_are_the_same_words(left: str, right: str):
     assert words_of(left) == words_of(right) != []
     assert analyse_query(left) == analyse_query(right)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("e-mail me: don't; 3.14", ["e", "mail", "me", "don", "t", "3", "14"]),
@@ -73,7 +74,7 @@ def test_scripts_without_blanks_become_overlapping_pairs_and_single_characters()
     assert analyse_run("東").terms == (Term("東", 0),)
 
 
-@pytest.mark.parametrize("length", [1, 39, 40, 41, 64, 65, 500])
+@each_case("length", [1, 39, 40, 41, 64, 65, 500])
 def test_a_word_of_any_length_is_a_term(length: int):
     assert query_terms("x" * length) == ["x" * length]
     assert len(query_terms("東京" * length)) == (1 if length == 1 else 2)
@@ -107,7 +108,7 @@ STEMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("word", "expected"), STEMS.items())
+@each_case(("word", "expected"), STEMS.items())
 def test_forms_of_an_english_word_have_one_stem(word: str, expected: str):
     assert stem(word) == expected
 

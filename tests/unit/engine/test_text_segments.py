@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from omnigraph.core.budget import Budget
 from omnigraph.engine.text_analysis import analyse_query, analyse_run, query_terms
 from omnigraph.engine.text_columns import LiveSegment, TextColumn
 from omnigraph.engine.text_segments import build_segment, pack_segments, split_runs, unpack_segments
+from support.subtests import each_case
 
 TEXTS = st.lists(
     st.one_of(
@@ -92,11 +92,11 @@ def test_arrays_of_something_else_are_no_segments():
     assert unpack_segments(packed | {"texts-ends": np.array([1, 2, 3])}) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["term_ends", "posting_ends", "texts", "position_ends", "lengths", "texts-ends"],
 )
-@pytest.mark.parametrize("value", [-1, 1 << 30])
+@each_case("value", [-1, 1 << 30])
 def test_numbers_that_lead_nowhere_are_no_segments(name: str, value: int):
     packed = pack_segments([build_segment(pa.array(["a b", "c d"]))])
     forged = packed[name].copy()
@@ -116,7 +116,7 @@ def column(texts: list[str | None], width: int, dead: frozenset[int] = frozenset
     return TextColumn(segments)
 
 
-@pytest.mark.parametrize("query", ["red", "red fox", "red fox lake", "the", "nothing", "fox 東"])
+@each_case("query", ["red", "red fox", "red fox lake", "the", "nothing", "fox 東"])
 def test_borders_of_segments_and_deleted_texts_change_no_score(query: str):
     alive = ["red fox", "red red lake", None, "", "fox", "the red", "東京 fox lake", "red fox"]
     texts: list[str | None] = []

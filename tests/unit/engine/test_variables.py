@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from omnigraph.core.types import PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.engine.context import (
     counts_rows,
@@ -16,6 +14,7 @@ from omnigraph.engine.context import (
     variable_tables,
 )
 from omnigraph.lang.query import ir
+from support.subtests import each_case
 
 TEXT = PropertyType(ScalarType(Scalar.STRING))
 MAYBE = PropertyType(ScalarType(Scalar.STRING), nullable=True)
@@ -47,7 +46,7 @@ def without(outer: tuple[str, ...], *ops: ir.Op) -> ir.AntiJoin:
     return ir.AntiJoin(outer, ops)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ops", "needed", "expected"),
     [
         ([], "", []),
@@ -144,7 +143,7 @@ NEAREST = ir.Nearest(prop("b", "vector", VECTOR), ir.Constant((0.0, 1.0), VECTOR
 BM25 = ir.Bm25(prop("a"), ir.Constant("word", TEXT))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("query", "expected"),
     [
         (read(prop("a")), "a"),
@@ -179,7 +178,7 @@ def test_a_fused_ranking_ranks_the_entities_of_its_first_arm() -> None:
     assert rank_field(ir.Rrf(BM25, NEAREST, k)) == BM25.field
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("function", "argument", "expected"),
     [
         (COUNT, ir.EntityRef("a", "Paper"), True),

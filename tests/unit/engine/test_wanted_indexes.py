@@ -24,6 +24,7 @@ from omnigraph.lang.schema.catalog import (
 )
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.storage.datasets.indexes import PhysicalIndex
+from support.subtests import each_case
 
 BTREE, VECTOR = IndexKind.BTREE, IndexKind.VECTOR
 ID = ("id", BTREE)
@@ -42,7 +43,7 @@ def wanted(definition: NodeDef | EdgeDef) -> list[tuple[str, IndexKind]]:
     return [(item.column, item.kind) for item in wanted_indexes(definition)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("type_", "kinds"),
     [
         ("String", [BTREE]),
@@ -67,7 +68,7 @@ def test_an_index_on_one_property_follows_its_type(type_: str, kinds: list[Index
     assert wanted(definition) == [ID, *(("x", kind) for kind in kinds)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "expected"),
     [
         ("x: I32", []),
@@ -106,7 +107,7 @@ def test_a_blob_wants_none_even_where_a_schema_would_ask() -> None:
     assert wanted(NodeDef(name="Thing", properties={"x": blob}, indexes=(asked,))) == [ID]
 
 
-@pytest.mark.parametrize("body", ["", "weight: F64?", "weight: F64? @index", "note: String @index"])
+@each_case("body", ["", "weight: F64?", "weight: F64? @index", "note: String @index"])
 def test_an_edge_type_wants_its_id_and_its_ends_and_nothing_else(body: str) -> None:
     assert wanted(edge(body)) == [ID, ("src", BTREE), ("dst", BTREE)]
 
@@ -133,7 +134,7 @@ def test_a_scalar_index_is_built_with_the_defaults_of_the_library(count: int) ->
     assert spec.settings == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "expected"),
     [
         ("x: String", []),
@@ -152,7 +153,7 @@ def test_few_vectors_are_scanned_exactly(count: int) -> None:
     assert index_spec(WantedIndex(column="v", kind=VECTOR), count) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("count", "partitions"),
     [(10_000, 100), (10_200, 100), (10_201, 101), (1_000_000, 1_000), (10**8 - 1, 9_999)],
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from omnigraph import errors
 from omnigraph.cli.history_text import conflict_lines
 from omnigraph.errors import (
@@ -20,6 +18,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.errors.bodies import error_from_body
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +143,7 @@ def _tree(cls: type[OmniError]) -> list[type[OmniError]]:
     return [cls, *(found for child in cls.__subclasses__() for found in _tree(child))]
 
 
-@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+@each_case("error", SAMPLES, ids=lambda error: type(error).__name__)
 def test_a_failure_is_the_same_behind_the_wire(error: OmniError) -> None:
     body = json.loads(json.dumps(error.to_json()))
     status = error.status if isinstance(error, errors.RemoteError) else error.http_status
@@ -168,7 +167,7 @@ def test_findings_render_the_same_text_behind_the_wire() -> None:
     assert rebuilt.diagnostics[0].render() == FINDING.render()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "expected"),
     [
         (400, errors.BadRequestError),
@@ -209,7 +208,7 @@ def _with_one_odd_member(body: object) -> Iterator[object]:
                 yield [*body[:index], odd, *body[index + 1 :]]
 
 
-@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+@each_case("error", SAMPLES, ids=lambda error: type(error).__name__)
 def test_an_odd_body_is_a_typed_failure_that_can_be_shown(error: OmniError) -> None:
     for body in _with_one_odd_member(json.loads(json.dumps(error.to_json()))):
         if not isinstance(body, dict) or "error" not in body:

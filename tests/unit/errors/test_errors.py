@@ -18,6 +18,7 @@ from omnigraph.errors import (
     ResourceLimitError,
     Severity,
 )
+from support.subtests import each_case
 
 
 def finding(number: int = 1, **members: object) -> Diagnostic:
@@ -134,7 +135,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("error", "kind", "code", "status", "details"), ERRORS)
+@each_case(("error", "kind", "code", "status", "details"), ERRORS)
 def test_an_error_body_has_message_kind_code_and_details(
     error: OmniError, kind: str, code: str, status: int, details: dict[str, object]
 ) -> None:
@@ -165,7 +166,7 @@ def test_an_unreadable_file_is_named_with_its_reason() -> None:
 MEBIBYTE = 1024 * 1024
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("resource", "limit", "actual", "text"),
     [
         ("http_request_bytes", 64 * MEBIBYTE, 96 * MEBIBYTE, "body of the request: 96 MiB, above the limit of 64 MiB"),

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.lang.parsing import EscapeFailure, unescape
+from support.subtests import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("literal", "value"),
     [
         ('""', ""),
@@ -22,7 +23,7 @@ def test_a_literal_has_its_value(literal: str, value: str) -> None:
     assert unescape(literal, 0) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("literal", "offset", "place", "escape"),
     [
         (r'"\x"', 0, 1, r"\x"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from omnigraph.commit.rows import PublishedVersion, Tombstone, commit_row, version_row
 from omnigraph.commit.snapshot import History, snapshot_at
 from omnigraph.core.ids import TableKey
@@ -15,6 +13,7 @@ from omnigraph.maintenance.retention import (
     reachable,
 )
 from support.manifests import CITES, PAPER, commit, head, pin
+from support.subtests import each_case
 
 SECOND = 1_000_000
 
@@ -46,7 +45,7 @@ def kept(past: History, keep: int | None = None, age_s: float | None = None, **m
     return reachable(past, RetentionPolicy(keep=keep, age_us=age_us), now, **more)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("keep", "age_s", "expected"),
     [
         (1, None, {"c6"}),
@@ -205,7 +204,7 @@ def forgotten(past: History, keep: int) -> History:
     return left
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("past", "keep", "expected"),
     [
         (line(6), 2, {"c1", "c5", "c6"}),

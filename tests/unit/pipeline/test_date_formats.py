@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.pipeline.load.value_forms import date_format, read_moments
+from support.subtests import each_case
 
 EPOCH = datetime(1970, 1, 1)
 
@@ -30,7 +31,7 @@ def read(texts: list[str | None], *formats: str) -> list[str | None]:
     return values
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("form", "good", "bad"),
     [
         (
@@ -106,7 +107,7 @@ def test_the_first_format_that_fits_the_calendar_counts() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("form", "text"),
     [
         ("%d.%m", "it has no year (%Y, %y)"),

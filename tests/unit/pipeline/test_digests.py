@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from omnigraph.core.arrow import arrow_type
 from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.pipeline.compare import DIGEST, row_digests
+from support.subtests import each_case
 
 TEXT, NUMBER = pa.utf8(), pa.int64()
 TEXTS = pa.list_(TEXT)
@@ -73,12 +74,12 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "values"), DIFFERENT)
+@each_case(("type_", "values"), DIFFERENT)
 def test_different_values_have_different_digests(type_: pa.DataType, values: list[Any]) -> None:
     assert_all_differ(digests(type_, values))
 
 
-@pytest.mark.parametrize(("type_", "values"), DIFFERENT)
+@each_case(("type_", "values"), DIFFERENT)
 def test_equal_values_have_equal_digests(type_: pa.DataType, values: list[Any]) -> None:
     """Wherever they stand, and whatever stands beside them."""
     alone = [digests(type_, [value])[0] for value in values]
@@ -122,7 +123,7 @@ def test_columns_that_nobody_asks_for_do_not_count() -> None:
     assert row_digests(one, ["x", "_rowid"]) != row_digests(other, ["x", "_rowid"])
 
 
-@pytest.mark.parametrize("type_", [TEXT, NUMBER, TEXTS, pa.list_(pa.float32(), 2), pa.bool_()])
+@each_case("type_", [TEXT, NUMBER, TEXTS, pa.list_(pa.float32(), 2), pa.bool_()])
 def test_a_missing_column_is_null(type_: pa.DataType) -> None:
     with_nulls = batch(x=(TEXT, ["a", "b"]), y=(type_, [None, None]), z=(NUMBER, [1, 2]))
     without = batch(x=(TEXT, ["a", "b"]), z=(NUMBER, [1, 2]))

@@ -19,6 +19,7 @@ from omnigraph.pipeline.exchange import (
 )
 from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.location import parse_location
+from support.subtests import each_case
 from support.tables import answer_folder
 
 if TYPE_CHECKING:
@@ -91,9 +92,7 @@ def test_equal_texts_have_equal_hashes_wherever_they_lie() -> None:
     assert text_hashes(pa.array([], pa.utf8())).tolist() == []
 
 
-@pytest.mark.parametrize(
-    "form", ["n{}", "{}-of-the-same-end", "https://example.org/{:09}/", "{:x}"]
-)
+@each_case("form", ["n{}", "{}-of-the-same-end", "https://example.org/{:09}/", "{:x}"])
 def test_hashes_fill_all_buckets_alike(form: str) -> None:
     texts = pa.array([form.format(number) for number in range(20_000)])
     counts = Counter(hash_buckets(text_hashes(texts), 16).to_pylist())

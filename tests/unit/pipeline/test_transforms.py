@@ -18,6 +18,7 @@ from omnigraph.pipeline.load.columns import stored_column
 from omnigraph.pipeline.load.mapping import value_source
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
 from omnigraph.pipeline.load.values import Timestamps
+from support.subtests import each_case
 
 
 class Bad:
@@ -127,12 +128,8 @@ CASES: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "base", "given", "expected"), CASES, ids=lambda item: str(item)[:40]
-)
-@pytest.mark.parametrize(
-    "form", ["utf8", "large", "view", "dictionary", "slice", "python", "untyped"]
-)
+@each_case(("spec", "base", "given", "expected"), CASES, ids=lambda item: str(item)[:40])
+@each_case("form", ["utf8", "large", "view", "dictionary", "slice", "python", "untyped"])
 def test_a_transform_gives_the_same_for_every_form_of_texts(
     spec: dict[str, Any], base: Any, given: list[Any], expected: list[Any], form: str
 ) -> None:
@@ -192,9 +189,7 @@ TYPED: list[tuple[dict[str, Any], Any, Any, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "base", "column", "expected"), TYPED, ids=lambda item: str(item)[:30]
-)
+@each_case(("spec", "base", "column", "expected"), TYPED, ids=lambda item: str(item)[:30])
 def test_values_that_have_a_type_keep_it(
     spec: dict[str, Any], base: Any, column: Any, expected: list[Any]
 ) -> None:
@@ -204,7 +199,7 @@ def test_values_that_have_a_type_keep_it(
 FAR = pa.array([4_000_000, 0], pa.int32()).cast(pa.date32())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "column", "expected"),
     [
         (STRING, FAR, [BAD, BAD]),
@@ -236,7 +231,7 @@ def test_a_day_beyond_the_calendar_is_read_beside_a_bad_one() -> None:
     assert list(violations) == [1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("column", "text", "base", "expected"),
     [
         (pa.array([1.5, 2.0], pa.float16()), "1.5", F64, [None, 2.0]),
@@ -290,9 +285,7 @@ LISTS: list[tuple[dict[str, Any], Any, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "base", "values", "expected"), LISTS, ids=lambda item: str(item)[:30]
-)
+@each_case(("spec", "base", "values", "expected"), LISTS, ids=lambda item: str(item)[:30])
 def test_items_of_json_lists_are_read_as_single_values_are(
     spec: dict[str, Any], base: Any, values: list[Any], expected: list[Any]
 ) -> None:
@@ -318,7 +311,7 @@ def test_items_of_lists_are_read_for_every_form_of_texts(kind: Any) -> None:
     assert found == [[date(2024, 1, 31)], BAD]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "1970-01-01T00:00:00Z",
@@ -328,8 +321,8 @@ def test_items_of_lists_are_read_for_every_form_of_texts(kind: Any) -> None:
         "1970-01-01",
     ],
 )
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@each_case("unit", ["s", "ms", "us", "ns"])
+@each_case("zone", [None, "UTC", "Europe/Berlin"])
 def test_a_moment_for_null_in_any_notation(text: str, unit: str, zone: str | None) -> None:
     column = pa.array([0, 86_400 * 10 ** {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]]).cast(
         pa.timestamp(unit, zone)
@@ -339,7 +332,7 @@ def test_a_moment_for_null_in_any_notation(text: str, unit: str, zone: str | Non
     assert read({"null": "1970-01-01T00:00:00.100Z"}, MOMENT, fine)[0] == [None, BAD]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("null", "column", "is_refused"),
     [
         ("31.12.9999", pa.array([0], pa.timestamp("us")), True),
@@ -390,7 +383,7 @@ def test_long_numbers_keep_all_of_their_digits() -> None:
     assert read({"null": [long]}, STRING, [str(long), "1"])[0] == [None, "1"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "base", "expected"),
     [
         ("DE", STRING, "DE"),
@@ -520,7 +513,7 @@ BAD_SPECS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "text"), BAD_SPECS, ids=[text for _, text in BAD_SPECS])
+@each_case(("spec", "text"), BAD_SPECS, ids=[text for _, text in BAD_SPECS])
 def test_a_description_that_is_wrong_is_explained(spec: Any, text: str) -> None:
     with pytest.raises(BadRequestError) as caught:
         value_source(spec, "here")

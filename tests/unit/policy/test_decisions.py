@@ -13,11 +13,12 @@ from omnigraph.errors import PolicyDeniedError
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
 from omnigraph.policy.rules import Action, PolicyRequest
 from support.policies import papers
+from support.subtests import each_case
 
 NADIA, BOT = "act-nadia", "act-bot"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "rule"),
     [
         (PolicyRequest(BOT, Action.READ, "main"), "everyone-reads"),
@@ -44,7 +45,7 @@ def test_the_example_of_the_specification(request_: PolicyRequest, rule: str | N
     assert (decision.allowed, decision.rule) == (rule is not None, rule)
 
 
-@pytest.mark.parametrize("spelling", [" main", "main ", "\tmain\n", "\u2003main"])
+@each_case("spelling", [" main", "main ", "\tmain\n", "\u2003main"])
 def test_spaces_around_a_branch_do_not_lift_its_protection(spelling: str) -> None:
     assert not papers().decide(PolicyRequest(NADIA, Action.CHANGE, spelling)).allowed
     assert papers().decide(PolicyRequest(NADIA, Action.BRANCH_MERGE, "draft", spelling)).allowed
@@ -63,7 +64,7 @@ rules:
     assert policy.decide(PolicyRequest("ada", Action.CHANGE, "main")).rule == "A0"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "message"),
     [
         (
@@ -140,7 +141,7 @@ rules: [{ id: r, allow: { actors: { group: all }, actions: [change], branch_scop
     assert not policy.could("ada", Action.CHANGE)
 
 
-@pytest.mark.parametrize("action", list(Action))
+@each_case("action", list(Action))
 def test_the_default_policy_lets_everybody_read_and_nothing_else(action: Action) -> None:
     for actor in (NADIA, "", "\ud800", "x" * 100_000):
         for branch in (None, "main", "draft"):

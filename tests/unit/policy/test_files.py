@@ -9,6 +9,7 @@ import pytest
 from omnigraph.errors import ConfigurationError, InputFileError
 from omnigraph.policy.policy import Policy
 from support.policies import PAPERS
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def findings(text: str) -> list[tuple[int, int, str]]:
 ALL = "actors: { group: all }"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "line", "column", "message"),
     [
         ("version: 2", 1, 10, "there is only version 1 of this file format"),

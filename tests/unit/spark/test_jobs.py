@@ -28,6 +28,7 @@ from omnigraph.pipeline.workers import (
 )
 from omnigraph.spark.jobs import SparkJobs, explain, outlasting
 from omnigraph.spark.workers import SparkWorkers
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,7 +253,7 @@ def test_a_cast_that_fails_names_the_value_and_the_column(spark: SparkSession) -
     assert "age" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "advice"),
     [
         ("x\nCaused by: java.lang.OutOfMemoryError: Java heap space\n", "OMNIGRAPH_SPARK_DRIVER"),

@@ -9,6 +9,7 @@ import pytest
 from omnigraph.errors import BadRequestError
 from omnigraph.spark.jvm import telling_line
 from omnigraph.spark.session import JAVA_OPTIONS, SMALL_INPUT_BYTES, SparkSettings, session_conf
+from support.subtests import each_case
 
 SCRATCH = Path("/scratch")
 
@@ -50,7 +51,7 @@ def test_a_local_session_is_quiet_and_stays_on_this_machine() -> None:
     assert conf["spark.sql.warehouse.dir"] == "/scratch/warehouse"
 
 
-@pytest.mark.parametrize("cores", [1, 4, 5, 16])
+@each_case("cores", [1, 4, 5, 16])
 def test_shuffles_have_two_parts_per_core_and_at_least_eight(cores: int) -> None:
     conf = session_conf(SparkSettings(), scratch=SCRATCH, cores=cores, input_bytes=None)
     assert conf["spark.sql.shuffle.partitions"] == str(max(8, 2 * cores))
@@ -133,7 +134,7 @@ Caused by: java.io.IOException: late
 CAUSED = f"{TRACE}Caused by: java.net.BindException: in use\n\tat x\n\t... 3 more\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "said"),
     [
         (CAUSED, "java.net.BindException: in use"),

@@ -11,6 +11,7 @@ import pytest
 from omnigraph.errors import BadRequestError, StorageError, StorageFailure
 from omnigraph.spark import tasks
 from omnigraph.spark.tasks import Kept, TaskFailureError, carrying, guarded, raise_carried
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +57,7 @@ def test_a_typed_failure_survives_the_text_of_a_trace() -> None:
     assert caught.value.message == 'a "quoted"\nname'
 
 
-@pytest.mark.parametrize(
-    "text", ["", "ValueError: x", "omnigraph-failure: {cut", "omnigraph-failure: 7"]
-)
+@each_case("text", ["", "ValueError: x", "omnigraph-failure: {cut", "omnigraph-failure: 7"])
 def test_other_texts_carry_nothing(text: str) -> None:
     raise_carried(text)
 

@@ -14,6 +14,7 @@ from omnigraph.spark import spark_session
 from omnigraph.spark.jobs import check_session, spark_errors
 from omnigraph.spark.kinds import tries_of
 from omnigraph.spark.worker_choice import session_of_frames
+from support.subtests import each_case
 
 
 def session(context: object) -> Any:
@@ -77,7 +78,7 @@ def test_mistakes_of_our_own_stay_what_they_are() -> None:
         alive.sparkContext._jsc.sc()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("master", "setting", "tries"),
     [
         ("local", "9", 1),

@@ -19,6 +19,7 @@ from omnigraph.storage.datasets.opening import (
     with_bases,
     with_bases_in_file,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 D = "nodes/da89d00e1b71df59"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("uri", "dataset"),
     [
         (f"/g/{D}", f"/g/{D}"),
@@ -41,14 +42,14 @@ def test_a_fork_belongs_to_its_dataset(uri: str, dataset: str) -> None:
     assert dataset_of(uri) == dataset
 
 
-@pytest.mark.parametrize("old", ["/old", "s3://b/old", "file:///old", "/with space/ü", ""])
-@pytest.mark.parametrize("end", ["", "/tree/draft", "/tree/a/b.2", f"/tree/{D}"])
+@each_case("old", ["/old", "s3://b/old", "file:///old", "/with space/ü", ""])
+@each_case("end", ["", "/tree/draft", "/tree/a/b.2", f"/tree/{D}"])
 def test_a_base_lies_in_the_dataset_whatever_root_was_recorded(old: str, end: str) -> None:
     for root in ("/new", "s3://bucket/new"):
         assert rebased(f"{old}/{D}{end}", f"{root}/{D}/tree/x") == f"{root}/{D}{end}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "recorded",
     [
         "",

@@ -20,27 +20,28 @@ from omnigraph.storage.location import (
     table_location,
     walk,
 )
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("key", ["node:Paper", "edge:Cites"])
-@pytest.mark.parametrize("incarnation", [None, 0, 17])
+@each_case("key", ["node:Paper", "edge:Cites"])
+@each_case("incarnation", [None, 0, 17])
 def test_every_path_that_we_give_is_ours(key: str, incarnation: int | None) -> None:
     path = table_location(TableKey(key), incarnation)
     assert is_dataset_path(path)
     assert is_dataset_path(f"{path}-{new_ulid().lower()}"), "as on object stores"
 
 
-@pytest.mark.parametrize("name", ["draft", "draft.2", "a/b-c/d_e", "nodes/da89d00e1b71df59"])
+@each_case("name", ["draft", "draft.2", "a/b-c/d_e", "nodes/da89d00e1b71df59"])
 def test_every_fork_that_we_name_is_ours(name: str) -> None:
     assert is_fork_name(name)
     assert check_fork_name(name) == name
     assert check_fork_name(None) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name", ["", "/", "a/", "/a", "a//b", ".", "..", "a/..", "a..b", "ü", "a b", "a\n", "a\0"]
 )
 def test_other_names_of_forks_are_refused(name: str) -> None:
@@ -48,7 +49,7 @@ def test_other_names_of_forks_are_refused(name: str) -> None:
         check_fork_name(name)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         "",
@@ -105,7 +106,7 @@ def test_links_are_neither_followed_nor_listed_nor_deleted(tmp_path: Path) -> No
 UUID = "04f233d0-4d6d-4ba2-8e46-b469f616099a"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "data/001000111101010011100010cf8820447297a553c0df91cf71.lance",
@@ -131,7 +132,7 @@ def test_files_that_lance_and_we_make_may_be_deleted(name: str) -> None:
         assert is_deletable(f"{folder}/{name}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "notes.txt",

@@ -8,6 +8,7 @@ import pytest
 
 from omnigraph.errors import StorageError, StorageFailure
 from omnigraph.storage._failures import translated
+from support.subtests import each_case
 
 FULL = {
     "Python": OSError(errno.ENOSPC, "No space left on device"),
@@ -17,7 +18,7 @@ FULL = {
 }
 
 
-@pytest.mark.parametrize("raised", FULL.values(), ids=FULL)
+@each_case("raised", FULL.values(), ids=FULL)
 def test_a_full_disk_is_named_and_is_no_damage(raised: Exception) -> None:
     with pytest.raises(StorageError) as caught, translated("writing rows"):
         raise raised

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.storage.listing import attached_version, fork_of, line_folder, placed, reference
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def test_the_folder_of_a_fork(fork: str | None):
     assert fork_of(line_folder(fork)) == fork
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "expected"),
     [
         ("_versions/7.manifest", ("", 7)),

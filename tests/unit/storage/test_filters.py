@@ -23,6 +23,7 @@ from omnigraph.storage.datasets.filters import (
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
 from omnigraph.storage.datasets.staged import commit_staged, create_table, stage_append
 from omnigraph.storage.location import parse_location
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.storage.datasets.filters import Filter
@@ -87,8 +88,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[Scalar, Table]:
     return found
 
 
-@pytest.mark.parametrize("op", OPERATORS)
-@pytest.mark.parametrize("scalar", STORED)
+@each_case("op", OPERATORS)
+@each_case("scalar", STORED)
 def test_a_comparison_matches_by_exact_value(
     tables: dict[Scalar, Table], scalar: Scalar, op: str
 ) -> None:
@@ -109,8 +110,8 @@ def test_a_comparison_matches_by_exact_value(
     assert wrong == {}
 
 
-@pytest.mark.parametrize("op", OPERATORS)
-@pytest.mark.parametrize("scalar", STORED)
+@each_case("op", OPERATORS)
+@each_case("scalar", STORED)
 def test_memory_and_disk_filter_alike(tables: dict[Scalar, Table], scalar: Scalar, op: str) -> None:
     rows = rows_of(scalar)
     for value in [STORED[scalar][-1], STORED[scalar][0 if scalar is not Scalar.I64 else 1], None]:
@@ -125,7 +126,7 @@ def test_memory_and_disk_filter_alike(tables: dict[Scalar, Table], scalar: Scala
 S, I32 = ScalarType(Scalar.STRING), ScalarType(Scalar.I32)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("filter_", "sql"),
     [
         (Compare("a", S, "=", "it's"), "`a` = 'it''s'"),

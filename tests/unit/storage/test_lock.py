@@ -24,6 +24,7 @@ from omnigraph.storage import locks as lock_module
 from omnigraph.storage.location import COMMIT_LOCK
 from omnigraph.storage.locks import FileCommitLock, LeaseCommitLock
 from omnigraph.storage.objects import StoredObject
+from support.subtests import each_case
 
 SOON_S = 0.02
 LONG_S = 60.0
@@ -207,7 +208,7 @@ def test_a_lease_is_given_back_as_expired():
     assert lease(objects)["expires_at"] < time.time()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "left",
     [
         json.dumps({"owner": "dead", "expires_at": 1.0}).encode(),

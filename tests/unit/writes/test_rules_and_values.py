@@ -16,6 +16,7 @@ from omnigraph.lang.schema.rules import EnumValues, Pattern, Range, ValueRule, d
 from omnigraph.writes.mutation import assigned_value
 from omnigraph.writes.pending import ExternalIntake
 from omnigraph.writes.rules import check_values
+from support.subtests import each_case
 
 SCHEMA = """
 node N {
@@ -53,7 +54,7 @@ def test_rules_are_derived_from_the_schema() -> None:
 BIG = 2**53
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rule", "type_", "good", "bad"),
     [
         (Range(type_name="T", property="p", low=1, high=3), pa.int32(), [1, 3, None], [0, 4]),
@@ -96,7 +97,7 @@ def test_managed_blob_text_becomes_bytes(text: str | None, stored: bytes | None)
     )
 
 
-@pytest.mark.parametrize("text", ["base64:A", "base64:A===", "base64: AAAA", "base64:AA-_"])
+@each_case("text", ["base64:A", "base64:A===", "base64: AAAA", "base64:AA-_"])
 def test_text_that_is_not_base64_is_refused(text: str) -> None:
     with pytest.raises(BadRequestError, match=r"invalid value for T\.p"):
         assigned_value("T", "p", BLOB, ir.Constant(text, BLOB), {}, external=NO_EXTERNAL)

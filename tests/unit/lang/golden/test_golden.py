@@ -25,6 +25,7 @@ from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
 from omnigraph.lang.schema.compiler import compile_schema, compile_schema_file
 from omnigraph.lang.schema.plan import plan_migration
 from omnigraph.lang.schema.steps import Step
+from support.subtests import each_case
 
 HERE = Path(__file__).parent
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -43,7 +44,7 @@ def _code(path: Path) -> str:
     return "-".join(parts[:2]) if parts[0] == "S" else parts[0]
 
 
-@pytest.mark.parametrize("path", _cases("schema_errors", "*.pg"), ids=lambda path: path.stem)
+@each_case("path", _cases("schema_errors", "*.pg"), ids=lambda path: path.stem)
 def test_a_wrong_schema_is_explained(path: Path, golden) -> None:
     with pytest.raises(CompilerError) as failure:
         compile_schema(_source(path))
@@ -59,7 +60,7 @@ def test_what_a_schema_says_without_effect_is_explained(path: Path, golden) -> N
     golden(path.with_suffix(".expected"), f"{shown}\n")
 
 
-@pytest.mark.parametrize("path", _cases("query_errors", "*.gq"), ids=lambda path: path.stem)
+@each_case("path", _cases("query_errors", "*.gq"), ids=lambda path: path.stem)
 def test_a_wrong_query_is_explained(path: Path, golden, reading) -> None:
     from omnigraph.lang.query.lint import lint_queries
 
@@ -77,13 +78,13 @@ def test_a_wrong_query_is_explained(path: Path, golden, reading) -> None:
     golden(path.with_suffix(".expected"), "\n".join(item.render() for item in found) + "\n")
 
 
-@pytest.mark.parametrize("path", _cases("plans", "*.gq"), ids=lambda path: path.stem)
+@each_case("path", _cases("plans", "*.gq"), ids=lambda path: path.stem)
 def test_a_plan_is_stable(path: Path, golden, reading) -> None:
     compiled = compile_file(_source(path), reading)
     golden(path.with_suffix(".expected"), "\n".join(explain_ir(query.ir) for query in compiled))
 
 
-@pytest.mark.parametrize("folder", _cases("migrations", "*"), ids=lambda path: path.name)
+@each_case("folder", _cases("migrations", "*"), ids=lambda path: path.name)
 def test_a_migration_plan_is_stable(folder: Path, golden) -> None:
     old = compile_schema_file(folder / "old.pg")
     new = compile_schema(_source(folder / "new.pg"))

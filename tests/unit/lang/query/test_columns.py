@@ -4,6 +4,7 @@ import pytest
 
 from omnigraph.errors import CompilerError
 from omnigraph.lang.query.compiler import compile_query
+from support.subtests import each_case
 
 PARAMS = "$v: Vector(8), $t: String, $n: I32?"
 
@@ -56,25 +57,21 @@ def compiled(projection: str, reading, tail: str = ""):
     return compile_query(text, reading)
 
 
-@pytest.mark.parametrize(
-    ("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS]
-)
+@each_case(("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS])
 def test_a_column_has_the_name_and_type_of_its_expression(projection, name, type_, reading):
     (column,) = compiled(projection, reading).ir.projections
 
     assert (column.name, str(column.type)) == (name, type_)
 
 
-@pytest.mark.parametrize(
-    ("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS]
-)
+@each_case(("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS])
 def test_the_descriptor_names_the_column_as_the_result_does(projection, name, type_, reading):
     (field,) = compiled(projection, reading).operation.result
 
     assert field.name == name
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "tail", "name"),
     [
         ("bm25($p.title, $t)", "order { bm25($p.title, $t) }", "bm25"),
@@ -100,7 +97,7 @@ def test_the_columns_keep_the_order_of_the_text(reading):
     assert [column.name for column in query.ir.projections] == ["p.year", "a", "count"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "projections",
     ["$p.title, $p.title", "$p.title as a, $p.year as a", "1, 2", "count($p), count($q)", "$p, $q as p",
      '$p.title as t, $t', "now(), 5 as now", '5, date("2024-05-01")'],
@@ -126,7 +123,7 @@ def test_one_aggregate_makes_the_query_grouped(projection, grouped, reading):
     assert compiled(projection, reading).ir.grouped is grouped
 
 
-@pytest.mark.parametrize("key", ["literal", "t", "n", "p.title"])
+@each_case("key", ["literal", "t", "n", "p.title"])
 def test_an_order_key_names_a_column_by_a_plain_name(key, reading):
     text = '$p.title, $t, $n, "x"'
     if key == "p.title":

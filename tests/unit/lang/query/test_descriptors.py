@@ -5,6 +5,7 @@ import pytest
 from omnigraph.core.types import ListType, PropertyType, Scalar, ScalarType, VectorType
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.signature import describe_field
+from support.subtests import each_case
 
 
 def read(clauses: str, reading, returned: str = "1 as one", params: str = ""):
@@ -46,7 +47,7 @@ READS = {
 }
 
 
-@pytest.mark.parametrize(("clauses", "expected"), READS.values(), ids=READS.keys())
+@each_case(("clauses", "expected"), READS.values(), ids=READS.keys())
 def test_a_read_lists_every_type_it_touches_sorted(clauses, expected, reading):
     operation = read(clauses, reading).operation
 
@@ -97,7 +98,7 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.parametrize(("body", "reads", "writes"), MUTATIONS.values(), ids=MUTATIONS.keys())
+@each_case(("body", "reads", "writes"), MUTATIONS.values(), ids=MUTATIONS.keys())
 def test_a_mutation_lists_what_it_reads_and_writes_sorted(body, reads, writes, reading):
     operation = compile_query(f"query q() {{ {body} }}", reading).operation
 
@@ -110,7 +111,7 @@ def test_a_mutation_has_no_result_fields(reading):
     assert operation.to_json()["result"] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("returned", "expected"),
     [
         ("$p.title", {"name": "p.title", "kind": "string", "nullable": False}),
@@ -146,7 +147,7 @@ def test_a_result_field_is_described_in_wire_kinds(returned, expected, reading):
     assert operation.to_json()["result"] == [expected]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("scalar", "kind"),
     [
         (Scalar.STRING, "string"), (Scalar.BLOB, "blob"), (Scalar.BOOL, "bool"), (Scalar.I32, "int"),

@@ -5,11 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from omnigraph.lang.query.compiler import compile_file, compile_query
 from omnigraph.lang.query.explain import explain_ir
 from omnigraph.lang.schema.compiler import compile_schema_file
+from support.subtests import each_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLANS = sorted((GOLDEN / "plans").glob("*.gq"))
@@ -36,7 +35,7 @@ def explain_all(catalog) -> str:
     )
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+@each_case("path", PLANS, ids=lambda path: path.stem)
 def test_two_compilations_give_the_same_plan(path, reading):
     text = path.read_text(encoding="utf-8")
     fresh = compile_schema_file(GOLDEN / "reading.pg").catalog
@@ -115,7 +114,7 @@ def test_two_queries_that_differ_have_different_plans(reading):
     assert one != two
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("written", "shown"),
     [("0.1", "0.1"), ("16777217", "16777216"), ("$x", "param(x)"), ("0.5", "0.5")],
 )

@@ -9,6 +9,7 @@ from omnigraph.core.source import SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS
 from omnigraph.lang.query.lint import LintReport, LintStatus, lint_queries
 from omnigraph.lang.schema.compiler import compile_schema
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog
@@ -309,7 +310,7 @@ def test_kinds_of_results_are_read_and_mutation(notes):
     assert [result.kind for result in lint(text, notes).results] == ["read", "mutation"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("match", "is_joined"),
     [
         ("$a: Note $b: Note", False),

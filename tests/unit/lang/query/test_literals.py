@@ -5,6 +5,7 @@ import pytest
 from omnigraph.errors import CompilerError
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_query
+from support.subtests import each_case
 
 
 def statement(text: str, reading, params: str = ""):
@@ -39,7 +40,7 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize(("assignment", "stored"), ACCEPTED, ids=[item[0] for item in ACCEPTED])
+@each_case(("assignment", "stored"), ACCEPTED, ids=[item[0] for item in ACCEPTED])
 def test_an_assigned_literal_is_in_the_stored_form_of_its_property(assignment, stored, reading):
     value = assigned(assignment, reading)
 
@@ -89,7 +90,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("assignment", REFUSED)
+@each_case("assignment", REFUSED)
 def test_t3_a_literal_that_does_not_fit_is_refused(assignment, reading):
     with pytest.raises(CompilerError) as failure:
         assigned(assignment, reading)
@@ -149,7 +150,7 @@ FITTING = [item for item in PARAMETERS if item[2]]
 UNFITTING = [item for item in PARAMETERS if not item[2]]
 
 
-@pytest.mark.parametrize(("name", "type_", "fits"), FITTING, ids=_labels(FITTING))
+@each_case(("name", "type_", "fits"), FITTING, ids=_labels(FITTING))
 def test_t7_a_parameter_of_a_compatible_type_is_accepted(name, type_, fits, reading):
     value = assigned(f"{name}: $x", reading, f"$x: {type_}")
 
@@ -157,7 +158,7 @@ def test_t7_a_parameter_of_a_compatible_type_is_accepted(name, type_, fits, read
     assert str(value.type) == type_
 
 
-@pytest.mark.parametrize(("name", "type_", "fits"), UNFITTING, ids=_labels(UNFITTING))
+@each_case(("name", "type_", "fits"), UNFITTING, ids=_labels(UNFITTING))
 def test_t7_a_parameter_of_another_type_is_refused(name, type_, fits, reading):
     with pytest.raises(CompilerError) as failure:
         assigned(f"{name}: $x", reading, f"$x: {type_}")
@@ -169,7 +170,7 @@ def test_now_fits_a_datetime(reading):
     assert assigned("submitted: now()", reading) == ir.ParamRef(ir.NOW, ir.INSTANT_TYPE)
 
 
-@pytest.mark.parametrize("name", ["released", "title", "year", "open"])
+@each_case("name", ["released", "title", "year", "open"])
 def test_t7_now_fits_nothing_but_a_datetime(name, reading):
     with pytest.raises(CompilerError) as failure:
         assigned(f"{name}: now()", reading)
@@ -177,7 +178,7 @@ def test_t7_now_fits_nothing_but_a_datetime(name, reading):
     assert failure.value.codes == ("T7",)
 
 
-@pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])
+@each_case("op", ["=", "!=", "<", "<=", ">", ">="])
 def test_a_where_takes_every_comparison(op, reading):
     predicate = statement(f"delete Paper where year {op} 2020", reading).predicate
 
@@ -207,7 +208,7 @@ def test_a_filter_compares_numbers_by_value_without_narrowing(reading):
     assert (comparison.right.value, str(comparison.right.type)) == (2.7, "F64")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("list_", "code"),
     [('["a", 1]', "Q108"), ('["a", true]', "Q108"), ('[["a"]]', "Q108"), ("[now()]", "Q108")],
 )
@@ -226,7 +227,7 @@ def test_a_list_literal_may_hold_dates(reading):
     assert (column.expression.value, str(column.type)) == ((1, 2), "[Date]")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "insert Paper { doi: $d, title: $d, year: 2020 }",
@@ -270,7 +271,7 @@ def test_omitted_properties_are_not_assigned_so_that_an_insert_replaces_the_row(
     assert [item.property for item in statement(text, reading).assignments] == ["full_name"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "kind"),
     [
         ('insert Author { full_name: "x" }', ir.InsertNode),

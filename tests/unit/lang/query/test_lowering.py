@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import pytest
-
 from omnigraph.core.source import MAX_PATTERNS
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_query
+from support.subtests import each_case
 
 
 def pipeline(clauses: str, reading, params: str = "") -> tuple[ir.Op, ...]:
@@ -27,7 +26,7 @@ DIRECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("binding", "traversal", "source", "target", "direction", "type_"),
     DIRECTIONS,
     ids=[f"{item[0]} {item[1]}" for item in DIRECTIONS],
@@ -45,7 +44,7 @@ def test_a_traversal_is_expanded_from_its_bound_end(
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("binding", "traversal", "source", "target", "direction", "type_"),
     DIRECTIONS,
     ids=[f"{item[0]} {item[1]}" for item in DIRECTIONS],

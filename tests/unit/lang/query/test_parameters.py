@@ -5,6 +5,7 @@ import pytest
 from omnigraph.errors import BadRequestError, ParameterError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.query.signature import bind_params
+from support.subtests import each_case
 
 SAFE = 2**53 - 1
 
@@ -56,7 +57,7 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("type_", "given", "stored"), ACCEPTED, ids=[f"{item[0]} from {item[1]!r}" for item in ACCEPTED]
 )
 def test_a_json_value_becomes_the_stored_value_of_its_type(type_, given, stored, bind):
@@ -129,7 +130,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("type_", "given"), REFUSED, ids=[f"{item[0]} from {str(item[1])[:24]!r}" for item in REFUSED]
 )
 def test_a_json_value_of_another_type_is_refused(type_, given, bind):
@@ -151,7 +152,7 @@ JAVASCRIPT_ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "given", "stored"), JAVASCRIPT_ACCEPTED, ids=str)
+@each_case(("type_", "given", "stored"), JAVASCRIPT_ACCEPTED, ids=str)
 def test_javascript_sends_integers_as_floats_and_large_ones_as_strings(type_, given, stored, bind):
     values = bind(f"$x: {type_}", {"x": given}, javascript=True)
 
@@ -173,7 +174,7 @@ JAVASCRIPT_REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "given"), JAVASCRIPT_REFUSED, ids=str)
+@each_case(("type_", "given"), JAVASCRIPT_REFUSED, ids=str)
 def test_javascript_numbers_beyond_the_safe_range_are_refused(type_, given, bind):
     with pytest.raises(ParameterError) as failure:
         bind(f"$x: {type_}", {"x": given}, javascript=True)

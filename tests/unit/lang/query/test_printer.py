@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from omnigraph.core.source import SourceText
 from omnigraph.lang.query.ast import print_queries
 from omnigraph.lang.query.parser import parse_queries
+from support.subtests import each_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FILES = [
@@ -21,14 +20,14 @@ def parse(text: str):
     return parse_queries(SourceText(text, "test.gq"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@each_case("path", FILES, ids=lambda path: path.stem)
 def test_printing_and_parsing_gives_the_same_tree(path):
     tree = parse(path.read_text(encoding="utf-8"))
 
     assert parse(print_queries(tree)) == tree
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@each_case("path", FILES, ids=lambda path: path.stem)
 def test_printing_is_idempotent(path):
     printed = print_queries(parse(path.read_text(encoding="utf-8")))
 
@@ -82,7 +81,7 @@ def test_queries_are_separated_by_a_blank_line():
     assert "}\n\nquery b" in print_queries(parse(text))
 
 
-@pytest.mark.parametrize("value", ['"', "\\", "\n", "\t", "\r", "ä漢🜁", "", "// /* */", "\\n"])
+@each_case("value", ['"', "\\", "\n", "\t", "\r", "ä漢🜁", "", "// /* */", "\\n"])
 def test_every_string_survives_printing(value):
     from omnigraph.lang.query import ast
 

@@ -11,6 +11,7 @@ from omnigraph.errors import (
     QuerySelectionError,
 )
 from omnigraph.lang.query.compiler import compile_file, compile_query, read_queries
+from support.subtests import each_case
 
 READ = "query papers() { match { $p: Paper } return { $p.title } }"
 OTHER = "query venues() { match { $v: Venue } return { $v.city } }"
@@ -119,7 +120,7 @@ def test_d2_is_a_bad_request(reading):
     assert (failure.value.kind, failure.value.http_status) == ("bad_request", 400)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         'insert Author { full_name: "x" } delete Author where full_name = "y"',

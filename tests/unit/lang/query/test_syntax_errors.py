@@ -5,6 +5,7 @@ import pytest
 from omnigraph.core.source import MAX_NESTING, SourceText
 from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.lang.query.parser import parse_queries
+from support.subtests import each_case
 
 
 def problems(text: str) -> tuple[Diagnostic, ...]:
@@ -21,7 +22,7 @@ def write(statement: str) -> str:
     return f"query q() {{ {statement} }}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "fragment"),
     [
         pytest.param(read("$p.a > -5"), "negative", id="negative literal"),
@@ -81,7 +82,7 @@ def test_a_number_is_not_what_is_expected_where_a_number_was_found():
     assert "found `1`, expected" not in problem.message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "line", "column", "caret"),
     [
         pytest.param("query q() {\n  match { }\n}", 2, 11, "^", id="first column of a word"),

@@ -4,6 +4,7 @@ import pytest
 
 from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.lang.query.compiler import compile_query
+from support.subtests import each_case
 
 
 def read(clauses: str, tail: str = "return { $p.title }", params: str = "") -> str:
@@ -29,7 +30,7 @@ def codes(problems):
     return lambda text: [problem.code for problem in problems(text)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "code"),
     [
         pytest.param(
@@ -169,12 +170,12 @@ RANK_ORDER = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), RANK_ORDER.values(), ids=RANK_ORDER.keys())
+@each_case(("text", "expected"), RANK_ORDER.values(), ids=RANK_ORDER.keys())
 def test_the_checks_of_ranking_come_before_those_of_grouping(text, expected, codes):
     assert [code for code in codes(text) if code.startswith("T")] == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), RANK_ORDER.values(), ids=RANK_ORDER.keys())
+@each_case(("text", "expected"), RANK_ORDER.values(), ids=RANK_ORDER.keys())
 def test_the_first_error_is_the_first_check_of_the_specification(text, expected, codes):
     assert codes(text)[0] == expected[0]
 
@@ -204,10 +205,8 @@ def test_t21_bm25_needs_no_limit(reading):
     assert compile_query(text, reading).ir.limit is None
 
 
-@pytest.mark.parametrize("direction", ["", "asc", "desc"])
-@pytest.mark.parametrize(
-    "call", ['bm25($p.title, "x")', 'rrf(bm25($p.title, "x"), bm25($p.abstract, "y"))']
-)
+@each_case("direction", ["", "asc", "desc"])
+@each_case("call", ['bm25($p.title, "x")', 'rrf(bm25($p.title, "x"), bm25($p.abstract, "y"))'])
 def test_a_direction_after_bm25_or_rrf_changes_nothing(call, direction, reading):
     plain = compile_query(read("", f"return {{ $p.title }} order {{ {call} }} limit 3"), reading)
     directed = compile_query(
@@ -320,7 +319,7 @@ def test_q109_the_largest_limit_is_accepted(reading):
     assert compile_query(text, reading).ir.limit == 2**63 - 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("params", "code"),
     [
         ("$a: String, $a: String", "Q102"),

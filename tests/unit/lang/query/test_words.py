@@ -11,6 +11,7 @@ from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_file, compile_query
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema.compiler import compile_schema
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog
@@ -72,7 +73,7 @@ def test_desc_is_a_whole_word_so_descent_is_no_direction():
         body("match { $p: Paper } return { $p.a } order { $p.a descent }")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("queryq() { match { $p: Paper } return { $p } }", id="query"),
@@ -116,7 +117,7 @@ def body_of(file: tree.QueryFile) -> tree.ReadBody:
     return found
 
 
-@pytest.mark.parametrize("word", KEYWORDS)
+@each_case("word", KEYWORDS)
 def test_a_property_may_be_called_like_a_keyword(word, keyword_catalog):
     text = f"""
     query r($v: I32) {{
@@ -135,7 +136,7 @@ def test_a_property_may_be_called_like_a_keyword(word, keyword_catalog):
     assert compiled[0].ir.projections[0].expression.property == word
 
 
-@pytest.mark.parametrize("word", [word for word in KEYWORDS if word not in ("true", "false")])
+@each_case("word", [word for word in KEYWORDS if word not in ("true", "false")])
 def test_a_column_may_be_called_like_a_keyword(word, keyword_catalog):
     text = f"query r() {{ match {{ $t: Thing }} return {{ $t.count as {word} }} order {{ {word} desc }} }}"
 
@@ -144,7 +145,7 @@ def test_a_column_may_be_called_like_a_keyword(word, keyword_catalog):
     assert compiled.ir.order == (ir.OrderKey(ir.ColumnRef(word), True),)
 
 
-@pytest.mark.parametrize("word", KEYWORDS)
+@each_case("word", KEYWORDS)
 def test_a_query_and_a_parameter_may_be_called_like_a_keyword(word, keyword_catalog):
     text = f"query {word}(${word}: I32) {{ match {{ $t: Thing }} return {{ ${word} }} }}"
 
@@ -153,7 +154,7 @@ def test_a_query_and_a_parameter_may_be_called_like_a_keyword(word, keyword_cata
     assert (compiled.name, compiled.ir.params[0].name) == (word, word)
 
 
-@pytest.mark.parametrize("word", [*EDGE_WORDS, "not_x"])
+@each_case("word", [*EDGE_WORDS, "not_x"])
 def test_an_edge_word_may_be_a_keyword(word, keyword_catalog):
     text = f"query r() {{ match {{ $a: Thing  $a {word} $b  $a <{word}> $c  $a $w:{word} $d }} return {{ $b }} }}"
 
@@ -205,7 +206,7 @@ def test_an_edge_word_begins_in_lower_case(reading):
     assert codes(text, reading) == ("Q000",)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "// a line\nquery q() { match { $p: Paper } return { $p } }",
@@ -221,7 +222,7 @@ def test_comments_are_blank(text):
     assert [query.name for query in parse(text).queries] == ["q"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("literal", "value"),
     [
         (r'"a\"b"', 'a"b'),
@@ -247,7 +248,7 @@ def test_a_literal_has_the_value_it_spells(literal, value):
     assert type(only.expression.value) is type(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "literal",
     ["-1", "1e6", "1.5e3", "1.", ".5", "0x10", "1_000", "'a'", r'"\u0041"', r'"\x"', "5m"],
 )
@@ -258,7 +259,7 @@ def test_what_is_no_literal_does_not_parse(literal):
     assert failure.value.codes == ("Q000",)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "count"),
     [
         ("$p.a, $p.b", 2),
@@ -287,7 +288,7 @@ def test_an_inline_match_may_end_with_a_comma():
     assert [match.property for match in clause.matches] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     ["match { } return { $p }", "match { $p: Paper { } } return { $p }", "match { not { } } return { $p }",
      "match { $p: Paper } return { }", "match { $p: Paper } return { $p } order { }"],

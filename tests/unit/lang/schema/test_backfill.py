@@ -19,6 +19,7 @@ from omnigraph.lang.schema.backfill import (
 )
 from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.lang.schema.compiler import compile_schema
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from omnigraph.lang.schema.backfill import Expression
@@ -67,7 +68,7 @@ def read(name: str, value: object) -> Expression:
     return read_backfill(f"Paper.{name}", value, TYPES[name], OLD).expression
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "stored"),
     [
         ("text", '"en"', "en"),
@@ -118,7 +119,7 @@ def test_functions_are_nested() -> None:
     assert used_properties(expression) == {"title", "stage"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value"),
     [
         ("big", "year"),
@@ -133,7 +134,7 @@ def test_a_property_fits_where_its_values_are_values(name: str, value: str) -> N
     assert used_properties(read(name, value))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value", "why"),
     [
         ("text", "en", 'Paper has no property `en`, and a text is written "en"'),
@@ -197,7 +198,7 @@ def test_an_assignment_has_two_sides(assignment: str, parts: tuple[str, str]) ->
     assert split_backfill(assignment) == parts
 
 
-@pytest.mark.parametrize("assignment", ["", "Paper.lang", "lang=1", '="x"'])
+@each_case("assignment", ["", "Paper.lang", "lang=1", '="x"'])
 def test_an_assignment_without_a_form_is_refused(assignment: str) -> None:
     with pytest.raises(BadRequestError, match=r"is not of the form Type\.property=value"):
         split_backfill(assignment)
@@ -215,9 +216,7 @@ def test_a_target_may_name_the_kind(target: str, parts: tuple[Any, str, str]) ->
     assert split_target(target) == parts
 
 
-@pytest.mark.parametrize(
-    "target", ["", "x", "Paper.", ".x", ":Paper.x", "table:Paper.x", "node:.x"]
-)
+@each_case("target", ["", "x", "Paper.", ".x", ":Paper.x", "table:Paper.x", "node:.x"])
 def test_a_target_without_a_form_is_refused(target: str) -> None:
     with pytest.raises(BadRequestError, match=r"is not of the form Type\.property"):
         split_target(target)

@@ -15,6 +15,7 @@ from omnigraph.lang.schema.catalog import (
     index_kinds,
 )
 from support.schemas import catalog_of
+from support.subtests import each_case
 
 
 def test_types_are_sorted_by_name(reading: Catalog) -> None:
@@ -106,7 +107,7 @@ def test_enum_values_are_sorted(reading: Catalog) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("annotation", "expected"),
     [
         ('@embed("t")', Embedding(source="t")),
@@ -121,7 +122,7 @@ def test_the_three_spellings_of_embed(annotation: str, expected: Embedding) -> N
     assert node.properties["v"].embedding == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("annotation", "expected"),
     [
         ("@tag", OpaqueAnnotation("tag")),
@@ -131,7 +132,7 @@ def test_the_three_spellings_of_embed(annotation: str, expected: Embedding) -> N
         ('@tag(1.50, b=true, a="x")', OpaqueAnnotation("tag", "1.50", (("a", "x"), ("b", "true")))),
     ],
 )
-@pytest.mark.parametrize("place", ["node", "edge", "property"])
+@each_case("place", ["node", "edge", "property"])
 def test_other_annotations_are_kept_as_opaque_metadata(
     place: str, annotation: str, expected: OpaqueAnnotation
 ) -> None:
@@ -164,7 +165,7 @@ def test_meaningful_annotations_are_not_opaque() -> None:
     assert node.properties["t"].description == "p"
 
 
-@pytest.mark.parametrize("word", ["Cites", "cites", "CITES", "cItEs"])
+@each_case("word", ["Cites", "cites", "CITES", "cItEs"])
 def test_an_edge_is_found_whatever_its_case(reading: Catalog, word: str) -> None:
     edge = reading.edge(word)
 
@@ -185,7 +186,7 @@ def test_incident_edges_begin_or_end_at_a_node(reading: Catalog) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "expected"),
     [
         pytest.param(EnumType(("a",)), (IndexKind.BTREE,), id="enum"),
@@ -200,7 +201,7 @@ def test_incident_edges_begin_or_end_at_a_node(reading: Catalog) -> None:
         pytest.param(ScalarType(Scalar.BLOB), (), id="Blob"),
     ],
 )
-@pytest.mark.parametrize("nullable", [False, True], ids=["required", "nullable"])
+@each_case("nullable", [False, True], ids=["required", "nullable"])
 def test_an_index_intent_becomes_the_index_of_its_type(
     base: ScalarType | EnumType | ListType | VectorType,
     expected: tuple[IndexKind, ...],

@@ -10,6 +10,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.accepted import IR_VERSION, read_contract, write_contract, write_state
 from omnigraph.lang.schema.compiler import compile_schema
 from support.schemas import DOMAIN, accept, apply, catalog_of
+from support.subtests import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ def test_every_type_and_property_has_its_number() -> None:
     assert contract["edges"][0]["incarnation"] == 14
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(TEXT, id="small"),
@@ -93,7 +94,7 @@ def test_comments_order_and_hints_of_the_source_do_not_matter() -> None:
     assert read_contract(stored(), catalog_of(other)).identities == accept(TEXT).identities
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(TEXT.replace("w: F32?", "w: F64?"), id="type"),
@@ -129,7 +130,7 @@ def _remove(path: list[str | int]) -> Callable[[Contract], None]:
     return damage
 
 
-@pytest.mark.parametrize(
+@each_case(
     "damage",
     [
         pytest.param(_remove(["nodes"]), id="no nodes"),

@@ -6,6 +6,7 @@ from omnigraph.lang.schema.ast import EdgeDecl, InterfaceDecl, NodeDecl
 from omnigraph.lang.schema.catalog import Cardinality, Provenance
 from omnigraph.lang.schema.compiler import compile_schema
 from support.schemas import catalog_of, codes_of, findings_of, hash_of
+from support.subtests import each_case
 
 
 def test_an_empty_text_is_a_schema_without_types() -> None:
@@ -73,7 +74,7 @@ def test_the_example_of_the_specification_compiles() -> None:
     assert list(catalog.edges) == ["AppearsAt", "Cites", "Wrote"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "hint"),
     [
         pytest.param(
@@ -190,7 +191,7 @@ def test_annotations_of_a_node_stand_before_implements() -> None:
     assert (node.implements, node.metadata.description) == (("I",), "d")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("card", "expected"),
     [
         ("", Cardinality(low=0, high=None)),

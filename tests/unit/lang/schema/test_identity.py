@@ -8,6 +8,7 @@ from omnigraph.lang.schema.accepted import Identities, TypeIdentity, fresh_ident
 from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.lang.schema.compiler import compile_schema
 from support.schemas import DOMAIN, accept, apply, migrate
+from support.subtests import each_case
 
 NODE, EDGE, INTERFACE = TypeKind.NODE, TypeKind.EDGE, TypeKind.INTERFACE
 
@@ -176,7 +177,7 @@ class TestInertHints:
 
         assert fresh_identities(compiled.catalog, DOMAIN, compiled.source).warnings == ()
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("old", "new"),
         [
             pytest.param("node A {}", "node A @rename_from(Z) {}", id="node"),
@@ -208,7 +209,7 @@ class TestInertHints:
 
 
 class TestWrongHints:
-    @pytest.mark.parametrize(
+    @each_case(
         ("code", "old", "new"),
         [
             pytest.param("S-29", "node A {}", "node B @rename_from(C) {}", id="unknown type"),

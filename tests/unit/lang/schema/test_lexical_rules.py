@@ -4,9 +4,10 @@ import pytest
 
 from omnigraph.core.types import EnumType
 from support.schemas import catalog_of, codes_of, findings_of
+from support.subtests import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("node A{a:String b:I32}", id="no whitespace where none is needed"),
@@ -28,7 +29,7 @@ def test_layout_and_comments_mean_nothing(text: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("node A { a: enum /* of */ (x, y) }", "enum(x, y)"),
@@ -55,7 +56,7 @@ def test_many_comments_after_an_annotation_cost_no_time() -> None:
     assert list(catalog_of(text).nodes["A"].properties) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("/* a /* b */ c */ node A {}", id="block comments do not nest"),
@@ -101,12 +102,12 @@ def test_s_01_a_text_outside_the_lexical_rules_is_refused(text: str) -> None:
     assert codes_of(text)[0] == "S-01"
 
 
-@pytest.mark.parametrize("name", ["A", "Paper2", "A_b_C", "Vector", "String", "Date"])
+@each_case("name", ["A", "Paper2", "A_b_C", "Vector", "String", "Date"])
 def test_a_type_name_is_a_capital_and_then_letters_digits_or_underscores(name: str) -> None:
     assert list(catalog_of(f"node {name} {{}}").nodes) == [name]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "a",
@@ -128,7 +129,7 @@ def test_a_property_name_keeps_its_case_and_may_be_a_keyword(name: str) -> None:
     assert list(node.properties) == [name, "other"]
 
 
-@pytest.mark.parametrize("name", ["node", "edge", "interface", "implements", "enum"])
+@each_case("name", ["node", "edge", "interface", "implements", "enum"])
 def test_a_body_list_may_name_a_property_that_is_called_like_a_keyword(name: str) -> None:
     node = catalog_of(f"node A {{ {name}: String @unique({name}) }}").nodes["A"]
 
@@ -143,7 +144,7 @@ def test_enum_values_may_hold_digits_dashes_and_underscores_and_begin_with_any()
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("literal", "value"),
     [
         (r'"a \"quoted\" word"', 'a "quoted" word'),
@@ -161,7 +162,7 @@ def test_a_string_holds_the_five_escapes_and_any_other_character(literal: str, v
     assert node.metadata.description == value
 
 
-@pytest.mark.parametrize("escape", [r"\.", r"\u0041", r"\x41", r"\0", r"\'", r"\/", r"\N", "\\\n"])
+@each_case("escape", [r"\.", r"\u0041", r"\x41", r"\0", r"\'", r"\/", r"\N", "\\\n"])
 def test_s_02_any_other_escape_is_refused_where_it_stands(escape: str) -> None:
     (finding,) = findings_of(f'node A {{}}\nnode B @tag("abc{escape}") {{}}')
 
@@ -190,7 +191,7 @@ def test_annotation_values_are_strings_names_numbers_and_booleans() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("bounds", "low", "high"),
     [
         ("0..3", 0, 3),
@@ -211,7 +212,7 @@ def test_range_bounds_may_be_negative_fractional_and_open(
     assert (rule.low, rule.high) == (low, high)
 
 
-@pytest.mark.parametrize("bounds", ["..", "", "0", "0,3", "0...3", "+1..2", "a..b", '"0".."3"'])
+@each_case("bounds", ["..", "", "0", "0,3", "0...3", "+1..2", "a..b", '"0".."3"'])
 def test_s_01_a_range_without_two_dots_and_a_number_is_refused(bounds: str) -> None:
     assert codes_of(f"node A {{ x: F64 @range(x, {bounds}) }}") == ["S-01"]
 
@@ -252,12 +253,12 @@ def test_s_01_a_nul_character_is_refused_where_it_stands() -> None:
     assert (finding.code, finding.line, finding.column) == ("S-01", 1, 22)
 
 
-@pytest.mark.parametrize("name", ["_row_id", "_ROWID", "_rowId", "rowid", "_rowid_", "_id", "iD"])
+@each_case("name", ["_row_id", "_ROWID", "_rowId", "rowid", "_rowid_", "_id", "iD"])
 def test_s_03_reserved_names_are_exact(name: str) -> None:
     assert name in catalog_of(f"node A {{ {name}: String }}").nodes["A"].properties
 
 
-@pytest.mark.parametrize("name", ["src", "dst", "from", "to"])
+@each_case("name", ["src", "dst", "from", "to"])
 def test_s_03_endpoint_names_are_free_on_nodes_and_interfaces(name: str) -> None:
     catalog = catalog_of(f"interface I {{ {name}: String }} node A implements I {{}}")
 

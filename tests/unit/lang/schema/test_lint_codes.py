@@ -14,6 +14,7 @@ from omnigraph.lang.schema.steps import (
     Tier,
 )
 from support.schemas import migrate
+from support.subtests import each_case
 
 TABLE = {
     "OG-DS-101": (Tier.DESTRUCTIVE, False),
@@ -39,7 +40,7 @@ def test_every_code_has_a_rule() -> None:
     assert {rule.code for rule in RULES} == set(LintCode)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code.value)
+@each_case("rule", RULES, ids=lambda rule: rule.code.value)
 def test_a_code_is_its_family_and_three_digits(rule: LintRule) -> None:
     match = re.fullmatch(r"OG-([A-Z]{2})-([0-9]{3})", rule.code)
 
@@ -47,7 +48,7 @@ def test_a_code_is_its_family_and_three_digits(rule: LintRule) -> None:
     assert match[1] in SHIPPED_FAMILIES
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code.value)
+@each_case("rule", RULES, ids=lambda rule: rule.code.value)
 def test_every_shipped_code_is_an_error_and_says_what_it_means(rule: LintRule) -> None:
     assert rule.severity is Severity.ERROR
     assert rule.meaning.strip()

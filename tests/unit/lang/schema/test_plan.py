@@ -9,6 +9,7 @@ from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.plan import plan_migration
 from omnigraph.lang.schema.steps import DropMode, LintCode, UnsupportedChange
 from support.schemas import accept, codes_of, kinds_of, migrate
+from support.subtests import each_case
 
 OLD = "node A { a: I32? b: I32? } node B {} node C {} edge E: A -> B edge F: A -> A { w: F32? }"
 NEW = "node A { a: I32? } node B {} edge F: A -> A"
@@ -79,7 +80,7 @@ def test_a_plan_is_plain_json_data() -> None:
     assert json.loads(json.dumps(body)) == body
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new"),
     [
         pytest.param(
@@ -99,7 +100,7 @@ def test_a_plan_is_plain_json_data() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("other", ["", " node N {}"], ids=["alone", "beside another step"])
+@each_case("other", ["", " node N {}"], ids=["alone", "beside another step"])
 def test_removing_one_of_two_spellings_is_refused(old: str, new: str, other: str) -> None:
     plan = migrate(old, new + other)
 
@@ -176,7 +177,7 @@ def test_a_key_keeps_its_meaning_when_a_member_is_renamed_and_reordered() -> Non
     assert kinds_of(migrate(old, new).steps) == ["rename_property"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new"),
     [
         pytest.param("@range(x, 0..)", "@range(x, ..0)", id="range side"),

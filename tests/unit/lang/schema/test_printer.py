@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from omnigraph.core.source import SourceText
 from omnigraph.lang.schema.ast import print_schema
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.parser import parse_schema
+from support.subtests import each_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -33,21 +32,21 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES.keys())
+@each_case("text", EXAMPLES.values(), ids=EXAMPLES.keys())
 def test_a_printed_schema_parses_to_the_same_tree(text: str) -> None:
     tree = parse_schema(SourceText(text))
 
     assert parse_schema(SourceText(print_schema(tree))) == tree
 
 
-@pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES.keys())
+@each_case("text", EXAMPLES.values(), ids=EXAMPLES.keys())
 def test_printing_twice_changes_nothing(text: str) -> None:
     once = print_schema(parse_schema(SourceText(text)))
 
     assert print_schema(parse_schema(SourceText(once))) == once
 
 
-@pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES.keys())
+@each_case("text", EXAMPLES.values(), ids=EXAMPLES.keys())
 def test_a_printed_schema_has_the_same_shape(text: str) -> None:
     compiled = compile_schema(text)
 
@@ -63,7 +62,7 @@ def test_the_reading_graph_survives_printing() -> None:
     assert parse_schema(SourceText(print_schema(tree))) == tree
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     sorted((GOLDEN / "migrations").glob("*/*.pg")),
     ids=lambda path: f"{path.parent.name}-{path.stem}",

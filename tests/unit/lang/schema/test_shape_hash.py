@@ -5,6 +5,7 @@ import re
 import pytest
 
 from support.schemas import hash_of
+from support.subtests import each_case
 
 BASE = """
 interface I { t: String @index }
@@ -37,7 +38,7 @@ def test_the_hash_is_named_and_stable() -> None:
     assert hash_of(BASE) == hash_of(BASE)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("// a comment\n" + BASE + "/* another */", id="comments"),
@@ -73,7 +74,7 @@ def test_what_means_nothing_does_not_count(text: str) -> None:
     assert hash_of(text) == hash_of(BASE)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param(changed(("node B {}", "node B {} node C {}")), id="a new type"),

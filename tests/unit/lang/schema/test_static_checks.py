@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from support.schemas import catalog_of, codes_of, findings_of
+from support.subtests import each_case
 
 NODE = "node A {}\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "text"),
     [
         pytest.param("S-04", "node A { v: Vector(2147483648) }", id="S-04 dimension too large"),
@@ -91,7 +92,7 @@ def test_a_broken_rule_is_reported_once_under_its_code(code: str, text: str) -> 
     assert codes_of(text) == [code]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("node A { v: Vector(1) w: Vector(2147483647) }", id="S-04 limits"),
@@ -241,7 +242,7 @@ class TestTheAcceptedContract:
 
         assert catalog_of(text, accepted=True).edges["E"].uniques[0].members == ("src", "b")
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("code", "text"),
         [
             pytest.param("S-15", "node A { b: Blob @unique }", id="S-15 property form"),
