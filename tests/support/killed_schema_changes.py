@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.leftovers import reclaim_staged_files
-from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.graph.graph import Graph
-from support.killed_writers import ACTOR, check_sound, dataset_of, every_commit
+from support.killed_writers import (
+    ACTOR,
+    Outcome,
+    check_sound,
+    dataset_of,
+    every_commit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,23 +106,6 @@ CHANGES = (SOFT, HARD)
 TABLES, NEW_TABLES = 3, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the next one finds: whether the change happened, the record, who stands on new commits."""
-
-    happened: bool
-    audit: str | None
-    added: tuple[str, ...]
-
-
-NOTHING = Outcome(False, None, ())
-FORGOTTEN = Outcome(False, "RolledBack", ())
-ROLLED_BACK = Outcome(False, "RolledBack", (RECOVERY_ACTOR,))
-ROLLED_FORWARD = Outcome(True, "RolledForward", (RECOVERY_ACTOR,))
-FINISHED = Outcome(True, "RolledForward", (ACTOR,))
-COMPLETE = Outcome(True, None, (ACTOR,))
-
-
 def make_populated(root: Path) -> Path:
     """The graph before its schema changes, with its indexes."""
     with Graph.init(root, OLD) as graph:
@@ -146,6 +134,7 @@ def applying(root: Path, change: Change) -> dict[str, Any]:
         "backfill": BACKFILL,
         "allow_data_loss": change.allow_data_loss,
         "actor": ACTOR,
+        "engine": "local",
     }
 
 

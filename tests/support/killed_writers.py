@@ -10,23 +10,25 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import lance
+import pytest
 
+from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.commit.publisher import FOLD_THRESHOLD
+from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.core.failpoints import VARIABLE
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from omnigraph.commit.rows import GraphCommit, TablePin
 
-#: The programs whose processes are killed.
-CHILDREN = Path(__file__).parent / "children"
-CHILD = CHILDREN / "child.py"
+CHILD = Path(__file__).parent / "children" / "child.py"
+K = TypeVar("K")
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -49,7 +51,7 @@ SEED = """query seed() {
 
 ACTOR = "act-writer"
 
-#: Places that only cleanups pass (`retention/test_killed_cleanups`).
+#: Places that only cleanups pass (`test_killed_cleanups`).
 OF_CLEANUPS = frozenset(
     {
         *(F.CLEANUP_PLANNED, F.BEFORE_VERSION_REMOVAL, F.AFTER_VERSION_REMOVAL),
@@ -125,6 +127,68 @@ WRITERS = (INSERT, UPSERT, UPDATE, DELETE, FORK)
 NEXT = 'query next() { insert Person { name: "zoe" } insert LivesIn { from: "zoe", to: "oslo" } }'
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the next one finds after a death."""
+
+    happened: bool
+    #: The kind of the record that a recovery left.
+    audit: str | None
+    #: The actors of the commits that the interrupted write, or its recovery, added.
+    added: tuple[str, ...]
+
+
+NOTHING = Outcome(False, None, ())
+FORGOTTEN = Outcome(False, "RolledBack", ())
+ROLLED_BACK = Outcome(False, "RolledBack", (RECOVERY_ACTOR,))
+ROLLED_FORWARD = Outcome(True, "RolledForward", (RECOVERY_ACTOR,))
+FINISHED = Outcome(True, "RolledForward", (ACTOR,))
+COMPLETE = Outcome(True, None, (ACTOR,))
+
+
+def table_commits(
+    tables: int, undone: Outcome = ROLLED_BACK, complete: Outcome = ROLLED_FORWARD
+) -> list[tuple[str, Outcome]]:
+    """The places before and after the commit of every table, with what a death there leads to."""
+    cells = []
+    for number in range(1, tables + 1):
+        before = FORGOTTEN if number == 1 else undone
+        after = complete if number == tables else undone
+        cells.append((f"{F.BEFORE_TABLE_COMMIT}@{number}", before))
+        cells.append((f"{F.AFTER_TABLE_COMMIT}@{number}", after))
+    return cells
+
+
+def publishing(complete: Outcome = ROLLED_FORWARD) -> list[tuple[str, Outcome]]:
+    """The places from the publish to the end of a write."""
+    return [
+        (F.BEFORE_PUBLISH, complete),
+        (F.BEFORE_CATALOG_COMMIT, complete),
+        (F.AFTER_PUBLISH, FINISHED),
+        (F.SIDECAR_DELETE, FINISHED),
+        (F.AFTER_SIDECAR_DELETE, COMPLETE),
+    ]
+
+
+def deaths(
+    kinds: Iterable[K],
+    places: Callable[[K], list[tuple[str, Outcome]]],
+    chosen: Mapping[str, Collection[str]],
+) -> list[Any]:
+    """Every kind of a write at every place that it passes; all but the chosen ones behind the slow marker."""
+    return [
+        pytest.param(
+            kind,
+            str(place),
+            outcome,
+            id=f"{kind}-{place}",
+            marks=() if place in chosen[str(kind)] else pytest.mark.slow,
+        )
+        for kind in kinds
+        for place, outcome in places(kind)
+    ]
+
+
 # ---- graphs
 
 
@@ -171,10 +235,10 @@ class Done:
 class Children:
     """Runs every job in a fresh process; see `child.py`."""
 
-    def __init__(self, child: Path = CHILD) -> None:
+    def __init__(self) -> None:
         environment = {k: v for k, v in os.environ.items() if k != VARIABLE}
         self._server = subprocess.Popen(
-            [sys.executable, str(child)],
+            [sys.executable, str(CHILD)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -204,7 +268,7 @@ def mutation(root: Path, writer: Writer) -> dict[str, Any]:
     return {
         "action": "mutate",
         "root": str(root),
-        "query": writer.query,
+        "text": writer.query,
         "branch": writer.branch,
         "actor": ACTOR,
     }
@@ -257,6 +321,46 @@ def every_commit(graph: Graph) -> list[GraphCommit]:
     return sorted(
         graph._environment.manifest.commits().values(), key=lambda item: item.graph_version
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The graph that all writes of a matrix begin at: copy it before use."""
+
+    root: Path
+    content: dict[str, dict[str, list[Any]]]
+    commits: list[str]
+
+    @classmethod
+    def of(cls, root: Path) -> Before:
+        with Graph.open(root, read_only=True) as graph:
+            commits = [commit.commit_id for commit in every_commit(graph)]
+        return cls(root, contents(root), commits)
+
+
+def table_files(root: Path) -> set[str]:
+    """The files below the tables of a graph."""
+    return {
+        str(path.relative_to(root))
+        for folder in ("nodes", "edges")
+        for path in (root / folder).rglob("*")
+        if path.is_file()
+    }
+
+
+def of_main(names: set[str]) -> set[str]:
+    """The files outside of forks: an empty fork of a table is reclaimed as a whole, with its branch."""
+    return {name for name in names if "/tree/" not in name and "/_refs/" not in name}
+
+
+def reclaim(root: Path, *, preview: bool = False) -> set[str]:
+    """Remove what no version refers to; the names of the files."""
+    with Graph.open(root) as graph:
+        paths = [pin.location for pin in graph.snapshot().pins.values()]
+        found = reclaim_staged_files(graph._environment, paths, 0.0, preview=preview)
+    assert found.is_complete
+    assert found.failures == {}
+    return {file.name for item in found.removals for file in item.files}
 
 
 def check_sound(root: Path) -> None:

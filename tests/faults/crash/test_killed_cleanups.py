@@ -21,20 +21,12 @@ from support.histories import (
     set_age,
     unused_files,
 )
-from support.killed_writers import CHILDREN, Children
+from support.killed_writers import (
+    Children,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-CHILD = CHILDREN / "cleanup_child.py"
-
-
-@pytest.fixture(scope="module")
-def cleaners() -> Iterator[Children]:
-    started = Children(CHILD)
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +75,7 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_killed_cleanup_keeps_its_promise_and_the_next_one_finishes(
-    place: str, world: Path, finished: set[str], cleaners: Children, tmp_path: Path
+    place: str, world: Path, finished: set[str], children: Children, tmp_path: Path
 ):
     root = tmp_path / "g.omni"
     shutil.copytree(world, root)
@@ -94,7 +86,8 @@ def test_a_killed_cleanup_keeps_its_promise_and_the_next_one_finishes(
             for number, commit in enumerate(graph.commits(branch))
         }
         heads = {branch: people(graph, branch) for branch in graph.branches()}
-    cleaners.kill_at(place, {"root": str(root)})
+    job = {"action": "cleanup", "root": str(root), "keep": 3, "commits": True, "confirm": True}
+    children.kill_at(place, job)
     with Graph.open(root, read_only=True) as graph:
         known = graph._environment.manifest.commits()
         for commit_id, (rows, is_promised) in states.items():

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
 from support.embedded_notes import kept_files, note, notes_graph, of, put, vectors
-from support.killed_writers import CHILDREN, Children, sidecars
+from support.killed_writers import (
+    Children,
+    sidecars,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-CHILD = CHILDREN / "embed_child.py"
 TEXTS = {"a": "x", "b": "y", "c": "z"}
 #: Place → vectors that were kept when the run died there; None when they are in the graph by then.
 PLACES = {
@@ -27,17 +25,10 @@ PLACES = {
 }
 
 
-@pytest.fixture(scope="module")
-def embedders() -> Iterator[Children]:
-    started = Children(CHILD)
-    yield started
-    started.close()
-
-
 @pytest.mark.parametrize(("place", "kept"), PLACES.items())
 def test_the_next_run_goes_on_where_a_killed_one_stopped(
     tmp_path: Path,
-    embedders: Children,
+    children: Children,
     monkeypatch: pytest.MonkeyPatch,
     place: str,
     kept: int | None,
@@ -45,8 +36,8 @@ def test_the_next_run_goes_on_where_a_killed_one_stopped(
     monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
     made = notes_graph(tmp_path)
     put(made, tmp_path, *[note(slug, text) for slug, text in TEXTS.items()])
-    job = {"action": "embed", "root": made.uri}
-    embedders.kill_at(place, job, OMNIGRAPH_EMBEDDINGS_MOCK="1")
+    job = {"action": "embed", "root": made.uri, "engine": "local", "batch_size": 1}
+    children.kill_at(place, job, OMNIGRAPH_EMBEDDINGS_MOCK="1")
     with Graph.open(made.uri) as graph:
         assert sidecars(Path(made.uri)) == []
         is_done = vectors(graph)["a"] is not None

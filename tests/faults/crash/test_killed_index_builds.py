@@ -16,7 +16,6 @@ from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.indexes import list_indexes
 from support.killed_writers import (
     ACTOR,
-    CHILDREN,
     NEXT,
     OF_MERGES_AND_BRANCHES,
     OF_OPTIMIZE,
@@ -34,10 +33,8 @@ from support.killed_writers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-CHILD = CHILDREN / "index_child.py"
 #: In the order in which a run commits them.
 TABLES = ("node:City", "node:Person", "edge:Knows", "edge:LivesIn")
 MORE = """query more() {
@@ -55,20 +52,6 @@ QUESTIONS = {
     "match { $p: Person  $p knows{1,3} $q } return { $p.name as x, $q.name as y } order { $p.name, $q.name }",
     "match { $c: City  not { $_ livesIn $c } } return { $c.name as x } order { $c.name }",
 }
-
-
-class IndexBuilders(Children):
-    """Children that can build indexes too."""
-
-    def __init__(self) -> None:
-        super().__init__(CHILD)
-
-
-@pytest.fixture(scope="module")
-def builders() -> Iterator[IndexBuilders]:
-    started = IndexBuilders()
-    yield started
-    started.close()
 
 
 def build(root: Path, branch: str = "main") -> dict[str, Any]:
@@ -115,7 +98,12 @@ def places() -> list[tuple[str, Outcome]]:
     return [(str(place), outcome) for place, outcome in cells]
 
 
-CELLS = [pytest.param(place, outcome, id=place) for place, outcome in places()]
+def cells(*chosen: str) -> list[Any]:
+    """Every place; all but the chosen ones behind the slow marker."""
+    return [
+        pytest.param(place, outcome, id=place, marks=() if place in chosen else pytest.mark.slow)
+        for place, outcome in places()
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -205,28 +193,26 @@ def check_completes(root: Path, source: Path, done: int, branch: str) -> None:
 # ---- killed
 
 
-@pytest.mark.parametrize(("place", "outcome"), CELLS)
+@pytest.mark.parametrize(
+    ("place", "outcome"),
+    cells("sidecar_write", "after_table_commit@1", "before_table_commit@3", "after_publish"),
+)
 def test_a_first_run_killed_anywhere_changes_no_row_and_the_next_completes(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, outcome: Outcome
+    unindexed: Path, tmp_path: Path, children: Children, place: str, outcome: Outcome
 ):
     root = copy(unindexed, tmp_path / "graph")
-    builders.kill_at(place, build(root))
+    children.kill_at(place, build(root))
     check_outcome(root, unindexed, outcome)
 
 
 @pytest.mark.parametrize(
-    ("place", "outcome"),
-    [
-        pytest.param(place, outcome, id=place, marks=() if is_quick else pytest.mark.slow)
-        for place, outcome in places()
-        for is_quick in [place in ("after_sidecar", "after_table_commit@2", "before_publish")]
-    ],
+    ("place", "outcome"), cells("after_sidecar", "after_table_commit@2", "before_publish")
 )
 def test_a_later_run_killed_anywhere_changes_no_row_and_the_next_completes(
-    half_indexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, outcome: Outcome
+    half_indexed: Path, tmp_path: Path, children: Children, place: str, outcome: Outcome
 ):
     root = copy(half_indexed, tmp_path / "graph")
-    builders.kill_at(place, build(root))
+    children.kill_at(place, build(root))
     with Graph.open(root) as graph:
         assert covered_tables(graph, "main") == set(TABLES[: outcome.tables])
         kinds = [record.recovery_kind for record in graph.recoveries()]
@@ -237,18 +223,13 @@ def test_a_later_run_killed_anywhere_changes_no_row_and_the_next_completes(
 
 
 @pytest.mark.parametrize(
-    ("place", "outcome"),
-    [
-        pytest.param(place, outcome, id=place, marks=() if is_quick else pytest.mark.slow)
-        for place, outcome in places()
-        for is_quick in [place in ("before_sidecar", "after_table_commit@1", "before_publish")]
-    ],
+    ("place", "outcome"), cells("before_sidecar", "after_table_commit@1", "before_publish")
 )
 def test_a_run_on_a_branch_killed_anywhere_leaves_main_alone(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, outcome: Outcome
+    unindexed: Path, tmp_path: Path, children: Children, place: str, outcome: Outcome
 ):
     root = copy(unindexed, tmp_path / "graph")
-    builders.kill_at(place, build(root, "dev"))
+    children.kill_at(place, build(root, "dev"))
     with Graph.open(unindexed, read_only=True) as graph:
         main = graph.snapshot()
     check_outcome(root, unindexed, outcome, "dev")
@@ -265,29 +246,29 @@ def test_a_run_on_a_branch_killed_anywhere_leaves_main_alone(
     ],
 )
 def test_recovery_of_a_run_killed_anywhere_is_finished_and_recorded_once(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders, place: str, recovery: F
+    unindexed: Path, tmp_path: Path, children: Children, place: str, recovery: F
 ):
     root = copy(unindexed, tmp_path / "graph")
-    builders.kill_at(place, build(root))
-    builders.kill_at(recovery, opening(root))
+    children.kill_at(place, build(root))
+    children.kill_at(recovery, opening(root))
     check_outcome(root, unindexed, dict(places())[place])
 
 
 def test_a_durable_run_killed_before_its_publish_is_completed(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders, monkeypatch: pytest.MonkeyPatch
+    unindexed: Path, tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "full")
     root = copy(unindexed, tmp_path / "graph")
-    builders.kill_at("before_publish", build(root), OMNIGRAPH_DURABILITY="full")
+    children.kill_at("before_publish", build(root), OMNIGRAPH_DURABILITY="full")
     check_outcome(root, unindexed, dict(places())["before_publish"])
 
 
 def test_a_writer_settles_what_a_dead_index_builder_left(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+    unindexed: Path, tmp_path: Path, children: Children
 ):
     root = copy(unindexed, tmp_path / "graph")
     with Graph.open(root) as graph:
-        builders.kill_at("after_table_commit@3", build(root))
+        children.kill_at("after_table_commit@3", build(root))
         graph.mutate(NEXT)
         assert [record.recovery_kind for record in graph.recoveries()] == ["RolledForward"]
         assert [commit.kind for commit in graph.commits()][:2] == ["mutation", "ensure_indices"]
@@ -295,11 +276,11 @@ def test_a_writer_settles_what_a_dead_index_builder_left(
 
 
 def test_the_next_index_builder_settles_what_a_dead_one_left(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+    unindexed: Path, tmp_path: Path, children: Children
 ):
     root = copy(unindexed, tmp_path / "graph")
     with Graph.open(root) as graph:
-        builders.kill_at("after_table_commit@3", build(root))
+        children.kill_at("after_table_commit@3", build(root))
         report = graph.ensure_indices()
         assert [item.type_key for item in report.built] == [TABLES[3]]
         assert graph.pending_indexes() == []
@@ -308,22 +289,22 @@ def test_the_next_index_builder_settles_what_a_dead_one_left(
 
 
 def test_a_precondition_survives_a_run_that_recovery_completed(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+    unindexed: Path, tmp_path: Path, children: Children
 ):
     root = copy(unindexed, tmp_path / "graph")
     with Graph.open(root) as graph:
         seen = graph.snapshot().commit_id
-        builders.kill_at("before_publish", build(root))
+        children.kill_at("before_publish", build(root))
         receipt = graph.mutate(NEXT, if_commit=seen)
         assert receipt.commit is not None
     check_sound(root)
 
 
 def test_an_undisturbed_child_acknowledges_the_commit_that_it_made(
-    unindexed: Path, tmp_path: Path, builders: IndexBuilders
+    unindexed: Path, tmp_path: Path, children: Children
 ):
     root = copy(unindexed, tmp_path / "graph")
-    done = builders.run({**build(root), "environment": {}})
+    done = children.run({**build(root), "environment": {}})
     assert done.code == 0, done.err
     with Graph.open(root) as graph:
         assert graph.commits()[0].commit_id == done.out.strip()

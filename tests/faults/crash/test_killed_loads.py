@@ -14,31 +14,39 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omnigraph.commit.leftovers import reclaim_staged_files
-from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.core.failpoints import VARIABLE
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
 from support.killed_writers import (
     ACTOR,
-    CHILDREN,
+    FORGOTTEN,
     NEXT,
+    NOTHING,
     OF_MERGES_AND_BRANCHES,
     OF_OPTIMIZE,
     OF_SCHEMA_CHANGES,
+    ROLLED_BACK,
+    ROLLED_FORWARD,
+    Before,
     Children,
+    Outcome,
     check_sound,
     content,
     contents,
     copy,
+    deaths,
     every_commit,
+    of_main,
+    publishing,
+    reclaim,
     sidecars,
+    table_commits,
+    table_files,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-CHILD = CHILDREN / "load_child.py"
 NODES = [
     {"type": "Person", "data": {"name": "dan", "age": 1}},
     {"type": "Person", "data": {"name": "eve", "age": 2}},
@@ -76,23 +84,6 @@ NEW_BRANCH = Load("load_of_a_new_branch", "append", (*NODES, *EDGES), branch="ne
 LOADS = (APPEND, MERGE, OVERWRITE, FORK, NEW_BRANCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the next one finds: whether the load happened, the record, who stands on new commits."""
-
-    happened: bool
-    audit: str | None
-    added: tuple[str, ...]
-
-
-NOTHING = Outcome(False, None, ())
-FORGOTTEN = Outcome(False, "RolledBack", ())
-ROLLED_BACK = Outcome(False, "RolledBack", (RECOVERY_ACTOR,))
-ROLLED_FORWARD = Outcome(True, "RolledForward", (RECOVERY_ACTOR,))
-FINISHED = Outcome(True, "RolledForward", (ACTOR,))
-COMPLETE = Outcome(True, None, (ACTOR,))
-
-
 def places(load: Load) -> list[tuple[str, Outcome]]:
     """Every place that the load passes, in order, with what a death there leads to."""
     # A branch that is not there has no commits: until its publish, a load that makes it has not happened.
@@ -107,81 +98,19 @@ def places(load: Load) -> list[tuple[str, Outcome]]:
         (F.SIDECAR_WRITE, NOTHING),
         (F.AFTER_SIDECAR, FORGOTTEN),
     ]
-    for number in range(1, load.tables + 1):
-        before = FORGOTTEN if number == 1 else undone
-        after = complete if number == load.tables else undone
-        cells.append((f"{F.BEFORE_TABLE_COMMIT}@{number}", before))
-        cells.append((f"{F.AFTER_TABLE_COMMIT}@{number}", after))
-    cells += [
-        (F.BEFORE_PUBLISH, complete),
-        (F.BEFORE_CATALOG_COMMIT, complete),
-        (F.AFTER_PUBLISH, FINISHED),
-        (F.SIDECAR_DELETE, FINISHED),
-        (F.AFTER_SIDECAR_DELETE, COMPLETE),
-    ]
+    cells += [*table_commits(load.tables, undone, complete), *publishing(complete)]
     return [(str(name), outcome) for name, outcome in cells]
 
 
-MATRIX = [
-    pytest.param(load, place, outcome, id=f"{load}-{place}")
-    for load in LOADS
-    for place, outcome in places(load)
-]
-#: One death of every outcome and every stage; each kind of load has deaths before, in and after its commit.
+MATRIX = [(load, place, outcome) for load in LOADS for place, outcome in places(load)]
+#: The places of loads, and every kind of load in or after its commit; all of them behind the marker.
 CHOSEN = {
-    APPEND.name: (
-        F.LOAD_PLANNED,
-        F.LOAD_FRAGMENTS_WRITTEN,
-        F.SIDECAR_WRITE,
-        F.AFTER_SIDECAR,
-        "after_table_commit@1",
-        F.BEFORE_PUBLISH,
-        F.AFTER_SIDECAR_DELETE,
-    ),
-    MERGE.name: (
-        F.LOAD_IDENTIFIED,
-        F.LOAD_CHECKED,
-        "before_table_commit@3",
-        "after_table_commit@4",
-        F.AFTER_PUBLISH,
-    ),
-    OVERWRITE.name: (
-        F.LOAD_FRAGMENTS_WRITTEN,
-        F.BEFORE_SIDECAR,
-        "after_table_commit@2",
-        F.BEFORE_CATALOG_COMMIT,
-        F.SIDECAR_DELETE,
-    ),
+    APPEND.name: (F.LOAD_PLANNED, F.LOAD_FRAGMENTS_WRITTEN, "after_table_commit@1"),
+    MERGE.name: (F.LOAD_IDENTIFIED, F.LOAD_CHECKED, "after_table_commit@4", F.AFTER_PUBLISH),
+    OVERWRITE.name: (F.LOAD_FRAGMENTS_WRITTEN, "after_table_commit@2", F.BEFORE_CATALOG_COMMIT),
     FORK.name: (F.LOAD_CHECKED, "after_table_commit@3", F.BEFORE_PUBLISH),
-    NEW_BRANCH.name: (
-        F.LOAD_FRAGMENTS_WRITTEN,
-        F.AFTER_SIDECAR,
-        "after_table_commit@2",
-        "after_table_commit@4",
-        F.BEFORE_PUBLISH,
-        F.AFTER_PUBLISH,
-    ),
+    NEW_BRANCH.name: (F.AFTER_SIDECAR, "after_table_commit@2", F.BEFORE_PUBLISH, F.AFTER_PUBLISH),
 }
-REDUCED = [
-    pytest.param(load, place, outcome, id=f"{load}-{place}")
-    for load in LOADS
-    for place, outcome in places(load)
-    if place in CHOSEN[load.name]
-]
-
-
-class Loaders(Children):
-    """Children that can load too."""
-
-    def __init__(self) -> None:
-        super().__init__(CHILD)
-
-
-@pytest.fixture(scope="module")
-def loaders() -> Iterator[Loaders]:
-    started = Loaders()
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")
@@ -196,19 +125,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
-    """The graph that all loads begin at: copy it before use."""
-
-    root: Path
-    content: dict
-    commits: list[str]
-
-
 @pytest.fixture(scope="module")
 def before(base: Path) -> Before:
-    with Graph.open(base, read_only=True) as graph:
-        return Before(base, contents(base), [item.commit_id for item in every_commit(graph)])
+    return Before.of(base)
 
 
 @pytest.fixture(scope="module")
@@ -251,34 +170,12 @@ def loading(root: Path, load: Load, sources: dict[str, Path], engine: str = "loc
 # ---- what is left of a load
 
 
-def staged_files(root: Path) -> set[str]:
-    """The files below the tables of a graph."""
-    return {
-        str(path.relative_to(root))
-        for folder in ("nodes", "edges")
-        for path in (root / folder).rglob("*")
-        if path.is_file()
-    }
-
-
-def reclaim(root: Path, *, preview: bool = False) -> set[str]:
-    """Remove what no version refers to; the names of the files."""
-    with Graph.open(root) as graph:
-        paths = [pin.location for pin in graph.snapshot().pins.values()]
-        found = reclaim_staged_files(graph._environment, paths, 0.0, preview=preview)
-    assert found.is_complete
-    assert found.failures == {}
-    return {file.name for item in found.removals for file in item.files}
-
-
 def check_nothing_is_left(root: Path, base: Path, outcome: Outcome) -> None:
     """One reclaim removes every file that the dead load left; where nothing happened, all that it wrote."""
     reclaim(root)
     assert reclaim(root, preview=True) == set()
     if outcome == NOTHING:
-        new = staged_files(root) - staged_files(base)
-        # An empty fork of a table is reclaimed as a whole, with its branch.
-        assert {name for name in new if "/tree/" not in name and "/_refs/" not in name} == set()
+        assert of_main(table_files(root) - table_files(base)) == set()
 
 
 def check_outcome(root: Path, before: Before, load: Load, outcome: Outcome, after: dict) -> None:
@@ -331,11 +228,11 @@ def check_death(
 # ---- deaths
 
 
-@pytest.mark.parametrize(("load", "place", "outcome"), REDUCED)
+@pytest.mark.parametrize(("load", "place", "outcome"), deaths(LOADS, places, CHOSEN))
 def test_a_load_killed_anywhere_leaves_all_of_it_or_nothing(
     before: Before,
     tmp_path: Path,
-    loaders: Loaders,
+    children: Children,
     sources: dict[str, Path],
     after: dict,
     load: Load,
@@ -343,7 +240,7 @@ def test_a_load_killed_anywhere_leaves_all_of_it_or_nothing(
     outcome: Outcome,
 ):
     root = copy(before.root, tmp_path / "graph")
-    loaders.kill_at(place, loading(root, load, sources))
+    children.kill_at(place, loading(root, load, sources))
     check_death(root, before, load, outcome, sources, after[load.name])
 
 
@@ -352,7 +249,7 @@ def test_a_load_killed_anywhere_leaves_all_of_it_or_nothing(
 def test_a_durable_load_killed_at_any_place_is_settled_by_another_process(
     before: Before,
     tmp_path: Path,
-    loaders: Loaders,
+    children: Children,
     sources: dict[str, Path],
     after: dict,
     monkeypatch: pytest.MonkeyPatch,
@@ -362,8 +259,8 @@ def test_a_durable_load_killed_at_any_place_is_settled_by_another_process(
 ):
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "full")
     root = copy(before.root, tmp_path / "graph")
-    loaders.kill_at(place, loading(root, load, sources), OMNIGRAPH_DURABILITY="full")
-    done = loaders.run(
+    children.kill_at(place, loading(root, load, sources), OMNIGRAPH_DURABILITY="full")
+    done = children.run(
         {"action": "open", "root": str(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}}
     )
     assert done.code == 0, done.err
@@ -372,28 +269,28 @@ def test_a_durable_load_killed_at_any_place_is_settled_by_another_process(
 
 @pytest.mark.parametrize("place", [F.LOAD_FRAGMENTS_WRITTEN, F.LOAD_CHECKED])
 def test_what_a_dead_load_staged_is_invisible_and_reclaimed_at_once(
-    base: Path, tmp_path: Path, loaders: Loaders, sources: dict[str, Path], place: F
+    base: Path, tmp_path: Path, children: Children, sources: dict[str, Path], place: F
 ):
     root = copy(base, tmp_path / "graph")
-    loaders.kill_at(place, loading(root, MERGE, sources))
-    staged = staged_files(root) - staged_files(base)
+    children.kill_at(place, loading(root, MERGE, sources))
+    staged = table_files(root) - table_files(base)
     assert staged, "a load stages before it commits"
     assert contents(root) == contents(base)
     assert sidecars(root) == []
     assert reclaim(root) == staged
-    assert staged_files(root) == staged_files(base)
+    assert table_files(root) == table_files(base)
 
 
 @pytest.mark.parametrize("load", [MERGE, NEW_BRANCH], ids=str)
 def test_doctor_names_what_a_dead_load_left_and_cleanup_removes_it(
-    base: Path, tmp_path: Path, loaders: Loaders, sources: dict[str, Path], load: Load
+    base: Path, tmp_path: Path, children: Children, sources: dict[str, Path], load: Load
 ):
     root = copy(base, tmp_path / "graph")
     with Graph.open(root) as graph:
         graph.cleanup(keep=100, confirm=True)
-        before = staged_files(root)
-    loaders.kill_at(F.LOAD_CHECKED, loading(root, load, sources))
-    assert staged_files(root) - before
+        before = table_files(root)
+    children.kill_at(F.LOAD_CHECKED, loading(root, load, sources))
+    assert table_files(root) - before
     assert list((root / "__staging").iterdir())
     with Graph.open(root) as graph:
         (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
@@ -403,7 +300,7 @@ def test_doctor_names_what_a_dead_load_left_and_cleanup_removes_it(
         graph.cleanup(keep=100, confirm=True)
         (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
     assert found.severity == "ok"
-    assert staged_files(root) == before
+    assert table_files(root) == before
     assert not (root / "__staging").exists()
     assert contents(root) == contents(base)
 
@@ -411,7 +308,7 @@ def test_doctor_names_what_a_dead_load_left_and_cleanup_removes_it(
 def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaimed(
     base: Path,
     tmp_path: Path,
-    loaders: Loaders,
+    children: Children,
     sources: dict[str, Path],
     after: dict,
     monkeypatch: pytest.MonkeyPatch,
@@ -419,7 +316,7 @@ def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaime
     from omnigraph.pipeline.load import job as stages
 
     root = copy(base, tmp_path / "graph")
-    loaders.kill_at(F.LOAD_CHECKED, loading(root, MERGE, sources))
+    children.kill_at(F.LOAD_CHECKED, loading(root, MERGE, sources))
 
     def look(place: F) -> None:
         if place is F.LOAD_CHECKED:
@@ -439,10 +336,10 @@ def test_a_load_that_runs_keeps_its_files_while_those_of_a_dead_one_are_reclaime
 
 
 def test_an_undisturbed_child_acknowledges_the_commit_that_it_made(
-    base: Path, tmp_path: Path, loaders: Loaders, sources: dict[str, Path], after: dict
+    base: Path, tmp_path: Path, children: Children, sources: dict[str, Path], after: dict
 ):
     root = copy(base, tmp_path / "graph")
-    done = loaders.run({**loading(root, NEW_BRANCH, sources), "environment": {}})
+    done = children.run({**loading(root, NEW_BRANCH, sources), "environment": {}})
     assert done.code == 0, done.err
     with Graph.open(root) as graph:
         assert [commit.commit_id for commit in graph.commits("new")][:1] == done.out.split()

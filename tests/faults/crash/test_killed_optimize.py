@@ -11,7 +11,6 @@ from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.fold import FOLD_ACTOR
 from support.killed_writers import (
     ACTOR,
-    CHILDREN,
     NEXT,
     OF_OPTIMIZE,
     SCHEMA,
@@ -24,10 +23,8 @@ from support.killed_writers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-CHILD = CHILDREN / "index_child.py"
 MORE = (
     'query w() { insert Person { name: "dan", age: 3 } }',
     'query w() { update Person set { age: 31 } where name = "ann" }',
@@ -68,20 +65,6 @@ QUICK = {
 }
 
 
-class Optimizers(Children):
-    """Children that can optimize too."""
-
-    def __init__(self) -> None:
-        super().__init__(CHILD)
-
-
-@pytest.fixture(scope="module")
-def optimizers() -> Iterator[Optimizers]:
-    started = Optimizers()
-    yield started
-    started.close()
-
-
 @pytest.fixture(scope="module")
 def worn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some fragments with indexes, some without, moved and deleted rows in both."""
@@ -102,7 +85,7 @@ def answers(root: Path) -> list[list[str]]:
 
 
 def optimizing(root: Path) -> dict[str, Any]:
-    return {"action": "optimize", "root": str(root), "branch": "main", "actor": ACTOR}
+    return {"action": "optimize", "root": str(root), "actor": ACTOR}
 
 
 @pytest.mark.parametrize(
@@ -115,11 +98,11 @@ def optimizing(root: Path) -> dict[str, Any]:
     ],
 )
 def test_a_run_killed_anywhere_changes_no_row_and_the_next_completes(
-    worn: Path, tmp_path: Path, optimizers: Optimizers, place: str, audit: str | None
+    worn: Path, tmp_path: Path, children: Children, place: str, audit: str | None
 ) -> None:
     root = copy(worn, tmp_path / "graph")
     rows, found = contents(worn), answers(worn)
-    optimizers.kill_at(place, optimizing(root))
+    children.kill_at(place, optimizing(root))
     assert answers(root) == found, "a reader settles nothing and reads right"
     with Graph.open(root) as graph:
         kinds = [record.recovery_kind for record in graph.recoveries()]
@@ -138,12 +121,12 @@ def test_a_run_killed_anywhere_changes_no_row_and_the_next_completes(
 
 
 def test_recovery_of_a_run_may_be_killed_as_well(
-    worn: Path, tmp_path: Path, optimizers: Optimizers
+    worn: Path, tmp_path: Path, children: Children
 ) -> None:
     root = copy(worn, tmp_path / "graph")
     rows, found = contents(worn), answers(worn)
-    optimizers.kill_at("between_versions@2", optimizing(root))
-    optimizers.kill_at(F.BEFORE_RECOVERY_PUBLISH, opening(root))
+    children.kill_at("between_versions@2", optimizing(root))
+    children.kill_at(F.BEFORE_RECOVERY_PUBLISH, opening(root))
     with Graph.open(root) as graph:
         assert [record.recovery_kind for record in graph.recoveries()] == ["RolledForward"]
     check_sound(root)
@@ -155,12 +138,12 @@ def test_recovery_of_a_run_may_be_killed_as_well(
     [("fold_staged", False), ("before_table_commit@2", False), ("after_table_commit@2", True)],
 )
 def test_a_writer_that_dies_while_it_folds_has_written(
-    worn: Path, tmp_path: Path, optimizers: Optimizers, place: str, folded: bool
+    worn: Path, tmp_path: Path, children: Children, place: str, folded: bool
 ) -> None:
     root = copy(worn, tmp_path / "graph")
     job = {"action": "mutate", "root": str(root), "branch": "main", "actor": ACTOR}
     text = 'query w() { insert Person { name: "eve" } }'
-    optimizers.kill_at(place, {**job, "query": text}, OMNIGRAPH_FOLD_FRAGMENTS="1")
+    children.kill_at(place, {**job, "text": text}, OMNIGRAPH_FOLD_FRAGMENTS="1")
     with Graph.open(root) as graph:
         folds = [c for c in graph.commits() if c.recovery_for_actor == FOLD_ACTOR]
         assert len(folds) == folded

@@ -13,22 +13,15 @@ from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
 from support.killed_schema_changes import (
     CHANGES,
-    COMPLETE,
-    FINISHED,
-    FORGOTTEN,
     HARD,
     NEW_TABLES,
     NEXT_NEW,
     NEXT_OLD,
-    NOTHING,
     OLD,
     READ_NEW,
-    ROLLED_BACK,
-    ROLLED_FORWARD,
     SOFT,
     TABLES,
     Change,
-    Outcome,
     apply,
     applying,
     check_goes_on,
@@ -38,20 +31,24 @@ from support.killed_schema_changes import (
     tables,
 )
 from support.killed_writers import (
-    CHILDREN,
+    COMPLETE,
+    FINISHED,
+    FORGOTTEN,
+    NOTHING,
     OF_SCHEMA_CHANGES,
+    ROLLED_BACK,
+    ROLLED_FORWARD,
     Children,
+    Outcome,
     check_sound,
     copy,
+    deaths,
     opening,
     sidecars,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-CHILD = CHILDREN / "schema_child.py"
 
 
 def places(change: Change) -> list[tuple[str, Outcome]]:
@@ -94,17 +91,7 @@ CHOSEN = {
     ),
     HARD.name: ("after_table_commit@2", F.AFTER_PUBLISH, "before_purge@1", "before_purge@3"),
 }
-MATRIX = [
-    pytest.param(change, place, outcome, id=f"{change}-{place}")
-    for change in CHANGES
-    for place, outcome in places(change)
-]
-REDUCED = [
-    pytest.param(change, place, outcome, id=f"{change}-{place}")
-    for change in CHANGES
-    for place, outcome in places(change)
-    if place in CHOSEN[change.name]
-]
+MATRIX = [(change, place, outcome) for change in CHANGES for place, outcome in places(change)]
 #: What is killed is not made to fail as well, but for the two changes that a purge follows.
 FAILING = [
     pytest.param(change, place, outcome, id=f"{change}-{place}")
@@ -112,13 +99,6 @@ FAILING = [
     for place, outcome in places(change)
     if (place in CHOSEN[change.name]) is (change is HARD)
 ]
-
-
-@pytest.fixture(scope="module")
-def appliers() -> Iterator[Children]:
-    started = Children(CHILD)
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")
@@ -151,18 +131,18 @@ def check_readers(root: Path, outcome: Outcome) -> None:
 # ---- killed
 
 
-@pytest.mark.parametrize(("change", "place", "outcome"), REDUCED)
+@pytest.mark.parametrize(("change", "place", "outcome"), deaths(CHANGES, places, CHOSEN))
 def test_a_schema_change_killed_anywhere_leaves_all_of_it_or_nothing(
     populated: Path,
     after: dict[str, Any],
     tmp_path: Path,
-    appliers: Children,
+    children: Children,
     change: Change,
     place: str,
     outcome: Outcome,
 ):
     root = copy(populated, tmp_path / "graph")
-    appliers.kill_at(place, applying(root, change))
+    children.kill_at(place, applying(root, change))
     check_readers(root, outcome)
     check_settled(root, populated, change, outcome, after[change.name])
     check_goes_on(root, change, outcome, after[change.name])
@@ -174,7 +154,7 @@ def test_a_durable_schema_change_killed_at_any_place_is_settled_by_another_proce
     populated: Path,
     after: dict[str, Any],
     tmp_path: Path,
-    appliers: Children,
+    children: Children,
     monkeypatch: pytest.MonkeyPatch,
     change: Change,
     place: str,
@@ -182,22 +162,22 @@ def test_a_durable_schema_change_killed_at_any_place_is_settled_by_another_proce
 ):
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "full")
     root = copy(populated, tmp_path / "graph")
-    appliers.kill_at(place, applying(root, change), OMNIGRAPH_DURABILITY="full")
+    children.kill_at(place, applying(root, change), OMNIGRAPH_DURABILITY="full")
     check_readers(root, outcome)
-    done = appliers.run({**opening(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}})
+    done = children.run({**opening(root), "environment": {"OMNIGRAPH_DURABILITY": "full"}})
     assert done.code == 0, done.err
     check_settled(root, populated, change, outcome, after[change.name])
     check_goes_on(root, change, outcome, after[change.name])
 
 
 def test_a_writer_that_was_open_all_the_time_settles_the_change_and_goes_on_under_its_schema(
-    populated: Path, tmp_path: Path, appliers: Children
+    populated: Path, tmp_path: Path, children: Children
 ):
     root = copy(populated, tmp_path / "graph")
     with Graph.open(root) as graph, Graph.open(root, read_only=True) as reader:
         check_whole(graph, is_new=False)
         check_whole(reader, is_new=False)
-        appliers.kill_at(F.BEFORE_PUBLISH, applying(root, SOFT))
+        children.kill_at(F.BEFORE_PUBLISH, applying(root, SOFT))
         check_whole(reader, is_new=False)
         assert graph.mutate(NEXT_NEW).commit is not None
         assert [record.recovery_kind for record in graph.recoveries()] == ["RolledForward"]
@@ -206,10 +186,10 @@ def test_a_writer_that_was_open_all_the_time_settles_the_change_and_goes_on_unde
 
 
 def test_an_undone_change_leaves_a_graph_that_is_written_under_its_old_schema_and_changed_later(
-    populated: Path, tmp_path: Path, appliers: Children
+    populated: Path, tmp_path: Path, children: Children
 ):
     root = copy(populated, tmp_path / "graph")
-    appliers.kill_at("after_table_commit@2", applying(root, SOFT))
+    children.kill_at("after_table_commit@2", applying(root, SOFT))
     with Graph.open(root) as graph:
         assert graph.mutate(NEXT_OLD).commit is not None
         assert apply(graph, SOFT).applied
@@ -279,14 +259,14 @@ def test_recovery_of_a_schema_change_killed_anywhere_is_finished_by_the_next_one
     populated: Path,
     after: dict[str, Any],
     tmp_path: Path,
-    appliers: Children,
+    children: Children,
     way: str,
     place: str,
 ):
     died, change, outcome = INTERRUPTED[way]
     root = copy(populated, tmp_path / "graph")
-    appliers.kill_at(died, applying(root, change))
-    appliers.kill_at(place, opening(root))
+    children.kill_at(died, applying(root, change))
+    children.kill_at(place, opening(root))
     with Graph.open(root, read_only=True) as reader:
         is_published = outcome.happened and place != F.BEFORE_RECOVERY_PUBLISH
         check_whole(reader, is_new=is_published)
@@ -295,11 +275,11 @@ def test_recovery_of_a_schema_change_killed_anywhere_is_finished_by_the_next_one
 
 
 def test_a_change_is_not_completed_beside_a_branch_that_came_without_settling_it(
-    populated: Path, tmp_path: Path, appliers: Children
+    populated: Path, tmp_path: Path, children: Children
 ):
     root = copy(populated, tmp_path / "graph")
     with Graph.open(root) as graph:
-        appliers.kill_at(F.BEFORE_PUBLISH, applying(root, SOFT))
+        children.kill_at(F.BEFORE_PUBLISH, applying(root, SOFT))
         # As a writer does that lost its lease on S3 and publishes all the same.
         manifest = graph._environment.manifest
         manifest.publish_branch(

@@ -16,12 +16,16 @@ import warnings
 from importlib import import_module
 from typing import Any
 
+import omnigraph.spark.worker_choice  # noqa: F401  # imported once, before any fork
 from omnigraph.graph.graph import Graph
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
 
 #: Rooms that import much of themselves when it is first used: each child would do so after its fork.
-LATE = ("graph", "commit", "maintenance", "storage", "storage.datasets", "writes")
+LATE = (
+    *("graph", "commit", "embedding", "maintenance", "storage", "storage.datasets", "writes"),
+    *("branches", "pipeline", "pipeline.load"),
+)
 
 
 def prepare() -> None:
@@ -34,15 +38,23 @@ def prepare() -> None:
 
 
 def work(job: dict[str, Any]) -> None:
-    os.environ.update(job["environment"])
-    if job["action"] == "init":
-        Graph.init(job["root"], job["schema"])
+    """Do one job and acknowledge it with what it made."""
+    action, root, options = job.pop("action"), job.pop("root"), job
+    os.environ.update(options.pop("environment"))
+    if action == "init":
+        Graph.init(root, options["schema"])
         return
-    with Graph.open(job["root"]) as graph:
-        if job["action"] == "mutate":
-            result = graph.mutate(job["query"], branch=job["branch"], actor=job["actor"])
-            assert result.commit is not None
-            print(result.commit.commit_id)
+    with Graph.open(root) as graph:
+        if action == "open":
+            return
+        made = getattr(graph, action)(**options)
+        if action == "cleanup":
+            return
+        if action in ("create_branch", "delete_branch"):
+            print(options["name"])
+            return
+        assert made.commit is not None
+        print(made.commit.commit_id)
 
 
 def run_forked(job: dict[str, Any]) -> dict[str, Any]:
