@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog
     from omnigraph.lang.schema.compiler import CompiledSchema
     from omnigraph.pipeline.workers import Progress
-    from omnigraph.spark.worker_choice import Session
+    from omnigraph.spark import Session
 
 #: Methods of an embedded graph that work beside its storage; a graph behind a server refuses them.
 DIRECT_ONLY = (
