@@ -354,13 +354,14 @@ def of_main(names: set[str]) -> set[str]:
 
 
 def reclaim(root: Path, *, preview: bool = False) -> set[str]:
-    """Remove what no version refers to; the names of the files."""
+    """Remove what no version refers to; the names of the files below the tables, without notes of their writers."""
     with Graph.open(root) as graph:
         paths = [pin.location for pin in graph.snapshot().pins.values()]
         found = reclaim_staged_files(graph._environment, paths, 0.0, preview=preview)
     assert found.is_complete
     assert found.failures == {}
-    return {file.name for item in found.removals for file in item.files}
+    names = {file.name for item in found.removals for file in item.files}
+    return {name for name in names if not name.startswith("__staging/")}
 
 
 def check_sound(root: Path) -> None:
