@@ -233,7 +233,7 @@ def _find_members(cls: type) -> tuple[Member, ...]:
     defaults = _defaults(cls)
     members = [
         _member(name, hint, defaults.get(name, MISSING))
-        for name, hint in get_type_hints(cls, include_extras=True).items()
+        for name, hint in _hints(cls).items()
         if ClassVar not in (hint, get_origin(hint)) and HIDDEN not in _annotations(hint)
     ]
     for name, before in getattr(cls, "computed", {}).items():
@@ -242,6 +242,14 @@ def _find_members(cls: type) -> tuple[Member, ...]:
         place = next((n for n, item in enumerate(members, 1) if item.name == before), 0)
         members.insert(place, _member(name, hint, MISSING)._replace(is_computed=True))
     return tuple(members)
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    """The annotations of a class and its bases; not by `get_type_hints`, which hides modules from functions in them."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        found |= inspect.get_annotations(base, eval_str=True)
+    return found
 
 
 def own_members(cls: type) -> tuple[Member, ...]:
