@@ -126,8 +126,11 @@ def test_an_update_that_matches_no_row_refuses_what_does_not_fit(
 
 def test_null_for_an_edge_is_refused(tmp_path: Path) -> None:
     graph = new_graph(tmp_path, REQUIRED)
-    for weight, source in ((None, "a"), (1.0, None)):
-        with refused(graph, BadRequestError, "null"):
+    for weight, source, said in (
+        (None, "a", "missing value for E.w: it may not be null"),
+        (1.0, None, "missing `from` of E: an edge needs the id of a N"),
+    ):
+        with refused(graph, BadRequestError, said):
             run_typed(
                 graph,
                 "$w: F32?, $s: String?",
