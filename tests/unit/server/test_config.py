@@ -92,7 +92,7 @@ def test_queries_are_given_in_several_ways(
         ("graphs:\n  g: {store: x, policy: queries}", (2, 25), "there is no file"),
         ('graphs:\n  g: {store: x, policy: "a\\0b"}', (2, 25), "there is no file"),
         ("graphs:\n  g: {store: x, external_blobs: s3://a}", (2, 33), "`external_blobs` is a list"),
-        ("graphs:\n  g: {store: x, external_blobs: [ftp://a]}", (2, 34), "it is no address"),
+        ("graphs:\n  g: {store: x, external_blobs: [ftp://a]}", (2, 34), "it is not an address"),
         ("graphs:\n  g: {store: x}\n  h: {store: ./q/../x}", (3, 14), "`g` is in the same store"),
         ("policy: none\ngraphs:\n  g: {store: x}", (1, 9), "there is no file"),
     ],

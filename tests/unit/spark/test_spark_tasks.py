@@ -32,13 +32,13 @@ def test_a_failure_that_may_go_away_is_left_to_spark_while_it_tries_again(
         with pytest.raises(StorageError):
             guarded(failing(StorageFailure.TRANSIENT), 4)
     monkeypatch.setattr(tasks, "attempt_number", lambda: 3)
-    assert guarded(failing(StorageFailure.TRANSIENT), 4)[0]["storage"] == "transient"
+    assert guarded(failing(StorageFailure.TRANSIENT), 4)[0]["failure"]["failure"] == "transient"
 
 
 @pytest.mark.parametrize("tries", [1, 4])
 def test_a_failure_that_stays_is_an_answer_at_once(tries: int) -> None:
     (answer,) = guarded(failing(StorageFailure.NOT_FOUND), tries)
-    assert answer["storage"] == "not_found"
+    assert answer["failure"]["failure"] == "not_found"
 
 
 def test_a_typed_failure_survives_the_text_of_a_trace() -> None:
