@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph_api import GraphApi
     from omnigraph.embedding.providers import mock_vector
     from omnigraph.graph.graph import Graph
     from omnigraph.lang.query.compiler import compile_query
@@ -28,6 +29,7 @@ __all__ = [
     "INTERNAL_SCHEMA_VERSION",
     "Action",
     "Graph",
+    "GraphApi",
     "OmniGraphDataSource",
     "Policy",
     "PolicyGate",
@@ -44,6 +46,7 @@ __all__ = [
 _HOMES = {
     "Action": "policy.rules",
     "Graph": "graph.graph",
+    "GraphApi": "api.graph_api",
     "OmniGraphDataSource": "spark",
     "Policy": "policy.policy",
     "PolicyGate": "policy.policy",
