@@ -119,6 +119,7 @@ def test_the_public_surface_of_the_package() -> None:
     assert sorted(omnigraph.__all__) == [
         "Action",
         "Graph",
+        "GraphApi",
         "INTERNAL_SCHEMA_VERSION",
         "OmniGraphDataSource",
         "Policy",
