@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
 import pytest
 
+import omnigraph
 from omnigraph.codec import (
     COMPLETE,
     ENTITY_TYPE,
@@ -22,7 +26,9 @@ from omnigraph.codec import (
     Through,
     When,
     form_of,
+    members_of,
 )
+from omnigraph.errors import OmniError
 from support.subtests import each_case
 
 
@@ -159,3 +165,20 @@ def test_a_literal_is_one_of_its_values() -> None:
 def test_a_type_without_a_form_is_refused() -> None:
     with pytest.raises(TypeError, match="has no JSON form"):
         form_of(complex)
+
+
+def test_every_declared_class_has_a_form() -> None:
+    """Annotations are read at run time: what they name has to be imported, not only for type checkers."""
+    for module in pkgutil.walk_packages(omnigraph.__path__, "omnigraph."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    found = [*_below(Document), *_below(OmniError)]
+    assert len(found) > 100
+    for cls in found:
+        members_of(cls)
+
+
+def _below(cls: type) -> Iterator[type]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _below(child)

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
+from omnigraph.codec import Document, Key
 from omnigraph.commit.expectations import PHYSICAL_KINDS, Expectations
 from omnigraph.commit.lineage import after_parents, walk_back
 from omnigraph.commit.rows import (
@@ -82,12 +83,12 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogFold:
-    """What a fold of the catalog did."""
+class CatalogFold(Document):
+    """What a fold of the manifest did."""
 
     fragments_removed: int
     fragments_added: int
-    versions_removed: int
+    versions_removed: Annotated[int, Key("old_versions_removed")]
 
 
 @dataclass(frozen=True, slots=True)

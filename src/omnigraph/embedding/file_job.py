@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeVar
+from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from omnigraph.codec import Document, Through
 from omnigraph.core.types import MAX_VECTOR_DIMENSION
 from omnigraph.core.validation import problems_of
 from omnigraph.core.yaml_files import raise_problems, read_yaml
@@ -273,11 +274,11 @@ _WAITING_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedFilesResult:
+class EmbedFilesResult(Document):
     """What a run did."""
 
-    input: Path
-    output: Path
+    input: Annotated[Path, Through(str, str, Path)]
+    output: Annotated[Path, Through(str, str, Path)]
     records: int
     selected_records: int
     embedded_records: int
@@ -286,20 +287,6 @@ class EmbedFilesResult:
     dimension: int
     #: Empty when nothing was to be embedded by anybody.
     model: str
-
-    def to_json(self) -> dict[str, object]:
-        """The summary as a JSON object."""
-        return {
-            "input": str(self.input),
-            "output": str(self.output),
-            "records": self.records,
-            "selected_records": self.selected_records,
-            "embedded_records": self.embedded_records,
-            "cleaned_records": self.cleaned_records,
-            "mode": str(self.mode),
-            "dimension": self.dimension,
-            "model": self.model,
-        }
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from omnigraph.codec import Document, Key
 from omnigraph.commit.environment import GraphEnvironment
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.targets import open_pin
@@ -37,7 +39,6 @@ from omnigraph.spark import AUTO, ElasticEngine, choose_workers
 from omnigraph.storage.datasets.partitions import table_address
 
 if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.core.ids import TableKey
     from omnigraph.pipeline.workers import Progress, Workers
@@ -53,7 +54,7 @@ _KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedProperty:
+class EmbeddedProperty(Document):
     """What a run did to one vector property, or would do."""
 
     type_key: str
@@ -70,33 +71,21 @@ class EmbeddedProperty:
     #: The commit before which changed texts could not be recognised; None when all were.
     checked_since: str | None
 
-    def to_json(self) -> dict[str, object]:
-        """The property as a JSON object."""
-        return {
-            "type_key": self.type_key,
-            "property": self.property,
-            "missing": self.missing,
-            "outdated": self.outdated,
-            "cleared": self.cleared,
-            "kept": self.kept,
-            "embedded": self.embedded,
-            "reused": self.reused,
-            "checked_since": self.checked_since,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedResult:
+class EmbedResult(Document):
     """The receipt of a run; `commit` is None when there was nothing to do, and after a dry run."""
+
+    computed: ClassVar = {"rows": "properties", "embedded": "rows", "reused": "embedded"}
 
     uri: str
     branch: str
     provider: str
     model: str
     properties: tuple[EmbeddedProperty, ...]
-    actor: str | None
-    commit: GraphCommit | None
     dry_run: bool = False
+    actor: Annotated[str | None, Key("actor_id")]
+    commit: GraphCommit | None
 
     @property
     def rows(self) -> int:
@@ -112,22 +101,6 @@ class EmbedResult:
     def reused(self) -> int:
         """Texts whose vectors an earlier run had computed."""
         return sum(item.reused for item in self.properties)
-
-    def to_json(self) -> dict[str, object]:
-        """The write envelope."""
-        return {
-            "uri": self.uri,
-            "branch": self.branch,
-            "provider": self.provider,
-            "model": self.model,
-            "properties": [item.to_json() for item in self.properties],
-            "rows": self.rows,
-            "embedded": self.embedded,
-            "reused": self.reused,
-            "dry_run": self.dry_run,
-            "actor_id": self.actor,
-            "commit": None if self.commit is None else self.commit.to_json(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from omnigraph.codec import HIDDEN, Document
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import RetryPolicy, Transaction
 from omnigraph.core.budget import ReadLimits, bounded, work_steps
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingIndex:
+class PendingIndex(Document):
     """A declared index that cannot be built yet; the next run tries again."""
 
-    type_key: str
+    #: Not told where the type is known already.
+    type_key: Annotated[str, HIDDEN]
     property: str
     reason: str
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from omnigraph.codec import Document, Key
 from omnigraph.commit.attempt import StagedTable, discard_staged
 from omnigraph.commit.late_writers import undo_late_writers
+from omnigraph.commit.publisher import CatalogFold
 from omnigraph.commit.rows import MAIN, GraphCommit, TablePin
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot, snapshot_of
@@ -48,7 +50,6 @@ from omnigraph.storage.datasets.staged import (
 
 if TYPE_CHECKING:
     from omnigraph.commit.environment import GraphEnvironment
-    from omnigraph.commit.publisher import CatalogFold
     from omnigraph.commit.schemas import GraphSchema
     from omnigraph.core.ids import TableKey
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef
@@ -170,7 +171,7 @@ MOVED = "moved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizedTable:
+class OptimizedTable(Document):
     """What happened to one table."""
 
     type_key: str
@@ -184,46 +185,23 @@ class OptimizedTable:
     lance_head_version: int
     pending_indexes: tuple[PendingIndex, ...] = ()
 
-    def to_json(self) -> dict[str, object]:
-        """The table as `optimize --json` prints it."""
-        return {
-            "type_key": self.type_key,
-            "fragments_removed": self.fragments_removed,
-            "fragments_added": self.fragments_added,
-            "built_indexes": list(self.built_indexes),
-            "committed": self.committed,
-            "skipped": self.skipped,
-            "published_dataset_version": self.published_dataset_version,
-            "lance_head_version": self.lance_head_version,
-            "pending_indexes": [
-                {"property": item.property, "reason": item.reason} for item in self.pending_indexes
-            ],
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeReport:
+class OptimizeReport(Document):
     """The outcome of a run; `commit` is None when no table had anything to gain."""
+
+    computed: ClassVar = {"graph_commit_id": "branch"}
 
     branch: str
     commit: GraphCommit | None
     #: Sorted by table key.
-    tables: tuple[OptimizedTable, ...]
-    catalog: CatalogFold
+    tables: Annotated[tuple[OptimizedTable, ...], Key("datasets")]
+    catalog: Annotated[CatalogFold, Key("manifest")]
 
-    def to_json(self) -> dict[str, object]:
-        """The report as `optimize --json` prints it."""
-        return {
-            "branch": self.branch,
-            "graph_commit_id": None if self.commit is None else self.commit.commit_id,
-            "commit": None if self.commit is None else self.commit.to_json(),
-            "datasets": [table.to_json() for table in self.tables],
-            "manifest": {
-                "fragments_removed": self.catalog.fragments_removed,
-                "fragments_added": self.catalog.fragments_added,
-                "old_versions_removed": self.catalog.versions_removed,
-            },
-        }
+    @property
+    def graph_commit_id(self) -> str | None:
+        """The commit that published the tables."""
+        return None if self.commit is None else self.commit.commit_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+from omnigraph.codec import HIDDEN, Document, Key
 from omnigraph.commit.environment import GraphEnvironment, NewCommit
 from omnigraph.commit.expectations import Expectations, NothingFollows
 from omnigraph.commit.late_writers import is_late_movement, undo_late_writers
@@ -44,7 +45,7 @@ MAX_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DanglingEdges:
+class DanglingEdges(Document):
     """The edges of one type on one branch that lack an end."""
 
     branch: str
@@ -53,16 +54,7 @@ class DanglingEdges:
     #: Ids of some of them.
     examples: tuple[str, ...]
     #: Where their rows are in the published version of the type; read only.
-    addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]
-
-    def to_json(self) -> dict[str, object]:
-        """The edges as a JSON object."""
-        return {
-            "branch": self.branch,
-            "type_key": self.type_key,
-            "count": self.count,
-            "examples": list(self.examples),
-        }
+    addresses: Annotated[np.ndarray[tuple[int], np.dtype[np.uint64]], HIDDEN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +262,7 @@ class RepairAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairedTable:
+class RepairedTable(Document):
     """One dataset: where the catalog says it is, where it is, why, and what was done."""
 
     type_key: str
@@ -283,45 +275,24 @@ class RepairedTable:
     #: What a person should know or do; empty when all is well.
     advice: str = ""
 
-    def to_json(self) -> dict[str, object]:
-        """The dataset as `repair --json` prints it."""
-        return {
-            "type_key": self.type_key,
-            "branch": self.branch,
-            "published_dataset_version": self.published_dataset_version,
-            "lance_head_version": self.lance_head_version,
-            "classification": str(self.classification),
-            "action": str(self.action),
-            "advice": self.advice,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairReport:
+class RepairReport(Document):
     """The outcome of a run: every dataset that some branch writes to, other damage, and the commits that healed it."""
 
-    tables: tuple[RepairedTable, ...]
-    commits: tuple[GraphCommit, ...]
-    #: Commits that are, or were, in the catalog more than once.
+    tables: Annotated[tuple[RepairedTable, ...], Key("datasets")]
+    #: Commits that are, or were, in the manifest more than once.
     doubled_commits: tuple[str, ...] = ()
     #: Edges that lack, or lacked, an end.
     dangling_edges: tuple[DanglingEdges, ...] = ()
+    commits: tuple[GraphCommit, ...]
     #: Whether damage was healed rather than only looked at.
-    is_confirmed: bool = False
+    is_confirmed: Annotated[bool, HIDDEN] = False
 
     @property
     def has_refused(self) -> bool:
         """Whether drift was left although a repair was asked for."""
         return any(table.action is RepairAction.REFUSED for table in self.tables)
-
-    def to_json(self) -> dict[str, object]:
-        """The report as `repair --json` prints it."""
-        return {
-            "datasets": [table.to_json() for table in self.tables],
-            "doubled_commits": list(self.doubled_commits),
-            "dangling_edges": [item.to_json() for item in self.dangling_edges],
-            "commits": [commit.to_json() for commit in self.commits],
-        }
 
 
 # ---- decisions
