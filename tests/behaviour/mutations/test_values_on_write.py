@@ -35,43 +35,21 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 REFUSED = [
-    ("I32", "i32", 2**31),
-    ("I32", "i32", -(2**31) - 1),
     ("I64", "i32", 2**31),
     ("I64", "u32", -1),
     ("I64", "u32", 2**32),
     ("I64", "u64", -1),
-    ("I64", "i64", 2**63),
     ("F64", "i32", 2.5),
     ("F64", "i64", 2.0**63),
-    ("F64", "f64", math.nan),
-    ("F64", "f64", math.inf),
-    ("F64", "f64", -math.inf),
-    ("F32", "f32", math.nan),
     ("F64", "f32", 3.5e38),
     ("F64", "f32", -3.5e38),
     ("Vector(3)", "vec", [1.0, 2.0]),
     ("Vector(3)", "vec", [1.0, 2.0, 3.0, 4.0]),
-    ("Vector(3)", "vec", []),
     ("Vector(3)", "vec", [1.0, None, 3.0]),
     ("Vector(3)", "vec", [1.0, "2", 3.0]),
     ("Vector(3)", "vec", [1.0, True, 3.0]),
     ("Vector(3)", "vec", [1.0, math.nan, 3.0]),
     ("Vector(3)", "vec", [1.0, 1e39, 3.0]),
-    ("Date", "day", "2021-02-29"),
-    ("Date", "day", "20210201"),
-    ("Date", "day", 5),
-    ("DateTime", "at", "2021-02-01T25:00:00Z"),
-    ("DateTime", "at", "2021-02-01T00:00:00.0001Z"),
-    ("DateTime", "at", 5),
-    ("String", "text", 5),
-    ("String", "text", "half \ud800"),
-    ("Bool", "flag", 1),
-    ("[I64]", "counts", [2**63]),
-    ("[String]", "tags", "not a list"),
-    ("Blob", "data", "base64:not base64"),
-    ("Blob", "data", "base64:AAA"),
-    ("Blob", "data", "base64:é"),
     ("String", "data", "base64:A"),
 ]
 
@@ -146,8 +124,6 @@ def test_a_null_in_a_vector_is_called_null(things: Graph) -> None:
 
 
 STORED = [
-    ("I32", "i32", 2**31 - 1, 2**31 - 1),
-    ("I64", "i64", -(2**63), -(2**63)),
     ("I64", "u64", 2**63 - 1, 2**63 - 1),
     ("I64", "i64", "9007199254740993", 9007199254740993),
     ("F64", "i32", 2.0, 2),
@@ -155,14 +131,8 @@ STORED = [
     ("F64", "f32", 0.1, 0.10000000149011612),
     # Just above the largest F32, and rounded down to it.
     ("F64", "f32", 3.4028235e38, 3.4028234663852886e38),
-    ("F64", "f64", 5e-324, 5e-324),
-    ("Vector(3)", "vec", [1, 0.1, -2.5], [1.0, 0.10000000149011612, -2.5]),
     ("[I64]", "counts", [1, None, 2**63 - 1], [1, None, 2**63 - 1]),
-    ("[String]", "tags", [], []),
     ("[String]", "tags", ["", None, "🦉"], ["", None, "🦉"]),
-    ("String", "text", "", ""),
-    ("Blob", "data", "base64:AAEC/w==", b"\x00\x01\x02\xff"),
-    ("Blob", "data", "base64:", b""),
     ("String", "data", "base64:aGk=", b"hi"),
     ("Blob?", "data", None, None),
 ]
