@@ -8,17 +8,14 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import coverage
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
 
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema_file
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
 
 #: Settings of the person or machine that runs the tests: the product, its terminal, object stores, proxies, Spark.
 FOREIGN = (

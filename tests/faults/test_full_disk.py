@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = "node Paper { doi: String @key }\nedge Cites: Paper -> Paper"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,9 +43,6 @@ from support.loads import (
     thing,
     write_lines,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MODES = ("append", "merge", "overwrite")
 STAGES = (F.LOAD_PLANNED, F.LOAD_FRAGMENTS_WRITTEN, F.LOAD_IDENTIFIED, F.LOAD_CHECKED)

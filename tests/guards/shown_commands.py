@@ -8,17 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
 
 from omnigraph.cli.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 #: Where a page says that its server listens; a test takes a free port instead.
 SHOWN_ADDRESS = "127.0.0.1:8080"

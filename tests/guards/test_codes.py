@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph.lang.query.compiler import QUERY_CODES
 from omnigraph.lang.schema.checks import SCHEMA_CODES
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "omnigraph"

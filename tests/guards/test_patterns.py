@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from re import _constants, _parser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import omnigraph
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: What one repetition of is a step along the text, without a memory of its own.
 SINGLE = (_constants.LITERAL, _constants.NOT_LITERAL, _constants.IN, _constants.ANY)

@@ -6,7 +6,7 @@ import io
 import shutil
 import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -34,13 +34,12 @@ from support.branch_model.operations import (
     OPERATIONS,
     PEOPLE,
     STRATEGIES,
+    Operation,
+    Record,
     from_lines,
     operation,
     records,
 )
-
-if TYPE_CHECKING:
-    from support.branch_model.operations import Operation, Record
 
 SIDES = {"one": BRANCH, "other": BRANCH, "strategy": STRATEGIES}
 #: What a step does: a method, how often it comes up, and what it gets. One rule draws them all: rules of their own

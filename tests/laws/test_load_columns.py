@@ -6,9 +6,11 @@ import io
 import json
 import math
 import re
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,10 @@ from omnigraph.core.values import canonical_spelling
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline import keys as keys_module
 from omnigraph.pipeline.exchange import key_files, write_keys
-from omnigraph.pipeline.joins import LocalJoins
+from omnigraph.pipeline.joins import Joins, LocalJoins
 from omnigraph.pipeline.keys import (
     MAX_PARTS,
+    KeyScan,
     derived_ids,
     generated_ids,
     key_scans,
@@ -42,7 +45,7 @@ from omnigraph.pipeline.load.inputs import line_blocks
 from omnigraph.pipeline.load.jsonl import count_bad, group_records, read_lines
 from omnigraph.pipeline.load.plan import Grammar, LoadPlan, shapes_of
 from omnigraph.pipeline.load.records import BadRecordError, decode_line
-from omnigraph.pipeline.load.shaping import shape_records
+from omnigraph.pipeline.load.shaping import RawRecords, shape_records
 from omnigraph.pipeline.load.values import Timestamps
 from omnigraph.pipeline.upsert import LocalMatcher, Upserted
 from omnigraph.pipeline.violations import ViolationCounts
@@ -50,23 +53,16 @@ from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.answers import new_answer_folder
 from omnigraph.storage.datasets.fragments import write_rows
 from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
 from omnigraph.writes.columns import column_array
+from omnigraph.writes.rules import Found
 from support.spark import spark
 from support.strategies import KEY_SCALARS, keys, stored_scalars
 from support.subtests import each_case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from omnigraph.pipeline.joins import Joins
-    from omnigraph.pipeline.keys import KeyScan
-    from omnigraph.pipeline.load.shaping import RawRecords
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.writes.rules import Found
 
 __all__ = ["spark"]
 

@@ -7,8 +7,9 @@ import json
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -17,19 +18,14 @@ from hypothesis import strategies as st
 from omnigraph.core.types import EnumType, ListType, Scalar, ScalarType, VectorType
 from omnigraph.errors import LoadRejectedError, SchemaViolationsError
 from omnigraph.graph.graph import Graph
+from omnigraph.lang.schema import ast as pg
 from omnigraph.lang.schema.ast import print_schema
-from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.lang.schema.catalog import Catalog, TypeKind
 from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.lang.schema.plan import MigrationPlan
 from omnigraph.lang.schema.steps import TightenNullability
 from support.graphs import everything, rows_of
 from support.strategies import supported_migrations, valid_schemas
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from omnigraph.lang.schema import ast as pg
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.lang.schema.plan import MigrationPlan
 
 Rows = dict[str, list[dict[str, Any]]]
 

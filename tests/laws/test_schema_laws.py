@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema import ast as pg
 from omnigraph.lang.schema.accepted import (
     AcceptedSchema,
+    Identities,
     fresh_identities,
     read_contract,
     write_contract,
@@ -35,9 +35,6 @@ from support.strategies import (
     without_hints,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.accepted import Identities
 
 
 def _compile(tree: pg.Schema) -> CompiledSchema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,11 +13,9 @@ from omnigraph.commit.publisher import Changes
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import ConflictKind, MergeConflict, MergeConflictsError
+from omnigraph.graph.graph import Graph
 from support.graphs import everything, fork, run
 from support.tables import compact as compact_table
-
-if TYPE_CHECKING:
-    from omnigraph.graph.graph import Graph
 
 #: For modules: every test in memory, and as if nothing fitted there.
 IN_MEMORY_AND_FILES = [

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import lance
 
+from omnigraph.branches.changes import Change
+from omnigraph.branches.diffs import NetChange
+from omnigraph.branches.feed import ChangeBlock, FeedPage
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes
-from omnigraph.commit.rows import GraphCommit
+from omnigraph.commit.rows import GraphCommit, Head
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.ids import TableKey, new_ulid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from omnigraph.branches.changes import Change
-    from omnigraph.branches.diffs import NetChange
-    from omnigraph.branches.feed import ChangeBlock, FeedPage
-    from omnigraph.commit.rows import Head
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.graph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: String? @index }

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from random import Random
+from pathlib import Path
+from random import Random
 
 KINDS = ("flip", "flip", "flip_many", "zero", "cut", "empty", "random", "swap", "grow", "gone")
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from omnigraph import Graph
 from omnigraph.engine import expand
 from omnigraph.graph import reads
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = """
 node Person {

@@ -6,13 +6,15 @@ import json
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from omnigraph.embedding.client import EmbeddingSettings, create_embedder
+from omnigraph.embedding.client import (
+    EmbeddingClient,
+    EmbeddingSettings,
+    ProviderName,
+    create_embedder,
+)
 from omnigraph.embedding.contract import ApiKey
-
-if TYPE_CHECKING:
-    from omnigraph.embedding.client import EmbeddingClient, ProviderName
 
 KEY = "sk-very-secret-0123456789"
 

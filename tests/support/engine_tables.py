@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.arrow import arrow_type
 from omnigraph.core.ids import TableKey
 from omnigraph.core.types import BaseType, ListType, Scalar, ScalarType
+from omnigraph.core.values import StoredValue
 from omnigraph.engine.context import Context, EngineCaches
 from omnigraph.engine.path_choice import EngineSettings
 from omnigraph.lang.schema.catalog import Catalog
@@ -24,12 +26,7 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.derived import DerivedArrays
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from omnigraph.core.values import StoredValue
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import GraphLocation
 
 #: What days and milliseconds are made from.
 _RAW = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = """
 node Thing {

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import http.client
 import http.server
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: The request arrives, the connection ends without an answer.
 LOSE = "lose"

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
 
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import TableKey
+from omnigraph.errors import OmniError
 from omnigraph.graph import mutations as facade
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.errors import OmniError
-    from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.datasets.tables import Table
 
 #: One column of every scalar type, all of them nullable.
 SCALARS = """

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import HistoricalVersionReclaimedError
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.graph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from omnigraph.core.ids import new_ulid
 from omnigraph.storage.location import RECOVERY_FOLDER, SCHEMA_FILES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Paths that lead elsewhere, seen from the root of a graph that lies beside its victim.
 ELSEWHERE = (

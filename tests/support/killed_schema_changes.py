@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.graph.graph import Graph
@@ -14,10 +16,6 @@ from support.killed_writers import (
     dataset_of,
     every_commit,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 #: Stands in everything that goes: only a hard drop takes it away.
 SECRET = "do-not-tell-anybody"

@@ -8,24 +8,21 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import lance
 import pytest
 
 from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.commit.publisher import FOLD_THRESHOLD
+from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.commit.sweep import RECOVERY_ACTOR
 from omnigraph.core.failpoints import VARIABLE
 from omnigraph.core.failpoints import Failpoint as F
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from omnigraph.commit.rows import GraphCommit, TablePin
 
 CHILD = Path(__file__).parent / "children" / "child.py"
 K = TypeVar("K")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes, Manifest
 from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.core.ids import TableKey
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAPER, CITES = TableKey("node:Paper"), TableKey("edge:Cites")
 HASH = "sha256:one"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from omnigraph.api.results import BLOB_RANGE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
+from omnigraph.graph.graph import Graph
 
 SCHEMA = """
 node Paper { doi: String @key  title: String?  scan: Blob?  extra: Blob? }

@@ -5,22 +5,19 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from omnigraph import Graph
 from omnigraph.api.rows import Result
+from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.errors import OmniError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from omnigraph.client.remote_graph import RemoteGraph
 
 SCHEMA = """
 node Person {

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.opening import with_bases_in_file
 from support.papers_with_blobs import content, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 SCHEMA = """
 node Paper {

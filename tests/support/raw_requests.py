@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
 from omnigraph.server.app import make_app
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from omnigraph.server.service import Service
+from omnigraph.server.service import Service
 
 GRAPH = "/graphs/default"
 #: The client went away.

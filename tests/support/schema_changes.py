@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 import pytest
 
 from omnigraph.core.ids import TableKey, new_ulid
+from omnigraph.errors import OmniError
+from omnigraph.graph.graph import Graph
 from support.graphs import run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.errors import OmniError
-    from omnigraph.graph.graph import Graph
 
 PAPERS = """
 interface Named { label: String? }

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from omnigraph.errors import CompilerError, Diagnostic
 from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.lang.schema.plan import MigrationPlan, plan_migration
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
-    from omnigraph.lang.schema.steps import Step
+from omnigraph.lang.schema.steps import Step
 
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
 
 from omnigraph import Graph
 from omnigraph.commit.sidecar import WriterKind
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import edge_table_key, node_table_key
 from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.writes.columns import rows_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from omnigraph.commit.snapshot import Snapshot
 
 #: `body` is indexed as text, `plain` never is; the keys of the two types may be equal.
 SCHEMA = """

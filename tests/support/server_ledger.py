@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from omnigraph import Graph
 from omnigraph.commit.expectations import PHYSICAL_KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from support.server_processes import Answer, Wire
+from support.server_processes import Answer, Wire
 
 #: A left, its right and the edge between them are always written together.
 SCHEMA = """

@@ -8,15 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 from omnigraph.core.failpoints import VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 NURSERY = Path(__file__).parent / "children" / "server_nursery.py"
 _ANNOUNCEMENT = "OMNIGRAPH_LISTEN_ADDR="

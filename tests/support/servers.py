@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import uvicorn
 from starlette.testclient import TestClient
@@ -16,13 +17,8 @@ from omnigraph.server.app import make_app
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import single_graph
 from omnigraph.server.main import http_server, listening_socket
+from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.server.service import Service
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String? @index  photo: Blob? }

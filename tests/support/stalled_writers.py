@@ -11,24 +11,20 @@ import dataclasses
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.core import failpoints
+from omnigraph.core.failpoints import Failpoint
 from omnigraph.errors import ConflictError, StorageError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import parse_location
-from omnigraph.storage.locks import LeaseCommitLock
+from omnigraph.storage.locks import HeldTenure, LeaseCommitLock
 from omnigraph.storage.objects import ObstoreObjects
 from support.s3_graphs import ADD_CITING, ADD_PAPER, CITE, FORGET, SCHEMA, check_graph, rows, values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from omnigraph.core.failpoints import Failpoint
-    from omnigraph.storage.locks import HeldTenure
 
 NEVER = 3_600.0
 #: Ends a hopeless wait; nothing takes nearly as long.

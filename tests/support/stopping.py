@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from omnigraph.core.budget import CancelSignal
 from omnigraph.errors import QueryCancelledError
 from support.loads import files_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.core.budget import CancelSignal
 
 #: More looks than work on a few rows has.
 _MANY = 500

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -24,9 +25,6 @@ from omnigraph.core.types import (
 from omnigraph.core.values import to_f32
 from omnigraph.lang.query import ast as gq
 from omnigraph.lang.schema import ast as pg
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 def attempt(

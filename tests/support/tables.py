@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -31,11 +32,7 @@ from omnigraph.storage.datasets.staged import (
     stage_delete,
 )
 from omnigraph.storage.datasets.tables import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import GraphLocation
 
 DIMENSION = 8
 WORDS = [f"word{number}" for number in range(40)]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SCHEMA = """
 node Doc {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +9,6 @@ from omnigraph.cli.main import main
 from omnigraph.graph.graph import Graph
 from support.cli_graphs import Outcome
 from support.papers_with_blobs import SCHEMA, SIZES, citation, content, paper, text_of, write_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="session")

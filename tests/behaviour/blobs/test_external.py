@@ -6,8 +6,10 @@ import io
 import json
 import os
 import threading
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -25,13 +27,8 @@ from omnigraph.graph import mutations as facade
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import staging
 from omnigraph.storage import external
+from support.cli_graphs import Outcome
 from support.papers_with_blobs import SCHEMA, add_paper, citation, paper, text_of, write_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
 
 DATA = b"bytes outside of the graph"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.external import EXTERNAL_URI_BYTES, normal_form, policy_of
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @each_case(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,12 +18,10 @@ from omnigraph.errors import (
     OmniError,
     ResourceLimitError,
 )
+from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets import blobs as stored_blobs
 from support.papers_with_blobs import SIZES, add_paper, content, text_of
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.graph.graph import Graph
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CELLS = [("node:Paper", "scan"), ("edge:Cites", "page")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,9 +17,6 @@ from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.export import formats
 from omnigraph.storage.datasets.blob_columns import plain_bytes
 from support.papers_with_blobs import SCHEMA, citation, content, paper, text_of, write_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PACKED = content(100_000)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,6 @@ from omnigraph.graph.graph import Graph
 from omnigraph.storage import external
 from omnigraph.storage.external import fetch, normal_form, policy_of, probe
 from support.papers_with_blobs import SCHEMA, add_paper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,6 @@ from omnigraph.spark import worker_choice
 from omnigraph.spark.worker_choice import make_engine
 from support.branched_people import MATRIX_BASE, PEOPLE, RULES, RULES_BASE
 from support.graphs import new_graph, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 #: Graphs that many tests begin with: schema and first mutation.
 _TEMPLATES = {"people": (PEOPLE, MATRIX_BASE), "rules": (RULES, RULES_BASE)}

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import ConflictKind
+from omnigraph.graph.graph import Graph
 from support.branched_people import IN_MEMORY_AND_FILES, conflicts_of, edge, named, put
 from support.graphs import everything, new_graph, run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 pytestmark = IN_MEMORY_AND_FILES
 

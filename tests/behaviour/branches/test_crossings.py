@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from omnigraph.errors import ConflictKind, HistoricalVersionReclaimedError
+from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.cleanup import reclaim_forks
 from omnigraph.storage.datasets.forks import list_forks
 from support.branched_people import (
@@ -22,9 +21,6 @@ from support.branched_people import (
     set_age,
 )
 from support.graphs import everything, run
-
-if TYPE_CHECKING:
-    from omnigraph.graph.graph import Graph
 
 pytestmark = IN_MEMORY_AND_FILES
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph.errors import ConflictKind
+from omnigraph.graph.graph import Graph
 from support.branched_people import (
     KNOWS,
     MATRIX_IN_MEMORY_AND_FILES,
@@ -19,11 +20,6 @@ from support.branched_people import (
     ends,
 )
 from support.graphs import everything, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.graph.graph import Graph
 
 pytestmark = MATRIX_IN_MEMORY_AND_FILES
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,6 @@ from support.branched_people import (
     set_age,
 )
 from support.graphs import everything, rows_of, run, table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = MATRIX_IN_MEMORY_AND_FILES
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from omnigraph.errors import (
     StorageError,
     StorageFailure,
 )
+from omnigraph.graph.graph import Graph
 from support.branched_people import (
     IN_MEMORY_AND_FILES,
     PERSON,
@@ -26,12 +29,6 @@ from support.branched_people import (
 from support.graphs import everything, new_graph
 from support.search_graphs import SCHEMA as DOCUMENTS
 from support.search_graphs import ZERO, cites, doc, set_body, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 pytestmark = IN_MEMORY_AND_FILES
 

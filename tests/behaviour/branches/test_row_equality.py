@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import ConflictKind
+from omnigraph.graph.graph import Graph
 from support.branched_people import conflicts_of, named, put
 from support.graphs import everything, new_graph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 SCHEMA = """
 node Thing {

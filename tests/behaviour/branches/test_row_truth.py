@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from omnigraph.errors import ConflictKind
+from omnigraph.api.results import MergeResult
+from omnigraph.core.ids import TableKey
+from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph.graph import Graph
 from support.branched_people import KNOWS, PEOPLE, PERSON, conflicts_of, knows, put
 from support.graphs import new_graph, run, table_of
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from omnigraph.api.results import MergeResult
-    from omnigraph.core.ids import TableKey
-    from omnigraph.errors import MergeConflict
 
 DI, DU = ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE
 DV = ConflictKind.DELETE_VS_UPDATE

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from omnigraph.commit.rows import GraphCommit, TablePin
 from omnigraph.core.ids import new_ulid
 from omnigraph.errors import (
     BadRequestError,
@@ -28,9 +29,6 @@ from support.branched_people import (
     set_age,
 )
 from support.graphs import run
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import GraphCommit, TablePin
 
 SCAN = "query q() { match { $p: Person } return { $p.name as n, $p.age as a } order { n } }"
 FILTER = "query q() { match { $p: Person  $p.age > 35 } return { $p.name as n } order { n } }"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ChangeCursorRejectedError
 from omnigraph.graph.graph import Graph
 from support.change_feeds import compact, drop, knows, person, poll, run, set_age, told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

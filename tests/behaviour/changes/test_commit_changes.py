@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from omnigraph.errors import CommitHasNoParentError, NotFoundError
 from omnigraph.graph.graph import Graph
 from support.change_feeds import compact, drop, knows, load, merge, person, run, set_age, told
 from support.graphs import SCALARS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # ---- cause
 

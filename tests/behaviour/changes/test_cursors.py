@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import string
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from omnigraph.branches.changes import decode_token, encode_token
 from omnigraph.errors import BadRequestError, ChangeCursorRejectedError
 from omnigraph.graph.graph import Graph
 from support.change_feeds import SCHEMA, compact, merge, person, poll, run, told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

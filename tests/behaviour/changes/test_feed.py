@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from omnigraph.branches.changes import MAX_PAGE_CHANGES
 from omnigraph.branches.feed import MAX_POLL_COMMITS
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ResourceLimitError
+from omnigraph.graph.graph import Graph
 from support.change_feeds import (
     apply,
     compact,
@@ -23,9 +24,6 @@ from support.change_feeds import (
     set_age,
     told,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.graph.graph import Graph
 
 
 def commits_of(blocks: Any) -> list[str]:

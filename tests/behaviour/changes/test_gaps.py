@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.graph.graph import Graph
 from support.change_feeds import apply, images_of, person, poll, run, told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 KEY = "node:Person"
 #: Lance names the file of a version so that the newest comes first.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from omnigraph.graph.graph import Graph
 from support.change_feeds import (
     SCHEMA,
     NothingToCompact,
+    Rows,
     apply,
     compact,
     compared,
@@ -26,11 +28,6 @@ from support.change_feeds import (
     run,
     told,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.change_feeds import Rows
 
 NAMES = [f"p{number}" for number in range(7)]
 STEPS = 14

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,6 @@ from omnigraph.spark import worker_choice
 from omnigraph.spark.workers import SparkWorkers
 from omnigraph.storage.location import parse_location
 from support.change_feeds import compact, drop, knows, load, person, poll, run, set_age, told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MANY = 40
 

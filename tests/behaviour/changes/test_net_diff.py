@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,6 @@ from support.change_feeds import (
     set_age,
     told,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
 
 
 @pytest.fixture

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from omnigraph.branches.changes import DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, MAX_PAGE_CHANGES
+from omnigraph.branches.changes import (
+    DEFAULT_PAGE_BYTES,
+    MAX_PAGE_BYTES,
+    MAX_PAGE_CHANGES,
+    ChangesPage,
+)
 from omnigraph.errors import BadRequestError, ChangeCursorRejectedError, ResourceLimitError
 from omnigraph.graph.graph import Graph
 from support.change_feeds import knows, load, person, run, told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.branches.changes import ChangesPage
 
 MIB = 1024 * 1024
 

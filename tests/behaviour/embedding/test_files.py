@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,6 @@ from omnigraph.embedding.file_job import (
 )
 from omnigraph.embedding.providers import mock_vector
 from omnigraph.errors import BadRequestError, EmbeddingError, InputFileError, StorageFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SPEC = EmbedSpec(
     dimension=3,

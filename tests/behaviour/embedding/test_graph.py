@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.embedding import vector_writes
 from omnigraph.embedding.providers import mock_vector
 from omnigraph.errors import BadRequestError
+from omnigraph.graph.graph import Graph
 from support.embedded_notes import (
     GIVEN,
     SCHEMA,
@@ -23,11 +25,6 @@ from support.embedded_notes import (
     stored_rows,
     vectors,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from omnigraph.embedding import row_job, vector_tasks
 from omnigraph.embedding.client import EmbeddingSettings, ProviderName
 from omnigraph.embedding.contract import ApiKey
 from omnigraph.embedding.vector_tasks import (
+    EmbedItem,
     EmbedLimits,
     KeptVectors,
     Pacer,
@@ -24,6 +27,7 @@ from omnigraph.embedding.vector_tasks import (
     text_digest,
 )
 from omnigraph.errors import ConflictError, EmbeddingError, QueryTimeoutError
+from omnigraph.graph.graph import Graph
 from omnigraph.spark.workers import seal
 from omnigraph.storage.datasets.partitions import TableAddress
 from support.embedded_notes import (
@@ -37,19 +41,13 @@ from support.embedded_notes import (
     set_body,
     vectors,
 )
-from support.embedding_provider import KEY, error_reply, openai_reply
+from support.embedding_provider import KEY, StandIn, error_reply, openai_reply
 from support.stopping import stopped_everywhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
-    from omnigraph.embedding.vector_tasks import EmbedItem
-    from omnigraph.graph.graph import Graph
     from omnigraph.spark.workers import Sealed
-    from support.embedding_provider import StandIn
 
 
 TEXTS = {"a": "x", "b": "y", "c": "z"}

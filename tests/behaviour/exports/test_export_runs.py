@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,9 +11,6 @@ import pytest
 from omnigraph.pipeline.export import files
 from omnigraph.pipeline.export.files import line_bytes, merged_blocks, sorted_blocks, write_runs
 from omnigraph.pipeline.export.formats import LINES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def batches(ids: list[str], size: int) -> list[pa.RecordBatch]:

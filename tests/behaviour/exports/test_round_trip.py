@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +16,6 @@ from support.exports import LARGE, SCHEMA, insert_thing, world
 from support.graphs import everything, refused
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 EDGES_OF_VALUES: list[dict[str, Any]] = [

@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,10 +28,6 @@ from support.portable_folders import (
     everything,
     tree,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: Files that hold no data and appear when somebody reads or writes.
 _LOCKS = ("__lock", "__reading.lock", "__staging.lock")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
 
 from omnigraph.commit.environment import open_environment
+from omnigraph.commit.rows import Head
 from omnigraph.errors import OmniError, OutsideRootError, RecoveryRequiredError, StorageError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.opening import with_bases_in_file
@@ -19,12 +22,6 @@ from omnigraph.storage.location import is_fork_name, parse_location
 from support import hostile_folders as hostile
 from support.histories import NAMES, PERSON, SCHEMA, add, remove
 from support.portable_folders import tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from omnigraph.commit.rows import Head
 
 SWEPT = (
     "query all() { match { $p: Person  $p knows $q } return { $p.name as one, $q.name as two } }"

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.graph.graph import Graph
-from omnigraph.maintenance.findings import Health
+from omnigraph.maintenance.findings import Finding, Health
 from omnigraph.storage.datasets.opening import with_bases_in_file
 from support.portable_folders import as_recorded_elsewhere, build
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.maintenance.findings import Finding
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = "node Paper { doi: String @key  year: I64? }\nedge Cites: Paper -> Paper"
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from omnigraph.core.budget import CancelSignal
 from omnigraph.errors import BadRequestError, QueryCancelledError, QueryTimeoutError
 from omnigraph.graph.graph import Graph
 from omnigraph.spark import worker_choice
 from support.loads import files_of
 from support.stopping import stopped_everywhere
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.core.budget import CancelSignal
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String? @index }

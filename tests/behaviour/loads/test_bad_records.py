@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from omnigraph.errors import (
     LoadReport,
     OmniError,
 )
+from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import inputs as line_reading
 from omnigraph.pipeline.load import parts, records
 from support.loads import (
@@ -30,12 +33,6 @@ from support.loads import (
     write_lines,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 FEW = 300
 MANY = 100_000

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.optimize import COMPACT_STAGE, compact_tables
-from omnigraph.pipeline.workers import LocalWorkers, Silent
+from omnigraph.pipeline.workers import LocalWorkers, Silent, StageProgress, Workers
 from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_facts
 from omnigraph.storage.datasets.staged import commit_staged
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.tables import ID, content, make_table, with_text_index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from omnigraph.pipeline.workers import StageProgress, Workers
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import io
 import json
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -25,9 +26,6 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load import reading
 from support.graphs import ends_of, ids_of, rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = """
 node Customer {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph.maintenance.optimize import build_indexes
-from omnigraph.pipeline.workers import LocalWorkers, Silent
+from omnigraph.pipeline.workers import Item, LocalWorkers, Message, Silent, Workers
 from omnigraph.storage.datasets.indexes import (
     IndexPartTask,
     IndexSpec,
@@ -17,8 +19,9 @@ from omnigraph.storage.datasets.indexes import (
     plan_index_parts,
     stage_indices,
 )
-from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_upsert
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.datasets.staged import StagedWrite, commit_staged, stage_append, stage_upsert
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.tables import (
     DIMENSION,
     ID,
@@ -32,15 +35,7 @@ from support.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from omnigraph.pipeline.workers import Item, Message, Workers
-    from omnigraph.storage.datasets.staged import StagedWrite
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 
 class ManyWorkers(LocalWorkers):

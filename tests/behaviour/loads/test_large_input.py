@@ -9,7 +9,9 @@ import random
 import subprocess
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +33,6 @@ from omnigraph.pipeline.load.inputs import UNPACK_ALLOWED_BYTES, UNPACK_MAX_RATI
 from omnigraph.pipeline.load.records import MAX_STRUCTURAL_TOKENS, is_too_complex
 from omnigraph.pipeline.workers import failure_message, raise_failure
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SCHEMA = "node Doc { slug: String @key  body: String?  tags: [String]?  scan: Blob? }"
 #: Bytes that these tests allow a file to hold whatever its size is.

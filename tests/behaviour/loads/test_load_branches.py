@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,6 @@ from omnigraph.errors import (
 from omnigraph.pipeline.load import inputs as lines_of_files
 from omnigraph.pipeline.load import job as stages
 from omnigraph.pipeline.load import staging
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SCHEMA = "node Note { text: String }  node Tag { slug: String @key }"
 ALL = "query all() { match { $n: Note } return { $n.text as text } order { text } }"

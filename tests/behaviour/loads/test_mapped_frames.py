@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from datetime import date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -15,7 +17,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import BadRequestError, LoadRejectedError
+from omnigraph.errors import BadRecord, BadRequestError, LoadRejectedError
 from omnigraph.graph.graph import Graph
 from omnigraph.pipeline.load.column_map import ColumnMap
 from omnigraph.pipeline.load.mapping import MappedType
@@ -27,12 +29,7 @@ from support.graphs import ends_of, ids_of, refused, rows_of
 from support.subtests import each_case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from omnigraph.errors import BadRecord
 
 SCHEMA = """
 node Member {

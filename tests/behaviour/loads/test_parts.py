@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,6 @@ import pytest
 from omnigraph.pipeline.load import parts as room
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat
 from omnigraph.pipeline.load.parts import Part, cut_mapped_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 1_000
 

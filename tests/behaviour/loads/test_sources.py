@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -17,6 +19,7 @@ import pytest
 
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import (
+    BadRecord,
     BadRequestError,
     BranchNotFoundError,
     InputFileError,
@@ -31,12 +34,7 @@ from support.graphs import ends_of, everything, ids_of, refused, rows_of, run
 from support.subtests import each_case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from omnigraph.errors import BadRecord
 
 SCHEMA = """
 node Person { name: String @key age: I32? city: String? }

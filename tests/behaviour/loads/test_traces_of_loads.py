@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,9 +27,6 @@ from omnigraph.pipeline.workers import LocalWorkers
 from omnigraph.storage.datasets import fragments
 from omnigraph.storage.datasets.fragments import Ledger, Ledgers
 from support.loads import files_of, good_lines, new_graph, thing, write_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.cli.main import main
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes
-from omnigraph.commit.rows import commit_row, to_arrow
+from omnigraph.commit.rows import GraphCommit, Head, commit_row, to_arrow
 from omnigraph.errors import StorageError
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import repair as dangling_module
 from omnigraph.storage.datasets.staged import OWN_MARK, commit_staged, stage_delete
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.commit.rows import GraphCommit, Head
 
 SCHEMA = """
 node Person { name: String @key }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.commit.environment import GraphSettings
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.core import failpoints
 from omnigraph.core.failpoints import VARIABLE
 from omnigraph.graph.graph import Graph
@@ -26,11 +27,6 @@ from support.worn_graphs import (
     stored,
     worn_graph,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.commit.rows import GraphCommit
 
 pytestmark = pytest.mark.usefixtures("_few_vectors")
 MANY = 4

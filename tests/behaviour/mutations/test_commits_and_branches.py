@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -30,9 +30,6 @@ from support.graphs import (
     run_typed,
     table_of,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ADA = 'insert Person { name: "ada", age: 1 }'
 BOB = 'insert Person { name: "bob", age: 2 }'

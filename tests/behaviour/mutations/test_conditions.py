@@ -7,22 +7,19 @@ many more values against the filters themselves.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from datetime import date, datetime
 from fractions import Fraction
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import CompilerError
+from omnigraph.graph.graph import Graph
 from support.graphs import SCALARS, new_graph, refused, rows_of, run, run_typed
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 OPERATORS = {
     "=": operator.eq,

@@ -7,7 +7,9 @@ inside the commit window. Sidecars are listed once, in the window.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,6 @@ from omnigraph.errors import CompilerError
 from omnigraph.storage.location import RECOVERY_FOLDER
 from omnigraph.storage.manifest_table import CatalogView
 from omnigraph.storage.objects import ObstoreObjects
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import BadRequestError
+from omnigraph.graph.graph import Graph
 from support.graphs import ends_of, new_graph, refused, rows_of, run, run_typed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 RULES = """
 node Paper {

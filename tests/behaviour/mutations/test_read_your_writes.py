@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.errors import BadRequestError
+from omnigraph.graph.graph import Graph
 from support.graphs import PEOPLE, ends_of, new_graph, refused, rows_of, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 
 @pytest.fixture

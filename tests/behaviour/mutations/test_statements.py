@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.errors import CompilerError, MixedMutationError
+from omnigraph.graph.graph import Graph
 from support.graphs import (
     PEOPLE,
     SCALARS,
@@ -21,11 +22,6 @@ from support.graphs import (
     run,
     run_typed,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 
 @pytest.fixture

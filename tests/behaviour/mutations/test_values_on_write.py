@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,9 @@ from omnigraph.errors import (
     OmniError,
     ResourceLimitError,
 )
+from omnigraph.graph.graph import Graph
 from support.graphs import SCALARS, new_graph, refused, rows_of, run, run_typed
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.graph.graph import Graph
 
 
 @pytest.fixture(scope="module")

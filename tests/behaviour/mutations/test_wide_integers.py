@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph import Graph
 from omnigraph.cli.main import main
 from omnigraph.errors import CompilerError, OmniError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 U64 = (0, 2**63 - 1, 2**63, 2**64 - 1)
 I64 = (-(2**63), -1, 0, 2**63 - 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,6 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.graph import Graph
 from omnigraph.policy.policy import READ_ONLY, Policy, PolicyGate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SCHEMA = 'node Paper { doi: String @key  title: String?  vec: Vector(4)? @embed("title") }'
 WIDER = (

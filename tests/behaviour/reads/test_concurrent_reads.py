@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from omnigraph.graph.graph import Graph
 from support.graphs import new_graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SCHEMA = """
 node Left { k: I32 @key  round: I32 @index }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from omnigraph.api.rows import Result
 from omnigraph.errors import (
     BadRequestError,
     CompilerError,
@@ -18,13 +20,8 @@ from omnigraph.errors import (
     PreconditionFailedError,
     QuerySelectionError,
 )
+from omnigraph.graph.graph import Graph
 from support.graphs import PEOPLE, SCALARS, new_graph, run, run_typed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.api.rows import Result
-    from omnigraph.graph.graph import Graph
 
 UTC_MS = pa.timestamp("ms", tz="UTC")
 #: Every property that a read can show, with its type in a result.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from omnigraph.engine import executor, operators
+from omnigraph.graph.graph import Graph
 from support.graphs import new_graph, run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.graph.graph import Graph
 
 SIDE = 450
 SCHEMA = "node A { k: I32 @key  even: Bool } node B { k: I32 @key  text: String }"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from omnigraph.errors import BadRequestError, BranchNotFoundError, NotFoundError
 from omnigraph.graph.graph import Graph
 from support.graphs import PEOPLE, new_graph, run
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NAMES = "query names() { match { $p: Person } return { $p.name as name } order { name } }"
 EDGES = """

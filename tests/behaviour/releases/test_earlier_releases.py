@@ -9,15 +9,13 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from omnigraph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 RELEASES = sorted((Path(__file__).parents[2] / "fixtures" / "releases").glob("*.tar.xz"))
 

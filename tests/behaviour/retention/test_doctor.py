@@ -7,7 +7,6 @@ import os
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lance
 import pytest
@@ -19,13 +18,10 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance import doctor as room
-from omnigraph.maintenance.findings import Finding, Health
+from omnigraph.maintenance.findings import DoctorReport, Finding, Health
 from omnigraph.storage.datasets.staged import stage_append
 from support.graphs import fork
 from support.histories import PERSON, add, files, set_age
-
-if TYPE_CHECKING:
-    from omnigraph.maintenance.findings import DoctorReport
 
 
 def finding(report: DoctorReport, check: str) -> Finding:

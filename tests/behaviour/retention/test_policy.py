@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import BadRequestError
 from omnigraph.graph.graph import Graph
 from support.histories import files, lines, people, people_at, readable, unused_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

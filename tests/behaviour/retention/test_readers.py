@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.manifest_table import CatalogView
 from support.histories import NAMES, add, lines, people, people_at, readable, unused_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def is_read(graph: Graph) -> bool:

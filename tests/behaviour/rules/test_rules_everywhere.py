@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,6 @@ from omnigraph.errors import (
     SchemaViolationsError,
 )
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 #: A schema whose rules are off, and what each rule adds to it.
 SCHEMA = """

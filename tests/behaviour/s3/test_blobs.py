@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import obstore
 import pytest
@@ -12,9 +12,6 @@ from obstore.store import from_url
 from omnigraph.api.results import BlobKind
 from omnigraph.errors import ExternalBlobPolicyError, ExternalBlobSourceError
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = "node Paper { doi: String @key  scan: Blob? }"
 ADD = "query q($d: String, $s: Blob) { insert Paper { doi: $d, scan: $s } }"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
 from support.s3_graphs import ADD_PAPER, SCHEMA, values
-
-if TYPE_CHECKING:
-    import pytest
 
 TITLES = "query q() { match { $p: Paper } return { $p.doi as doi } }"
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import obstore
 from obstore.store import LocalStore, from_url
 
 from omnigraph.graph.graph import Graph
 from support.portable_folders import add, build, everything
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: A fork of a fork: it reads files of everything below.
 DEEPEST = ("draft-2/deep",)

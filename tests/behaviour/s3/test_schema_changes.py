@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from omnigraph.graph.graph import Graph
 from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import parse_location
 from support.s3_graphs import ADD_CITING, ADD_NOTE, ADD_PAPER, SCHEMA, check_graph, rows, values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: A property becomes required under another name, others come and go; one type is new, one renamed, one dropped.
 WANTED = """

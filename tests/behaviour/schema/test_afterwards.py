@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -12,9 +12,6 @@ from omnigraph.errors import BadRequestError
 from omnigraph.graph.graph import Graph
 from support.graphs import everything, run
 from support.schema_changes import PAPER, PAPERS, apply, covered, edited, exported, row_ids, values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_handles_that_were_open_before_go_on_with_the_new_schema(graph: Graph) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,14 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import SchemaViolationsError
-from omnigraph.lang.schema.backfill import Call, Constant, PropertyValue
+from omnigraph.graph.graph import Graph
+from omnigraph.lang.schema.backfill import Call, Constant, Expression, PropertyValue
 from omnigraph.pipeline.rewrite import evaluate
 from support.graphs import rows_of, run
 from support.schema_changes import PAPER, apply, no_trace, row_ids
-
-if TYPE_CHECKING:
-    from omnigraph.graph.graph import Graph
-    from omnigraph.lang.schema.backfill import Expression
 
 TEXT, NUMBER = pa.field("x", pa.utf8()), pa.field("x", pa.int64())
 A, B = PropertyValue("a"), PropertyValue("b")

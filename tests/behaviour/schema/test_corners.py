@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.graphs import ids_of, new_graph, rows_of, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ITEM = "node:Item"
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import HistoricalVersionReclaimedError, StorageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BOTH = "node Kept { name: String @key }\nnode Dropped { name: String @key }"
 ONE = "node Kept { name: String @key }"

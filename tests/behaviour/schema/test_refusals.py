@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from omnigraph.errors import (
@@ -13,12 +11,10 @@ from omnigraph.errors import (
     SchemaViolationsError,
     UnsupportedSchemaError,
 )
+from omnigraph.graph.graph import Graph
+from omnigraph.lang.schema.catalog import Catalog
 from support.graphs import rows_of, run
 from support.schema_changes import PAPER, apply, load, no_trace
-
-if TYPE_CHECKING:
-    from omnigraph.graph.graph import Graph
-    from omnigraph.lang.schema.catalog import Catalog
 
 TITLE, DAY = "title: String? @index", "day: Date?"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +24,6 @@ from support.schema_changes import (
     row_ids,
     values,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]

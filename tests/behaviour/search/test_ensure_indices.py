@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 import pytest
@@ -36,9 +37,6 @@ from support.search_graphs import (
     tagged,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ALL_KINDS = """
 interface Named {

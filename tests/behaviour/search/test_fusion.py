@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from omnigraph import Graph
 from omnigraph.errors import CompilerError, OmniError
 from support.search_graphs import (
     ZERO,
@@ -25,12 +27,6 @@ from support.search_graphs import (
     write,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from omnigraph import Graph
 
 VEC, FAR = f"nearest($d.vec, {ZERO})", f"nearest($d.far, {ZERO})"
 

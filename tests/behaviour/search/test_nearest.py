@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from omnigraph import Graph
 from omnigraph.errors import CompilerError, ParameterError
 from support.search_graphs import (
     ZERO,
@@ -26,12 +29,6 @@ from support.search_graphs import (
     write,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph import Graph
 
 RANK = "nearest($d.vec, $v)"
 DECLARED = "$v: Vector(4)"

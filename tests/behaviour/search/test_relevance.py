@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from omnigraph import Graph
 from omnigraph.engine import ranking
 from omnigraph.errors import CompilerError
 from support.search_graphs import (
@@ -29,12 +31,6 @@ from support.search_graphs import (
     write,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph import Graph
 
 LIBRARY = Library(
     before={

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph import Graph
 from omnigraph.engine import text_parts, wanted_indexes
 from support.search_model import WORDS, Document, Model, Ranked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = """
 node Doc { slug: String @key  body: String? @index  year: I32? @index  vec: Vector(2)? @index }

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from omnigraph import Graph
 from omnigraph.embedding.client import EmbeddingClient
 from omnigraph.embedding.providers import mock_vector
 from omnigraph.errors import BadRequestError, OmniError
 from support.search_graphs import ZERO, append, ask, new_graph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph import Graph
 
 DIMENSION = 8
 SCHEMA = """

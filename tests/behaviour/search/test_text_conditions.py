@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from omnigraph import Graph
 from omnigraph.errors import CompilerError
 from support.search_graphs import (
     Library,
@@ -23,12 +25,6 @@ from support.search_graphs import (
     write,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph import Graph
 
 #: The old words of outdated and doomed documents occur in no final text.
 LIBRARY = Library(

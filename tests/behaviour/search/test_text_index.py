@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lance
 import pytest
@@ -24,9 +24,6 @@ from support.search_graphs import (
     scored,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOX = 'bm25($d.body, "fox lake")'
 ROWS = 40

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from omnigraph import Graph
 from support.search_graphs import append, doc_row, new_graph, rows
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph import Graph
 
 RANKS = {
     "bm25": 'bm25($d.body, "fox")',

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,6 @@ from support.search_graphs import (
     tagged,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: A loop, parallel edges, a cycle, a node without edges, and keys that documents and tags share.
 SEED = (

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from omnigraph import Graph
 from support.search_graphs import cites, doc, new_graph, set_body, tag, tagged, write
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MODES = ("indexed", "csr", "scan")
 CITED = ["aa", "ab", "ab", "ac", "bc", "cd", "da", "de", "ee", "fg", "gf", "bc", "ce"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from omnigraph import Graph
 from omnigraph.engine.wanted_indexes import VECTOR_INDEX_MIN_ROWS
 from support.search_graphs import (
     append,
@@ -21,12 +24,6 @@ from support.search_graphs import (
     write,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph import Graph
 
 COUNT = 12_000
 #: The year of every 400th document, and of the outliers.

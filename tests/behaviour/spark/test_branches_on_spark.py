@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import tempfile
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,10 +20,6 @@ from omnigraph.maintenance.findings import Health
 from omnigraph.pipeline import copying, deltas
 from omnigraph.spark import joins, worker_choice
 from support.stopping import AtLook, stored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SCHEMA = """
 node Person { name: String @key

@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from omnigraph.errors import SparkError
 from omnigraph.spark.jvm import find_java, launcher_home
 from omnigraph.spark.session import check_master
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LOOPBACK = "127.0.0.1"
 #: JVMs that live for seconds; the heap of a master or worker holds next to nothing.

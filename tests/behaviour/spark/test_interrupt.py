@@ -8,14 +8,11 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph import Graph
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = "node Paper { doi: String @key  title: String }"
 ROWS = 400_000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +18,8 @@ from omnigraph.pipeline.workers import LocalWorkers, Silent, detail, operation
 from omnigraph.spark.workers import SparkWorkers
 from omnigraph.storage.datasets.fragments import stage_replacement, write_rows
 from omnigraph.storage.datasets.staged import close_private, open_private, stage_fragments
+from omnigraph.storage.datasets.tables import Table
 from support.tables import answer_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.storage.datasets.tables import Table
 
 SCHEMA = """
 node Person { name: String @key }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -36,9 +36,6 @@ from support.killed_writers import (
     mutation,
     sidecars,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNDONE = [
     (INSERT, F.AFTER_SIDECAR, 0),

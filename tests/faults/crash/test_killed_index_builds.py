@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +32,6 @@ from support.killed_writers import (
     opening,
     sidecars,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: In the order in which a run commits them.
 TABLES = ("node:City", "node:Person", "edge:Knows", "edge:LivesIn")

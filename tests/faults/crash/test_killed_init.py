@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from omnigraph.core.failpoints import FailpointError
 from omnigraph.errors import AlreadyInitializedError, NotFoundError
 from omnigraph.graph.graph import Graph
 from support.killed_writers import SCHEMA, Children, check_sound, every_commit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLAIM = "__init_claim.json"
 BEFORE_THE_CATALOG = [F.INIT_AFTER_CLAIM, F.INIT_AFTER_TABLES, F.INIT_AFTER_SCHEMA]

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,9 +44,6 @@ from support.killed_writers import (
     table_commits,
     table_files,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NODES = [
     {"type": "Person", "data": {"name": "dan", "age": 1}},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -42,10 +43,6 @@ from support.killed_writers import (
     table_commits,
     table_files,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 #: What happened on the source: rows come, change and go in all four tables.
 ON_DEV = (

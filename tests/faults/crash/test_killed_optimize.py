@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,6 @@ from support.killed_writers import (
     copy,
     opening,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MORE = (
     'query w() { insert Person { name: "dan", age: 3 } }',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +22,6 @@ from support.killed_writers import (
     mutation,
     opening,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Where the writer died → the kind on record, the actors of the commits that it or its recovery added.
 INTERRUPTED = {

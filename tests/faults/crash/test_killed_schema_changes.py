@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,9 +47,6 @@ from support.killed_writers import (
     opening,
     sidecars,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def places(change: Change) -> list[tuple[str, Outcome]]:

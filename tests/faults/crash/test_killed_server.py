@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event, Semaphore
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,10 +29,6 @@ from support.server_ledger import (
     partner,
 )
 from support.server_processes import Nursery, Wire, wait_for_metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WRITERS = 4
 OPEN = "--unauthenticated"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -40,9 +40,6 @@ from support.killed_writers import (
     publishing,
     table_commits,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def places(writer: Writer) -> list[tuple[str, Outcome]]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import lance
 import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import OmniError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SCHEMA = """
 node A { k: String @key  n: I64? @index  t: String? @index  b: Blob? }

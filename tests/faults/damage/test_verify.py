@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,9 +19,6 @@ from omnigraph.maintenance.repair import UncheckedEdges
 from omnigraph.maintenance.verify import FileStatus
 from omnigraph.storage._failures import translated
 from support.in_this_process import InThisProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = "node A { k: String @key  t: DateTime?  n: I64? @index }"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +25,6 @@ from support.races.jobs import (
     table_rows,
 )
 from support.races.overtaking import overtaken
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,12 +18,10 @@ from faults.races.conftest import WorkerProcess
 from omnigraph.commit.snapshot import snapshot_at
 from omnigraph.errors import BranchNotFoundError, MergeConflictsError
 from omnigraph.graph.graph import Graph
+from omnigraph.storage.locks import CommitLock, HeldTenure
 from support.races.checks import acknowledged, check_graph, failed, lost
 from support.races.jobs import ADD_NOTE, ADD_PERSON, SET_VISITS, Outcome, table_rows, with_lock
 from support.races.merge_jobs import JOBS, run_job
-
-if TYPE_CHECKING:
-    from omnigraph.storage.locks import CommitLock, HeldTenure
 
 WORKER = Path(__file__).parents[2] / "support" / "races" / "merge_worker.py"
 PARTICIPANTS = 4

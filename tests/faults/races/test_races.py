@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from faults.races.conftest import Crew
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.locks import FileCommitLock
 from support.races.checks import (
@@ -25,11 +26,6 @@ from support.races.jobs import (
     WITH_LANGUAGE,
     table_rows,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from faults.races.conftest import Crew
 
 
 def sizes(small: int, large: int) -> list[object]:

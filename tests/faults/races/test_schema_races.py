@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +32,6 @@ from support.races.jobs import (
     WITH_LANGUAGE,
 )
 from support.races.overtaking import overtaken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 READ_OLD = "query all() { match { $n: Note } return { $n.text as text } }"
 READ_NEW = "query all() { match { $n: Note } return { $n.text as text, $n.lang as lang } }"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+
+import pytest
 
 from omnigraph import Graph
 from omnigraph.commit.transaction import BranchQueue, Transaction
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 ADD = "query add($name: String) { insert Person { name: $name } }"
 

@@ -6,15 +6,17 @@ import dataclasses
 import json
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Barrier, Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from omnigraph.commit import attempt
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.core import failpoints
 from omnigraph.errors import (
     ExpectedVersionMismatchError,
@@ -29,7 +31,7 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.locks import LeaseCommitLock
-from omnigraph.storage.objects import ObstoreObjects
+from omnigraph.storage.objects import ControlObjects, ObstoreObjects, StoredObject
 from support.s3_graphs import (
     ADD_CITING,
     ADD_NOTE,
@@ -41,12 +43,6 @@ from support.s3_graphs import (
     check_graph,
     values,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from omnigraph.commit.rows import GraphCommit
-    from omnigraph.storage.objects import ControlObjects, StoredObject
 
 NEVER = 3_600.0
 

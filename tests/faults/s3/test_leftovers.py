@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -28,14 +28,9 @@ from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.datasets.versions import find_orphans, list_dataset, remove_files
 from omnigraph.storage.listing import list_files
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.s3_graphs import ADD_PAPER, ADD_SCAN, SCHEMA, check_graph, values
 from support.tables import compact, rewrite
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.storage.location import GraphLocation
 
 DAY_S = 86_400.0
 ID = IndexSpec(name="id_btree", column="id", kind=PhysicalIndex.BTREE)

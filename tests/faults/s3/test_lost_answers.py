@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +12,7 @@ from omnigraph.errors import RetryableCommitConflictError, StorageError, Storage
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock
-from omnigraph.storage.objects import ObstoreObjects, put_owned, replace_content
+from omnigraph.storage.objects import ObstoreObjects, StoredObject, put_owned, replace_content
 from support.faulty_s3 import (
     DOUBLE,
     HANG,
@@ -20,17 +20,12 @@ from support.faulty_s3 import (
     OVERLOADED,
     OVERLOADED_AFTER,
     TRUNCATE,
+    Faults,
     faulty_store,
 )
 from support.s3 import create_bucket, point_to
 from support.s3_graphs import ADD_CITING, ADD_PAPER, SCHEMA, values
 from support.stalled_writers import check_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.storage.objects import StoredObject
-    from support.faulty_s3 import Faults
 
 _numbers = itertools.count(1)
 

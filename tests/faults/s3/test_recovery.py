@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,9 +29,6 @@ from support.s3_graphs import (
     rows,
     values,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture

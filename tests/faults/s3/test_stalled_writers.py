@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.graph.graph import Graph
 from support.s3_graphs import ADD_CITING, ADD_PAPER, SCHEMA, rows, values
 from support.stalled_writers import add_b, check_whole, forget_a, interleave, make_world
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 #: Where a write of two tables can stand still.
 FIRST = [

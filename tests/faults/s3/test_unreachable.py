@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.server
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,9 +21,6 @@ from support.faulty_s3 import http_server
 from support.s3 import S3Server, create_bucket, point_to
 from support.s3_graphs import ADD_NOTE, SCHEMA
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -21,9 +22,11 @@ from omnigraph.engine import adjacency as neighbours
 from omnigraph.engine.adjacency import (
     AdjacentNeighbours,
     IndexedNeighbours,
+    Neighbours,
     ScannedNeighbours,
     reach_within,
 )
+from omnigraph.engine.context import Context
 from omnigraph.engine.expand import find_adjacency
 from omnigraph.engine.wanted_indexes import WantedIndex, index_spec
 from omnigraph.lang.query.ir import Direction
@@ -31,17 +34,10 @@ from omnigraph.lang.schema.catalog import EdgeDef, IndexKind
 from omnigraph.storage.datasets.indexes import stage_indices
 from omnigraph.storage.datasets.reads import read_rows
 from omnigraph.storage.datasets.staged import commit_staged
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.engine_tables import append, delete, new_context, stored, upsert
 from support.random_edges import Edges, edges_between, hops
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.engine.adjacency import Neighbours
-    from omnigraph.engine.context import Context
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 NODES = pa.schema([pa.field("id", pa.utf8(), nullable=False)])
 EDGES = pa.schema([pa.field(name, pa.utf8(), nullable=False) for name in ("id", "src", "dst")])

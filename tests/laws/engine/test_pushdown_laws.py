@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,31 +15,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, scalar_of
+from omnigraph.core.types import (
+    BaseType,
+    EnumType,
+    ListType,
+    PropertyType,
+    Scalar,
+    ScalarType,
+    scalar_of,
+)
+from omnigraph.core.values import StoredValue
 from omnigraph.engine.entities import row_id_array
 from omnigraph.engine.predicates import keep_true
 from omnigraph.engine.pushdown import push_down
 from omnigraph.engine.rows import Rows
 from omnigraph.engine.wanted_indexes import WantedIndex, index_spec
-from omnigraph.lang.query.ir import CompareOp, Comparison, Constant, ParamRef, PropertyRef
+from omnigraph.lang.query.ir import (
+    CompareOp,
+    Comparison,
+    Constant,
+    Operand,
+    ParamRef,
+    Predicate,
+    PropertyRef,
+)
 from omnigraph.lang.schema.catalog import IndexKind
 from omnigraph.storage.datasets.indexes import stage_indices
 from omnigraph.storage.datasets.reads import read_rows, scan_rows
 from omnigraph.storage.datasets.staged import commit_staged
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.compared_numbers import ASKED, HELD
 from support.compared_values import ORDERED, SCALARS, asked, held, is_true, partner, texts
 from support.engine_tables import append, column, new_context, stored
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.core.types import BaseType
-    from omnigraph.core.values import StoredValue
-    from omnigraph.lang.query.ir import Operand, Predicate
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 ENUM = EnumType(("A", "a", "it's", "é"))
 PLAIN: list[BaseType] = [*(ScalarType(scalar) for scalar in SCALARS), ENUM]

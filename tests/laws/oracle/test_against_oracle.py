@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given, seed, settings
 
 from support.oracle import evaluation
-from support.oracle.engines import IndexState, objections, opened
-from support.oracle.random_queries import scenarios
+from support.oracle.engines import IndexState, Workshop, objections, opened
+from support.oracle.graphs import World
+from support.oracle.random_queries import Question, Scenario, scenarios
 from support.oracle.reducing import reduced, shown
-
-if TYPE_CHECKING:
-    from support.oracle.engines import Workshop
-    from support.oracle.graphs import World
-    from support.oracle.random_queries import Question, Scenario
 
 
 def disagreements(

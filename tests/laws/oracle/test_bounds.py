@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
 
@@ -15,9 +16,6 @@ from omnigraph.engine import operators as pipeline
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.lang.query import ir
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCHEMA = """
 node Person { name: String @key  age: I64?  bio: String? @index  vec: Vector(2)? }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +19,6 @@ from omnigraph.errors import MAX_DIAGNOSTICS
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, to_sql
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = "node P { slug: String @key  n: I64?  s: String?  l: [I64]? }\nedge K: P -> P"
 #: Far beyond what any of these texts may take.

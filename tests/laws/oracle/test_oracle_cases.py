@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
+from omnigraph import Graph
 from support.oracle import evaluation
 from support.oracle.cases import matching, results, search, values
-from support.oracle.engines import IndexState, objections, opened
+from support.oracle.cases.case import Case
+from support.oracle.engines import IndexState, Workshop, objections, opened
+from support.oracle.graphs import World
 from support.oracle.queries import from_text, render
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph import Graph
-    from support.oracle.cases.case import Case
-    from support.oracle.engines import Workshop
-    from support.oracle.graphs import World
 
 CASES = [*matching.CASES, *values.CASES, *results.CASES, *search.CASES]
 every_case = each_case("case", CASES, ids=lambda case: case.title)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import lance
 import pytest
 
-from omnigraph.errors import MergeConflictsError, NotFoundError
+from omnigraph.api.results import MergeResult
+from omnigraph.branches.changes import Change
+from omnigraph.commit.rows import TablePin
+from omnigraph.errors import MergeConflict, MergeConflictsError, NotFoundError
 from support.branch_model.model import (
     KNOWS,
     NODES,
@@ -32,14 +36,6 @@ from support.branch_model.model import (
 )
 from support.branch_model.operations import from_lines
 from support.branch_model.writes import BranchWrites
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from omnigraph.api.results import MergeResult
-    from omnigraph.branches.changes import Change
-    from omnigraph.commit.rows import TablePin
-    from omnigraph.errors import MergeConflict
 
 
 def as_differences(changes: Iterable[Change]) -> dict[Place, Difference]:

@@ -7,13 +7,11 @@ and neither is ever changed in place.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 Row: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, dict[str, Row]]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes
-from omnigraph.commit.rows import GraphCommit, TablePin
+from omnigraph.commit.rows import GraphCommit, Head, TablePin
 from omnigraph.core.ids import TableKey, new_ulid
 from omnigraph.errors import BadRequestError, LoadKeyConflictError, LoadRejectedError
+from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.optimize import compact_tables
 from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.datasets.compaction import choose_rewrites, fragment_facts
@@ -29,13 +30,8 @@ from support.branch_model.model import (
     make_row,
     without_nodes,
 )
-from support.branch_model.operations import as_line
+from support.branch_model.operations import Operation, Record, as_line
 from support.graphs import fork
-
-if TYPE_CHECKING:
-    from omnigraph.commit.rows import Head
-    from omnigraph.graph.graph import Graph
-    from support.branch_model.operations import Operation, Record
 
 
 class BranchWrites:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from support.oracle.graphs import Row
+from support.oracle.graphs import Row
 
 #: Relative to the sum of the magnitudes that were added.
 TOLERANCE = 1e-9

@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import traceback
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from omnigraph import Graph
-from support.oracle.graphs import SCHEMA, halves, load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from support.oracle.answers import Answer
-    from support.oracle.graphs import World
+from support.oracle.answers import Answer
+from support.oracle.graphs import SCHEMA, World, halves, load
 
 MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
 MODES = ("indexed", "csr", "scan")

@@ -19,16 +19,17 @@ Where the texts leave something open, this is what is assumed:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import pairwise
 from math import fsum, isclose, log, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support.oracle import text as words
 from support.oracle.answers import TOLERANCE, Answer, Approximate, Instant
-from support.oracle.graphs import f32, read_shape
+from support.oracle.graphs import Row, Shape, World, f32, read_shape
 from support.oracle.matching import Match, Matcher, is_hidden, named_clauses, resolve
 from support.oracle.queries import (
     Aggregate,
@@ -43,11 +44,6 @@ from support.oracle.queries import (
     Rrf,
     moment_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from support.oracle.graphs import Row, Shape, World
 
 RRF_K = 60
 #: Integers up to here add up exactly in a double.

@@ -11,23 +11,20 @@ import math
 import re
 import struct
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
+from omnigraph import Graph
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import Transaction
 from omnigraph.core.ids import edge_table_key, node_table_key
 from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.writes.columns import rows_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from omnigraph import Graph
 
 Row = dict[str, Any]
 World = dict[str, list[Row]]

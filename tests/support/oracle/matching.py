@@ -6,11 +6,13 @@ have entities. The open points are listed in `oracle`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, assert_never
+from datetime import datetime
+from typing import Any, assert_never
 
 from support.oracle import text as words
-from support.oracle.graphs import f32
+from support.oracle.graphs import EdgeShape, Row, Shape, World, f32
 from support.oracle.queries import (
     ANONYMOUS,
     Bind,
@@ -28,12 +30,6 @@ from support.oracle.queries import (
     Where,
     variables_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from support.oracle.graphs import EdgeShape, Row, Shape, World
 
 #: A row of a match: the entity of every variable.
 Match = dict[str, "Row"]

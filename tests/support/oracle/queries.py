@@ -6,17 +6,15 @@ Cases that a person wrote as text come in through `from_text`, which uses the pa
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from omnigraph.core.source import SourceText
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.parser import parse_queries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 ANONYMOUS = "_"
 AGGREGATES = ("count", "sum", "avg", "min", "max")

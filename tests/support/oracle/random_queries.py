@@ -7,9 +7,10 @@ now and then. The number of variables is small on purpose: the oracle multiplies
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -19,6 +20,9 @@ from support.oracle.graphs import (
     TEXT_PROPERTIES,
     TEXTS,
     WORDS,
+    EdgeShape,
+    PropertyShape,
+    World,
     often_first,
     read_shape,
     worlds,
@@ -55,11 +59,6 @@ from support.oracle.queries import (
     moment_text,
     variables_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from support.oracle.graphs import EdgeShape, PropertyShape, World
 
 NUMBERS = ("I32", "I64", "U32", "U64", "F32", "F64")
 _BOUNDS = ((1, 2), (1, 1), (2, 2), (2, 3), (1, 5), (3, 9))

@@ -6,20 +6,15 @@ there in a few dozen steps.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from omnigraph.errors import CompilerError
 from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
-from support.oracle.graphs import SCHEMA, read_shape
+from support.oracle.graphs import SCHEMA, World, read_shape
 from support.oracle.queries import Bind, Clause, Hop, Not, Query
 from support.oracle.random_queries import Question
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from support.oracle.graphs import World
 
 #: Tries after which the current state is good enough.
 MOST_TRIES = 300

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import lance
 
@@ -11,10 +12,6 @@ from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.location import parse_location
 from support.races.jobs import Outcome, table_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 def acknowledged(reports: Iterable[Iterable[Outcome]]) -> list[Outcome]:

@@ -6,17 +6,15 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from omnigraph.commit.snapshot import Snapshot
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import BadRequestError, ConflictError, OmniError, PreconditionFailedError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.tables import TableStore
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from omnigraph.commit.snapshot import Snapshot
-    from omnigraph.storage.locks import CommitLock, HeldTenure
+from omnigraph.storage.locks import CommitLock, HeldTenure
 
 SCHEMA = """
 node Person { name: String @key  visits: I64? }

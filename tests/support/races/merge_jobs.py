@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from omnigraph.errors import BadRequestError, ConflictError, OmniError
 from omnigraph.graph.graph import Graph
 from support.races.jobs import Outcome, insert_notes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def told(call: Callable[[], Outcome]) -> Outcome:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from omnigraph.graph.graph import Graph
+from omnigraph.storage.locks import CommitLock, HeldTenure
 from support.races.jobs import with_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from omnigraph.storage.locks import CommitLock, HeldTenure
 
 
 class OvertakenLock:

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from omnigraph.cli.main import main
 from support.cli_graphs import History, Outcome, history, values_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture

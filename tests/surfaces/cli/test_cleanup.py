@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.cleanup import CleanupReport, DatasetCleanup
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = 'node Note { slug: String @key  body: String?  vec: Vector(4)? @embed("body") }'
 SPEC = '{"dimension": 4, "types": {"Note": {"target": "vec", "fields": ["body"]}}}'

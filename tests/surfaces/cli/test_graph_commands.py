@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app, main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = """
 node Paper { doi: String @key  title: String  year: I32  @range(year, 1600..2100) }

@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from omnigraph import Graph
 from omnigraph.cli.main import main
 from omnigraph.cli.output import PrintableStream, print_lines, terminal_progress
 from omnigraph.errors.text import one_line, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: Sets a title, clears the screen, answers into the input, reverses the text, overwrites the line.
 HOSTILE = "\x1b]0;own\x07\x1b[2J\x9b5n\x90q\x9c\u202elive\u2066\u200f\r\x08\x7f\u2028\x00x"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from support.cli_graphs import History
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from support.cli_graphs import History
 
 #: Runs a command and reports the modules it loaded, what it asked for in vain, and who asked for pandas.
 PROBE = """

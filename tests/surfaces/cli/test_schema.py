@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from omnigraph.graph.graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from support.cli_graphs import Outcome
-
+from support.cli_graphs import Outcome
 
 OLD = "node Paper { doi: String @key  title: String?  year: I32? }\n"
 NEW = 'node Paper { doi: String @key  headline: String? @rename_from("title")  lang: String  year: I64? }\n'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 import typer
@@ -12,12 +12,8 @@ from omnigraph.cli.config import Defaults, OperatorConfig, Profile
 from omnigraph.cli.main import app, arranged, wants_json
 from omnigraph.cli.scope import ScopeFlags, ServerScope, StoreScope, resolve_scope, token_of
 from omnigraph.client.addresses import graph_in_url, owner_of, parse_address, server_url
+from support.cli_graphs import Outcome
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.cli_graphs import Outcome
 
 LAB = "http://127.0.0.1:9000"
 FAR = "https://far.example/og"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -33,10 +35,6 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.writes import BadRecord
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 URL = "http://127.0.0.1:8080"
 TOKEN = "a-secret-token"

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,6 @@ from omnigraph import Graph
 from support.servers import POLICY_WITH_GUEST, TOKENS, guarded_server, listening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 #: `make test` provides one beside the Python that runs the tests (tools/browser.py), and prints why when it cannot.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,6 @@ from omnigraph.server.config import single_graph
 from omnigraph.server.settings import ServerSettings
 from support.parity import QUERIES, Pair, make_history
 from support.servers import copy_graph, listening
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def _pair(embedded: str, served: str, queries: Path) -> Iterator[Pair]:

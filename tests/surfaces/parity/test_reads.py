@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import inspect
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from omnigraph import Graph
 from omnigraph.client.remote_graph import RemoteGraph
 from omnigraph.core.source import SourceText
-from support.parity import exported
+from support.parity import Pair, exported
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.parity import Pair
 
 EVERYTHING = """
 query everything() { match { $p: Person } return {

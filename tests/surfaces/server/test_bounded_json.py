@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,6 @@ from omnigraph.server.untrusted_json import WINDOW_BYTES, measure_json, split_en
 from support.raw_requests import post
 from support.servers import client_of, open_server
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GRAPH = "/graphs/default"
 JSON = {"content-type": "application/json"}

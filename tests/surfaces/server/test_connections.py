@@ -6,21 +6,17 @@ import asyncio
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from omnigraph import Graph
+from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
 from support.servers import listening, open_server
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omnigraph.server.service import Service
 
 HASTY = ServerSettings(header_s=0.05, body_idle_s=0.05, keep_alive_s=1, max_connections=8)
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

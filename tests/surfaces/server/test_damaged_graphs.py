@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from starlette.testclient import TestClient
 
 from support.servers import client_of, open_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from starlette.testclient import TestClient
 
 PEOPLE = "query q() { match { $p: Person } return { $p.name, $p.bio } }"
 

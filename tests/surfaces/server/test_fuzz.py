@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from omnigraph.server.service import LONGEST_DELAY_S, UnknownTokens
 from support.servers import (
@@ -20,11 +22,6 @@ from support.servers import (
     open_server,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from starlette.testclient import TestClient
 
 GRAPH = "/graphs/default"
 JSON = {"content-type": "application/json"}

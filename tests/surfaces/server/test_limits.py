@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
 from support.raw_requests import GONE, SILENCE, post
 from support.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, open_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.server.service import Service
 
 GRAPH = "/graphs/default"
 JSON = {"content-type": "application/json"}

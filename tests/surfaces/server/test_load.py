@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -28,9 +28,6 @@ from support.server_ledger import (
 )
 from support.server_processes import ServerProcess, Wire, resident_bytes, wait_for_metrics
 from support.servers import listening, open_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 READERS = 64
 #: How the eight writers write.

@@ -6,15 +6,12 @@ import io
 import json
 import logging
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from omnigraph.errors.text import one_line
 from omnigraph.server.responses import configure_logs, logger
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOSTILE = '/\x1b]0;own\x07\x9b5n\u202e\r\n{"forged": true}'
 

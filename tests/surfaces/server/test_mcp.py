@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -12,6 +14,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, Tool
 
 from omnigraph.errors import BadRequestError
 from omnigraph.server.app import make_app
@@ -19,18 +22,11 @@ from omnigraph.server.boot import open_service
 from omnigraph.server.config import single_graph
 from omnigraph.server.mcp import endpoint
 from omnigraph.server.mcp.tools import BUILT_INS, stored_tool
+from omnigraph.server.service import Service
 from omnigraph.server.settings import ServerSettings
 from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries
 from support.servers import POLICY_WITH_GUEST, TOKENS, client_of, guarded_server, make_graph
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from mcp_types import CallToolResult, Tool
-
-    from omnigraph.server.service import Service
 
 PATH = "/graphs/default/mcp"
 ENVIRONMENT = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps(TOKENS)}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis import GenerationMode
+from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -16,16 +16,11 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from starlette.testclient import TestClient
 
 from omnigraph.server.routing import openapi_document
 from support.servers import QUERIES, client_of, copy_graph, open_server
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from schemathesis import Case
-    from starlette.testclient import TestClient
 
 NDJSON = "application/x-ndjson"
 CHECKS = [

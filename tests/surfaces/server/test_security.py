@@ -6,11 +6,12 @@ import json
 import logging
 import threading
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
 import pytest
+from starlette.testclient import TestClient
 
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import read_config
@@ -25,11 +26,6 @@ from support.servers import (
     open_server,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from starlette.testclient import TestClient
 
 GRAPH = "/graphs/default"
 PEOPLE = "query q() { match { $p: Person } return { $p.name as name } }"

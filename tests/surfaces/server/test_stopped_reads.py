@@ -7,7 +7,8 @@ import os
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,10 +18,6 @@ from omnigraph.errors import QueryCancelledError, QueryTimeoutError
 from omnigraph.server.settings import ServerSettings
 from support.server_processes import ServerProcess
 from support.servers import client_of, listening, make_graph, open_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PEOPLE = 60
 #: Looks at 60 to the sixth power rows, and finds none. Every variable is compared with the next one: what nobody asks

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
 
 import httpx
 import pytest
@@ -18,10 +20,6 @@ from omnigraph.graph import branches
 from omnigraph.pipeline.load import job as loading
 from omnigraph.server.settings import ServerSettings
 from support.servers import client_of, listening, make_graph, open_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LINE = '{"type": "Person", "data": {"name": "new"}}'
 #: What a client can leave behind, as path, body and the function that goes on for as long as it is wanted.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -14,9 +14,6 @@ import pytest
 from omnigraph import Graph
 from omnigraph.server.settings import ServerSettings
 from support.servers import listening, make_graph, open_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BIOS = "query q() { match { $p: Person } return { $p.name as name, $p.bio as bio } }"
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from omnigraph import Graph
 from omnigraph.errors import StorageError, StorageFailure
@@ -26,12 +29,6 @@ from support.servers import (
     guarded_server,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from starlette.testclient import TestClient
 
 GRAPH = "/graphs/default"
 NDJSON = {"content-type": "application/x-ndjson"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -50,10 +52,6 @@ from omnigraph.lang.schema.steps import (
     step_from_json,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SCHEMA = """
 node Paper { doi: String @key  year: I32? }

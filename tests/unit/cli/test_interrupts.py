@@ -7,15 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph import Graph
 from omnigraph.cli.output import Interrupts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_only_the_first_interrupt_is_raised(

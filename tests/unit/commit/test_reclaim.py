@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 import pytest
 
-from omnigraph.commit.environment import open_environment
+from omnigraph.commit.environment import GraphEnvironment, open_environment
 from omnigraph.commit.leftovers import reclaim_staged_files, staged_max_age_s
 from omnigraph.core import failpoints
 from omnigraph.core.failpoints import FailpointError
@@ -19,11 +19,6 @@ from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.storage.location import MANIFEST, RECOVERIES, parse_location
 from omnigraph.storage.locks import StagingLock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.commit.environment import GraphEnvironment
 
 SCHEMA = "node A { k: String @key }"
 ADD = "query q($k: String) { insert A { k: $k } }"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -21,16 +21,12 @@ from omnigraph.commit.schema_change import (
     schema_changes,
     withdraw,
 )
+from omnigraph.commit.sidecar import SidecarSchema
 from omnigraph.core.ids import TableKey
 from omnigraph.errors import StorageError
 from omnigraph.storage.datasets.staged import commit_staged, create_table, plan_table, stage_append
 from omnigraph.storage.location import SCHEMA_CONTRACT, SCHEMA_FILES, SCHEMA_SOURCE, parse_location
 from omnigraph.storage.locks import LocalTenure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.commit.sidecar import SidecarSchema
 
 PAPER, NOTE, TAG = TableKey("node:Paper"), TableKey("node:Note"), TableKey("node:Tag")
 COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False)])

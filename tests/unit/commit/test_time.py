@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.commit.expectations import Expectations
 from omnigraph.commit.publisher import Changes, Manifest
+from omnigraph.commit.rows import GraphCommit, Head
 from omnigraph.commit.snapshot import branch_at, snapshot_of
 from omnigraph.commit.targets import Target, resolve_target
 from omnigraph.errors import BadRequestError, NotFoundError
 from support.manifests import HASH, commit, create_manifest, open_manifest
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.commit.rows import GraphCommit, Head
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from omnigraph.commit.expectations import HeadIs, NothingFollows, OnlyBranch
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.transaction import MAX_TRIES, OPTIMISTIC_TRIES, RetryPolicy, Transaction
 from omnigraph.core.ids import TableKey
@@ -20,12 +22,6 @@ from omnigraph.errors import (
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.staged import stage_append
 from support.graphs import run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from omnigraph.commit.rows import GraphCommit
 
 PERSON = TableKey("node:Person")
 CITY = TableKey("node:City")

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import doctest
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
 import omnigraph.core.ids
 import omnigraph.core.source
 import omnigraph.lang.schema.compiler
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.core.source import MAX_SOURCE_BYTES, read_source
 from omnigraph.errors import CompilerError, InputFileError
 from omnigraph.lang.schema.compiler import compile_schema_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BOM = b"\xef\xbb\xbf"
 

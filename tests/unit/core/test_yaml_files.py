@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from omnigraph.core.source import SourceText
 from omnigraph.core.yaml_files import YamlDocument, read_yaml
 from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _document(text: str) -> YamlDocument:

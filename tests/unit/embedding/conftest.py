@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from support.embedding_provider import StandIn, StillTime
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEY_VARIABLES = ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,9 +21,6 @@ from support.embedding_provider import (
     error_reply,
     openai_reply,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 GOOD = openai_reply([1])
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from omnigraph.engine import expand
+from omnigraph.engine.adjacency import Side
 from omnigraph.engine.context import Context, EngineCaches
 from omnigraph.engine.expand import find_adjacency, is_adjacency_ready
 from omnigraph.lang.query.ir import Direction
 from omnigraph.lang.schema.catalog import EdgeDef
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.derived import DerivedArrays
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.engine_tables import append, delete, new_context, stored
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.engine.adjacency import Side
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 LIKES = EdgeDef(name="Likes", source="Cat", target="Dog", properties={})
 NODES = pa.schema([pa.field("id", pa.utf8(), nullable=False)])

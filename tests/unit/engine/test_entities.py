@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +13,12 @@ from omnigraph.core.arrow import arrow_type
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import ListType, Scalar
 from omnigraph.engine import entities as module
+from omnigraph.engine.context import EngineCaches
 from omnigraph.engine.entities import Entities, Numbering, row_id_array
 from omnigraph.storage.datasets.reads import read_rows
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.engine_tables import append, column, delete, new_caches, stored, upsert
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from omnigraph.engine.context import EngineCaches
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
 
 TAGS = arrow_type(ListType(Scalar.STRING))
 SCHEMA = pa.schema(

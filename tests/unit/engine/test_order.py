@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from omnigraph.core.budget import Budget
 from omnigraph.core.types import ListType, Scalar, ScalarType, VectorType
+from omnigraph.engine.context import Context
 from omnigraph.engine.projection import order_codes, sort_by_codes, total_order
 from omnigraph.engine.rows import Rows
 from support.engine_tables import column
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.engine.context import Context
 
 #: Values in ascending order, null first.
 ASCENDING: dict[Scalar, list[Any]] = {

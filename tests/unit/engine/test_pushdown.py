@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType
+from omnigraph.core.types import BaseType, EnumType, ListType, PropertyType, Scalar, ScalarType
 from omnigraph.engine.pushdown import push_down
 from omnigraph.lang.query.ir import (
     CompareOp,
     Comparison,
     Constant,
     EntityRef,
+    Operand,
     ParamRef,
+    Predicate,
     PropertyRef,
     TextKind,
     TextMatch,
 )
-from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, HasItem, HasText
+from omnigraph.storage.datasets.filters import AllOf, AnyOf, Compare, Filter, HasItem, HasText
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.core.types import BaseType
-    from omnigraph.lang.query.ir import Operand, Predicate
-    from omnigraph.storage.datasets.filters import Filter
 
 ENUM = EnumType(("draft", "final"))
 S, I32, I64, F64 = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from omnigraph import errors
 from omnigraph.cli.history_text import conflict_lines
@@ -19,9 +19,6 @@ from omnigraph.errors import (
 )
 from omnigraph.errors.bodies import error_from_body
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COMMIT = "01K0000000000000000000000A"
 FINDING = Diagnostic(

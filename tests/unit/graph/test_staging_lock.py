@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from omnigraph.commit.rows import GraphCommit
 from omnigraph.commit.transaction import Transaction
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.location import STAGING_LOCK, parse_location
 from omnigraph.storage.locks import StagingLock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.commit.rows import GraphCommit
 
 
 def _try_exclusive(root: Path) -> bool:

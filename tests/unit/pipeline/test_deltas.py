@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,9 +18,6 @@ from omnigraph.pipeline.deltas import DeltaPart, FiledDelta, HeldDelta
 from omnigraph.pipeline.scratch import Scratch, ScratchPlace
 from omnigraph.storage.answers import write_answer
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 IDS = st.text("abcz é\U0001f600", max_size=4)
 CODES = st.sampled_from([0, 1, 2])

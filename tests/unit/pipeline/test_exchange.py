@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,10 +23,6 @@ from omnigraph.pipeline.workers import LocalWorkers, Silent
 from omnigraph.storage.location import parse_location
 from support.subtests import each_case
 from support.tables import answer_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SCHEMA = pa.schema([(BUCKET, pa.int32()), ("number", pa.int64())])
 

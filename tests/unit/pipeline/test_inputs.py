@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.errors import InputFileError
 from omnigraph.pipeline.load.inputs import find_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILES = (
     "a.csv",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +15,6 @@ from omnigraph.core.budget import Budget, bounded, finishing
 from omnigraph.errors import QueryCancelledError, QueryTimeoutError
 from omnigraph.pipeline.workers import LocalWorkers, Silent, advance, failure_message, raise_failure
 from omnigraph.spark.tasks import RowTally
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Figures:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from omnigraph.errors import ConfigurationError, InputFileError
 from omnigraph.policy.policy import Policy
 from support.policies import PAPERS
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GROUPS = "version: 1\ngroups: { all: [ada] }\n"
 

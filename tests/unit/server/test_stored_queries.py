@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from omnigraph.lang.query.compiler import compile_query
 from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.server.config import QuerySource
 from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries, check_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CATALOG = compile_schema(
     "node Paper { doi: String @key  year: I32?  scan: Blob?  vec: Vector(2)? }"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from omnigraph.errors import SparkError
 from omnigraph.spark import session
 from omnigraph.spark.jvm import Archive, Java, discard_archive, keep_archive, plan_archive
 from omnigraph.spark.session import SparkSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

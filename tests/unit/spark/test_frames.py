@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,9 +17,6 @@ from omnigraph.spark.data_source import spare_collections
 from omnigraph.storage.datasets import partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = """

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from omnigraph.core.env_settings import cache_folder
 from omnigraph.errors import SparkError
 from omnigraph.spark.jvm import Java, find_java, launcher_home, major_version
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOTHING = "/nonexistent"
 

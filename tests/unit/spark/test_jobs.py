@@ -6,7 +6,9 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +33,6 @@ from omnigraph.spark.workers import SparkWorkers
 from support.subtests import each_case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

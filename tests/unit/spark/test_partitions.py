@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -24,9 +24,6 @@ from omnigraph.storage.datasets.partitions import (
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from omnigraph.errors import BadRequestError, StorageError, StorageFailure
 from omnigraph.spark import tasks
 from omnigraph.spark.tasks import Kept, TaskFailureError, carrying, guarded, raise_carried
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def failing(failure: StorageFailure) -> Any:

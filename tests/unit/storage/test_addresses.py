@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -20,9 +20,6 @@ from omnigraph.storage.datasets.opening import (
     with_bases_in_file,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 D = "nodes/da89d00e1b71df59"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +21,6 @@ from omnigraph.storage.location import (
     walk,
 )
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @each_case("key", ["node:Paper", "edge:Cites"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -17,11 +17,9 @@ from omnigraph.storage.datasets.staged import (
     stage_append,
     stage_delete,
 )
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import ObstoreObjects
-
-if TYPE_CHECKING:
-    from omnigraph.storage.datasets.tables import Table
 
 VECTOR = pa.list_(pa.float32(), 2)
 SCHEMA = pa.schema([("id", pa.utf8()), ("body", pa.utf8()), ("vec", VECTOR)])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
@@ -35,7 +35,7 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import find_orphans, list_dataset
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.tables import (
     ID,
     NUMBER,
@@ -52,11 +52,6 @@ from support.tables import (
     vector_hits,
     with_text_index,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.storage.location import GraphLocation
 
 
 @pytest.fixture

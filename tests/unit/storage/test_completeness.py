@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,7 @@ from omnigraph.commit import attempt
 from omnigraph.errors import StorageError
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.datasets.staged import (
+    StagedWrite,
     check_written,
     commit_staged,
     create_table,
@@ -20,14 +21,8 @@ from omnigraph.storage.datasets.staged import (
     stage_delete,
     stage_upsert,
 )
-from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omnigraph.storage.datasets.staged import StagedWrite
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.datasets.tables import Table
+from omnigraph.storage.location import GraphLocation, parse_location
 
 COLUMNS = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa.int64())])
 #: So many deleted rows that they are kept as a bitmap instead of a list.

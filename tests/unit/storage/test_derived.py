@@ -5,16 +5,14 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from omnigraph.storage.derived import DERIVED_FOLDER, DerivedArrays
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ARRAYS = {
     "counts": np.array([3, 4]),

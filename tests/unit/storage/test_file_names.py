@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -10,9 +10,6 @@ import pytest
 
 from omnigraph.storage.listing import attached_version, fork_of, line_folder, placed, reference
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_versions_are_read_from_the_names_that_lance_gives(tmp_path: Path):

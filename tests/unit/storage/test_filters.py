@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +15,7 @@ from omnigraph.storage.datasets.filters import (
     AllOf,
     AnyOf,
     Compare,
+    Filter,
     IsNull,
     OneOf,
     quote_name,
@@ -22,12 +23,9 @@ from omnigraph.storage.datasets.filters import (
 )
 from omnigraph.storage.datasets.reads import scan_with_pending, select_rows
 from omnigraph.storage.datasets.staged import commit_staged, create_table, stage_append
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.storage.datasets.filters import Filter
-    from omnigraph.storage.datasets.tables import Table
 
 OPERATORS = {
     "=": operator.eq,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,13 +21,7 @@ from omnigraph.storage.datasets.staged import (
     stage_upsert,
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
-from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import GraphLocation, parse_location
 
 SCHEMA = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("size", pa.int32())])
 PATH = "nodes/thing"

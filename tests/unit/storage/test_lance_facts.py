@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -26,9 +26,6 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.location import GraphLocation, parse_location
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa.int64())])
 

@@ -7,7 +7,6 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lance
 import pytest
@@ -28,7 +27,7 @@ from omnigraph.storage.datasets.staged import (
 )
 from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import Removal, find_orphans, list_dataset, remove_files
-from omnigraph.storage.location import parse_location
+from omnigraph.storage.location import GraphLocation, parse_location
 from support.tables import (
     ID,
     NUMBER,
@@ -39,9 +38,6 @@ from support.tables import (
     rows,
     with_text_index,
 )
-
-if TYPE_CHECKING:
-    from omnigraph.storage.location import GraphLocation
 
 DAY_S = 86_400.0
 

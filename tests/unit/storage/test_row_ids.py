@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -50,16 +52,10 @@ from omnigraph.storage.datasets.staged import (
     stage_restore,
     stage_upsert,
 )
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.datasets.versions import find_orphans, list_dataset
 from omnigraph.storage.listing import manifest_name
-from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from omnigraph.storage.datasets.tables import Table
-    from omnigraph.storage.location import GraphLocation
+from omnigraph.storage.location import GraphLocation, parse_location
 
 SCHEMA = pa.schema([pa.field("id", pa.utf8(), nullable=False), pa.field("n", pa.int64())])
 ROWS = 6_000

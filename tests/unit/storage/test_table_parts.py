@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -29,10 +31,6 @@ from omnigraph.storage.datasets.partitions import (
 )
 from omnigraph.storage.datasets.tables import Table, TableStore
 from omnigraph.storage.location import parse_location
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 ROWS = 300
 #: Deletes every seventh row, all of a fragment, and most of another.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from support.oracle.queries import from_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from support.oracle.graphs import Row, World
-    from support.oracle.queries import Query
+from support.oracle.graphs import Row, World
+from support.oracle.queries import Query, from_text
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from omnigraph.core.source import SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS
 from omnigraph.lang.query.lint import LintReport, LintStatus, lint_queries
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
 
 READ = "query papers() { match { $p: Paper } return { $p.title } }"
 WRONG = "query wrong() { match { $p: Papr } return { $p.title } }"

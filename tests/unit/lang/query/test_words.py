@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from omnigraph.core.source import SourceText
@@ -10,11 +8,9 @@ from omnigraph.lang.query import ast as tree
 from omnigraph.lang.query import ir
 from omnigraph.lang.query.compiler import compile_file, compile_query
 from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.catalog import Catalog
 
 KEYWORDS = [
     *("query", "match", "return", "order", "limit", "not", "as", "asc", "desc", "true", "false"),

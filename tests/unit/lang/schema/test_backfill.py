@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,6 +10,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.backfill import (
     Call,
     Constant,
+    Expression,
     PropertyValue,
     pick_backfill,
     read_backfill,
@@ -20,9 +21,6 @@ from omnigraph.lang.schema.backfill import (
 from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.lang.schema.compiler import compile_schema
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from omnigraph.lang.schema.backfill import Expression
 
 #: What rows have, and one property of every type to fill.
 OLD = compile_schema(

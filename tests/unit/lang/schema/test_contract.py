@@ -2,20 +2,17 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import BadRequestError
 from omnigraph.lang.schema.accepted import IR_VERSION, read_contract, write_contract, write_state
+from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
 from support.schemas import DOMAIN, accept, apply, catalog_of
 from support.subtests import each_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omnigraph.lang.schema.catalog import Catalog
 
 TEXT = """
 interface I { t: String @index }
