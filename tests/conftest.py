@@ -86,7 +86,7 @@ LONG = (
     "laws/",
     "faults/",
     "surfaces/cli/test_commands.py",
-    "surfaces/server/test_load.py",
+    "surfaces/server/test_stopped.py",
     "unit/spark/",
     "behaviour/spark/",
     "behaviour/s3/",
@@ -95,8 +95,8 @@ LONG = (
     "behaviour/graphs/test_long_lives.py",
     "behaviour/retention/",
     "behaviour/maintenance/",
-    "behaviour/changes/test_histories.py",
-    "behaviour/embedding/test_histories.py",
+    "behaviour/changes/test_net_diff.py",
+    "behaviour/embedding/test_graph.py",
 )
 
 

@@ -22,8 +22,7 @@ from omnigraph.errors import (
 )
 from omnigraph.graph.graph import Graph
 from support.branch_model.checks import BranchChecks
-from support.branch_model.model import PROPERTIES, SCHEMA, Commit, GraphModel, empty_state
-from support.branch_model.operations import (
+from support.branch_model.model import (
     BRANCH,
     CHOICE,
     CLASHES,
@@ -33,9 +32,14 @@ from support.branch_model.operations import (
     NEW_PERSON,
     OPERATIONS,
     PEOPLE,
+    PROPERTIES,
+    SCHEMA,
     STRATEGIES,
+    Commit,
+    GraphModel,
     Operation,
     Record,
+    empty_state,
     from_lines,
     operation,
     records,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.core.types import INTEGERS, NUMERICS, Scalar, integer_range
 from omnigraph.core.values import to_f32
-from omnigraph.lang.query.ir import CompareOp
+from omnigraph.lang.query.ir import CompareOp, Direction
 
 ORDERED = {
     CompareOp.EQ: operator.eq,
@@ -105,3 +106,96 @@ def is_true(op: CompareOp, left: Any, right: Any) -> bool:
         case CompareOp.STARTS_WITH:
             return left.startswith(right)
     return bool(ORDERED[op](exact(left), exact(right)))
+
+
+# ---- Numbers that sit beside the limits of other types
+
+
+#: Every number that a column of the type can hold and that sits beside a limit of some other type.
+HELD: dict[Scalar, list[Any]] = {
+    Scalar.I32: [-(2**31), -1, 0, 1, 2**24 + 1, 2**31 - 1],
+    Scalar.I64: [
+        *(-(2**63), -(2**53) - 1, -1, 0, 1, 2**24 + 1, 2**31, 2**53, 2**53 + 1),
+        *(2**63 - 1025, 2**63 - 1024, 2**63 - 1),
+    ],
+    Scalar.U32: [0, 1, 2**24 + 1, 2**31, 2**32 - 1],
+    Scalar.U64: [0, 1, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2048, 2**64 - 1],
+    Scalar.F32: [-(2.0**63), -0.5, -0.0, 0.0, 0.10000000149011612, 2.0**24, 2.0**63, 2.0**64],
+    Scalar.F64: [
+        *(-(2.0**63), -(2.0**53), -0.5, -0.0, 0.1, 0.10000000149011612, 0.5, 2.0**24 + 1),
+        *(2.0**53, 2.0**63 - 1024, 2.0**63, 2.0**64 - 2048, 2.0**64, 1e300),
+    ],
+}
+
+#: What a literal or a parameter can be: every integer of its type, and every finite float.
+ASKED: list[tuple[Scalar, Any]] = [
+    *((Scalar.I64, n) for n in (-(2**63), -(2**53) - 1, -1, 0, 1, 2**24 + 1, 2**31, 2**32 - 1)),
+    *((Scalar.I64, n) for n in (2**53 + 1, 2**63 - 1024, 2**63 - 1)),
+    *((Scalar.U64, n) for n in (0, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 2048, 2**64 - 1)),
+    *((Scalar.F64, x) for x in (-1e300, -(2.0**63), -0.5, -0.0, 0.0, 0.1, 0.5, 2.7, 2.0**24 + 1)),
+    *((Scalar.F64, x) for x in (2.0**53, 2.0**63 - 1024, 2.0**63, 2.0**64 - 2048, 2.0**64, 1e300)),
+    (Scalar.F32, 0.10000000149011612),
+]
+
+
+# ---- Random multigraphs, and what their neighbourhoods are by definition
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges between numbered nodes of two types; the place of a pair is the edge. Equal pairs are parallel edges."""
+
+    sources: int
+    targets: int
+    pairs: tuple[tuple[int, int], ...]
+
+    def begins(self, direction: Direction) -> int:
+        """How many nodes there are to begin at."""
+        return self.targets if direction is Direction.IN else self.sources
+
+    def steps(self, node: int, direction: Direction) -> list[tuple[int, int]]:
+        """Every (neighbour, edge) of a node; an edge from a node to itself is one step either way."""
+        found = set()
+        for edge, (source, target) in enumerate(self.pairs):
+            if direction is not Direction.IN and source == node:
+                found.add((target, edge))
+            if direction is not Direction.OUT and target == node:
+                found.add((source, edge))
+        return sorted(found)
+
+    def neighbours(self, node: int, direction: Direction) -> set[int]:
+        return {neighbour for neighbour, _ in self.steps(node, direction)}
+
+    def reached(self, node: int, direction: Direction, low: int, high: int) -> set[int]:
+        """Breadth first as the specification tells it."""
+        visited, frontier, found = {node}, {node}, set()
+        if low == 1 and node in self.neighbours(node, direction):
+            found.add(node)
+        for hop in range(1, high + 1):
+            following = {
+                neighbour for item in frontier for neighbour in self.neighbours(item, direction)
+            }
+            frontier = following - visited
+            visited |= frontier
+            if hop >= low:
+                found |= frontier
+        return found
+
+
+@st.composite
+def edges_between(
+    draw: st.DrawFn, *, same_type: bool | None = None, max_nodes: int = 7, max_edges: int = 24
+) -> Edges:
+    """Few nodes and many edges, so that loops, cycles and parallel edges are common."""
+    sources = draw(st.integers(1, max_nodes))
+    is_same = draw(st.booleans()) if same_type is None else same_type
+    targets = sources if is_same else draw(st.integers(1, max_nodes))
+    pairs = st.tuples(st.integers(0, sources - 1), st.integers(0, targets - 1))
+    return Edges(sources, targets, tuple(draw(st.lists(pairs, max_size=max_edges))))
+
+
+@st.composite
+def hops(draw: st.DrawFn) -> tuple[int, int]:
+    """Bounds of a traversal."""
+    low = draw(st.integers(1, 3))
+    return low, draw(st.integers(low, 5))

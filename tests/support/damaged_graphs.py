@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64encode
 from pathlib import Path
+from random import Random
 from typing import Any
 from zlib import crc32
 
 from omnigraph import Graph
 from omnigraph.engine import expand
+from omnigraph.errors import OmniError, StorageError
 from omnigraph.graph import reads
+from omnigraph.maintenance import reading_aside
+from omnigraph.storage._failures import without_advice
+from omnigraph.storage.location import parse_location
 
 SCHEMA = """
 node Person {
@@ -132,3 +138,72 @@ def ask_one(graph: Graph, question: str) -> object:
 def ask(graph: Graph) -> dict[str, object]:
     """The answers to everything."""
     return {question: ask_one(graph, question) for question in questions()}
+
+
+# ---- Ways to damage a file, chosen by a seed
+
+
+KINDS = ("flip", "flip", "flip_many", "zero", "cut", "empty", "random", "swap", "grow", "gone")
+
+
+def stored_files(root: Path) -> list[Path]:
+    """All files of a graph that mean something, in a fixed order of kinds."""
+    return sorted(
+        path for path in root.rglob("*") if path.is_file() and not path.name.endswith("lock")
+    )
+
+
+def harm(path: Path, kind: str, random: Random, others: list[Path]) -> bool:
+    """Damage one file; whether its bytes are different now."""
+    before = path.read_bytes()
+    data = bytearray(before)
+    if kind == "gone":
+        path.unlink()
+        return True
+    if kind == "flip" and data:
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    elif kind == "flip_many" and data:
+        for _ in range(20):
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    elif kind == "zero" and data:
+        begin = random.randrange(len(data))
+        end = min(len(data), begin + random.choice((4, 64, 4096)))
+        data[begin:end] = bytes(end - begin)
+    elif kind == "cut" and data:
+        del data[random.randrange(len(data)) :]
+    elif kind == "empty":
+        data.clear()
+    elif kind == "random":
+        data = bytearray(random.randbytes(len(data)))
+    elif kind == "swap":
+        alike = [other for other in others if other.suffix == path.suffix and other != path]
+        if alike:
+            data = bytearray(random.choice(alike).read_bytes())
+    elif kind == "grow":
+        data += random.randbytes(random.choice((1, 8, 300)))
+    path.unlink()
+    path.write_bytes(data)
+    os.utime(path, (0, 0))
+    return bytes(data) != before
+
+
+# ---- Reading where `verify` would use another process, which takes a second to start
+
+
+class InThisProcess:
+    """Answers as an `AsideReader` does."""
+
+    def __init__(self, uri: str) -> None:
+        self._operations = reading_aside._operations(parse_location(uri))
+
+    def __enter__(self) -> InThisProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ask(self, operation: str, **arguments: object) -> Any:
+        try:
+            return json.loads(json.dumps(self._operations[operation](**arguments)))
+        except OmniError as error:
+            raise StorageError(without_advice(error)) from error

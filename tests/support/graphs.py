@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ import pytest
 from omnigraph.commit.sidecar import WriterKind
 from omnigraph.commit.snapshot import Snapshot
 from omnigraph.commit.transaction import Transaction
+from omnigraph.core.budget import CancelSignal
 from omnigraph.core.ids import TableKey
-from omnigraph.errors import OmniError
+from omnigraph.errors import OmniError, QueryCancelledError
 from omnigraph.graph import mutations as facade
 from omnigraph.graph.graph import Graph
+from omnigraph.policy.policy import Policy
 from omnigraph.storage.datasets.tables import Table
+from support.loads import files_of
 
 #: One column of every scalar type, all of them nullable.
 SCALARS = """
@@ -177,3 +181,65 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> I
     with monkeypatch.context() as patch:
         patch.setattr(facade, "prepare_mutation", prepare_and_act)
         yield prepared
+
+
+# ---- Signals that stop work at a certain point, and a way to stop it at each of them
+
+
+#: More looks than work on a few rows has.
+_MANY = 500
+#: Vectors that were paid for stay for the next run.
+_KEPT = "__derived"
+
+
+class AtLook:
+    """A signal that is set from the n-th look at it on."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def is_set(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+def stored(root: str) -> dict[str, str]:
+    """Every file of a graph that stopped work must not have touched."""
+    files = files_of(Path(root))
+    return {name: digest for name, digest in files.items() if not name.startswith(_KEPT)}
+
+
+def stopped_everywhere(root: str, work: Callable[[CancelSignal], object]) -> int:
+    """Stop some work at each of its looks, until none is left to stop it at; how many there are."""
+    before = stored(root)
+    for number in count():
+        assert number < _MANY, "work that never ends"
+        try:
+            work(AtLook(number))
+        except QueryCancelledError:
+            assert stored(root) == before
+        else:
+            return number
+    raise AssertionError("there is an end")
+
+
+# ---- Policies that several tests use
+
+
+#: The example of the specification.
+PAPERS = """\
+version: 1
+groups: { curators: [act-nadia, act-ivo], readers: [act-bot] }
+protected_branches: [main]
+rules:
+  - id: everyone-reads
+    allow: { actors: { group: readers }, actions: [read, export], branch_scope: any }
+  - id: curators-edit-drafts
+    allow: { actors: { group: curators }, actions: [change], branch_scope: unprotected }
+  - id: curators-publish
+    allow: { actors: { group: curators }, actions: [branch_merge], target_branch_scope: protected }
+"""
+
+
+def papers() -> Policy:
+    return Policy.from_text(PAPERS, "papers.yaml")

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import io
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.api.results import BLOB_RANGE_BYTES, BlobKind
+from omnigraph.core.values import MARK, managed_cell, reference_cell
 from omnigraph.errors import (
     BadRequestError,
     BlobIntegrityError,
     BlobRangeError,
     BranchNotFoundError,
     HistoricalVersionReclaimedError,
+    LoadRejectedError,
     NotFoundError,
     OmniError,
     ResourceLimitError,
 )
+from omnigraph.graph import exports
 from omnigraph.graph.graph import Graph
+from omnigraph.pipeline.export import formats
 from omnigraph.storage.datasets import blobs as stored_blobs
-from support.papers_with_blobs import SIZES, add_paper, content, text_of
+from omnigraph.storage.datasets.blob_columns import plain_bytes
+from support.papers_with_blobs import (
+    SCHEMA,
+    SIZES,
+    add_paper,
+    citation,
+    content,
+    paper,
+    text_of,
+    write_lines,
+)
 from support.subtests import each_case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from omnigraph.graph.graph import Graph
+    from support.cli_graphs import Outcome
+
+    Command = Callable[..., Outcome]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CELLS = [("node:Paper", "scan"), ("edge:Cites", "page")]
@@ -253,3 +281,199 @@ def test_a_file_that_is_too_short_is_damage(graph: Graph) -> None:
     assert graph.read_blob("node:Paper", "a", "scan", length=100) == content(100)
     with pytest.raises(BlobIntegrityError, match="has 1000 bytes"):
         graph.read_blob("node:Paper", "a", "scan", offset=2_000, length=5)
+
+
+# ---- `omnigraph blob get` and `stat`
+
+
+def test_get_writes_raw_bytes_to_stdout(og: Command, library: Graph) -> None:
+    seen = og("blob", "get", "node", "Paper", "large", "scan", "--store", library.uri)
+    assert seen.code == 0
+    assert seen.out.encode("latin-1") == content(SIZES["large"])
+    assert seen.err == ""
+
+
+def test_get_writes_a_range_to_a_file(og: Command, library: Graph, tmp_path: Path) -> None:
+    out = tmp_path / "page.bin"
+    out.write_bytes(b"old")
+    words = ("edge", "cites", "packed", "page", "--offset", "4", "--length", "8")
+    seen = og("blob", "get", *words, "--out", str(out), "--store", library.uri)
+    assert (seen.code, seen.out) == (0, "")
+    assert out.read_bytes() == content(12)[4:]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("node", "Paper", "small", "scan", "--offset", "5"),
+        ("node", "Paper", "small", "scan", "--length", "0"),
+        ("node", "Paper", "small", "scan", "--offset", str(2**64)),
+        ("node", "Paper", "none", "scan"),
+        ("node", "Paper", "small", "title"),
+    ],
+)
+def test_a_get_that_fails_leaves_the_file_untouched(
+    og: Command, library: Graph, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    out = tmp_path / "kept"
+    out.write_bytes(b"kept")
+    seen = og("blob", "get", *words, "--out", str(out), "--store", library.uri)
+    assert (seen.code, seen.out) == (1, "")
+    assert seen.err.strip()
+    assert out.read_bytes() == b"kept"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_get_into_a_folder_is_refused(og: Command, library: Graph, tmp_path: Path) -> None:
+    words = ("node", "Paper", "small", "scan", "--store", library.uri)
+    assert "is no file" in og("blob", "get", *words, "--out", str(tmp_path)).err
+    missing = tmp_path / "no" / "folder"
+    assert "cannot be written" in og("blob", "get", *words, "--out", str(missing)).err
+
+
+def test_only_nodes_and_edges_have_cells(og: Command, library: Graph) -> None:
+    words = ("thing", "Paper", "small", "scan", "--store", library.uri)
+    assert og("blob", "get", *words).code == 2
+
+
+def test_stat_shows_what_a_blob_is(og: Command, library: Graph) -> None:
+    words = ("blob", "stat", "node", "Paper", "packed", "scan", "--store", library.uri)
+    info = library.stat_blob("node:Paper", "packed", "scan")
+    assert json.loads(og(*words, "--json").out) == info.to_json()
+    text = og(*words).out
+    assert "managed" in text
+    assert "100,000 bytes" in text
+    assert str(info.etag) in text
+    at = ("--snapshot", info.snapshot_id)
+    assert json.loads(og(*words, *at, "--json").out)["target"]["snapshot"] == info.snapshot_id
+    assert og(*words, *at, "--branch", "main").code == 2
+
+
+# ---- Export and load: managed, empty, null, external and large blobs come back as they were
+
+
+PACKED = content(100_000)
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "a b.bin").write_bytes(b"outside")
+    return folder
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, outside: Path) -> Graph:
+    """A graph with every kind of cell."""
+    uri = (outside / "a b.bin").as_uri()
+    records = [
+        paper("external", scan=uri, extra=text_of(b"beside")),
+        paper("empty", scan="base64:"),
+        paper("none"),
+        paper("small", scan=text_of(b"small")),
+        paper("packed", scan=text_of(PACKED)),
+        citation("external", "small", "none", uri),
+        citation("small", "small", "none", text_of(b"small")),
+    ]
+    graph = Graph.init(tmp_path / "g.omni", SCHEMA, external_blobs=[outside.as_uri()])
+    source = write_lines(tmp_path / "in.jsonl", records)
+    graph.load(source, mode="overwrite", engine="local")
+    return graph
+
+
+def fresh(tmp_path: Path, bases: list[str]) -> Graph:
+    return Graph.init(tmp_path / "fresh.omni", SCHEMA, external_blobs=bases)
+
+
+def lines(graph: Graph) -> str:
+    out = io.StringIO()
+    graph.export(out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_every_kind_of_cell_comes_back(
+    mixed: Graph, tmp_path: Path, outside: Path, format: str
+) -> None:
+    mixed.export(tmp_path / "out", format=format, engine="local")
+    with fresh(tmp_path, [outside.as_uri()]) as again:
+        given = (
+            {"source": tmp_path / "out"}
+            if format == "jsonl"
+            else {"mapping": tmp_path / "out" / "mapping.yaml"}
+        )
+        again.load(**given, mode="overwrite", engine="local")
+        assert lines(again) == lines(mixed)
+        assert again.stat_blob("node:Paper", "external", "scan").kind is BlobKind.EXTERNAL
+        again.load(**given, mode="merge", engine="local")
+        assert again.read_blob("node:Paper", "external", "scan") == b"outside"
+
+
+def test_parquet_has_plain_bytes_where_nothing_is_external(mixed: Graph, tmp_path: Path) -> None:
+    mixed.export(tmp_path / "out", format="parquet", engine="local")
+    schema = pq.read_schema(next((tmp_path / "out" / "nodes" / "Paper").iterdir()))
+    assert schema.field("extra").type == pa.binary()
+    assert [item.name for item in schema.field("scan").type] == ["data", "uri"]
+
+
+def test_an_export_with_references_loads_only_where_they_are_allowed(
+    mixed: Graph, tmp_path: Path
+) -> None:
+    mixed.export(tmp_path / "out", format="parquet", engine="local")
+    with fresh(tmp_path, []) as again, pytest.raises(LoadRejectedError) as caught:
+        again.load(mapping=tmp_path / "out" / "mapping.yaml", mode="overwrite", engine="local")
+    assert caught.value.report.total == 2
+
+
+def test_a_frame_may_bring_bytes_and_addresses_side_by_side(tmp_path: Path, outside: Path) -> None:
+    uri = (outside / "a b.bin").as_uri()
+    cells = [{"data": b"x", "uri": None}, {"data": None, "uri": uri}, None]
+    frame = pa.table({"doi": ["a", "b", "c"], "scan": cells})
+    both = pa.table({"doi": ["d"], "scan": [{"data": b"x", "uri": uri}]})
+    with fresh(tmp_path, [outside.as_uri()]) as graph:
+        graph.load(frames={"Paper": frame}, mode="append", engine="local")
+        assert graph.read_blob("node:Paper", "a", "scan") == b"x"
+        assert graph.read_blob("node:Paper", "b", "scan") == b"outside"
+        with pytest.raises(LoadRejectedError):
+            graph.load(frames={"Paper": both}, mode="append", engine="local")
+
+
+@pytest.mark.parametrize("target", ["stream", "file"])
+def test_a_line_that_no_load_would_read_is_refused_before_the_first_one(
+    mixed: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.setattr(exports, "MAX_LINE_BYTES", 100_000)
+    stream = io.StringIO()
+    with pytest.raises(BadRequestError, match=r"node:Paper 'packed' makes a line of .* Parquet"):
+        mixed.export(stream if target == "stream" else tmp_path / "out", engine="local")
+    assert stream.getvalue() == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_line_that_is_long_for_other_reasons_is_refused_too(
+    mixed: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "MAX_LINE_BYTES", 1_000)
+    with pytest.raises(BadRequestError, match="makes a line"):
+        mixed.export(tmp_path / "out", engine="local")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_schema_change_that_writes_rows_anew_keeps_references(
+    mixed: Graph, outside: Path
+) -> None:
+    uri = mixed.stat_blob("node:Paper", "external", "scan").uri
+    (outside / "a b.bin").unlink()
+    mixed.apply_schema(SCHEMA.replace("title: String?", ""), allow_data_loss=True)
+    assert mixed.stat_blob("node:Paper", "external", "scan").uri == uri
+    assert mixed.read_blob("node:Paper", "packed", "scan") == PACKED
+
+
+def test_readers_of_bytes_alone_are_told_about_references() -> None:
+    cells = pa.array([b"x", None, managed_cell(MARK), managed_cell(reference_cell("s3://b/k"))])
+    plain = plain_bytes(cells.cast(pa.large_binary()), "scan")
+    assert plain.to_pylist() == [b"x", None, MARK, reference_cell("s3://b/k")]
+    with pytest.raises(BadRequestError, match=r"scan holds references .* s3://b/k"):
+        plain_bytes(pa.array([None, reference_cell("s3://b/k")], pa.large_binary()), "scan")

@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from omnigraph.embedding import vector_writes
+from omnigraph.embedding import row_job, vector_tasks, vector_writes
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName
+from omnigraph.embedding.contract import ApiKey
 from omnigraph.embedding.providers import mock_vector
-from omnigraph.errors import BadRequestError
+from omnigraph.embedding.vector_tasks import (
+    EmbedItem,
+    EmbedLimits,
+    KeptVectors,
+    Pacer,
+    TextRows,
+    embed_rows,
+    kept_address,
+    text_digest,
+)
+from omnigraph.errors import BadRequestError, ConflictError, EmbeddingError, QueryTimeoutError
 from omnigraph.graph.graph import Graph
+from omnigraph.spark.workers import seal
+from omnigraph.storage.datasets.partitions import TableAddress
 from support.embedded_notes import (
     GIVEN,
+    KEY,
     SCHEMA,
+    StandIn,
     counts,
     embed,
+    error_reply,
     fragments,
+    kept_files,
     note,
     notes_graph,
     of,
+    openai_reply,
     put,
     set_body,
     stored_rows,
     vectors,
 )
+from support.graphs import stopped_everywhere
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.spark.workers import Sealed
 
 
 @pytest.fixture
@@ -317,3 +351,316 @@ def test_wrong_requests_are_refused(graph: Graph, tmp_path: Path) -> None:
     recorded = SCHEMA.replace('@embed("body")', '@embed("body", model="big")')
     with pytest.raises(BadRequestError, match=r"Note\.vec.*`big`.*its texts.*`mock`"):
         embed(notes_graph(tmp_path / "other", recorded))
+
+
+# ---- Runs of `Graph.embed` that do not go smoothly: failing providers, lost races, limits; and where they happen
+
+
+TEXTS = {"a": "x", "b": "y", "c": "z"}
+
+
+@pytest.fixture
+def graph_of_runs(tmp_path: Path) -> Graph:
+    graph_of_runs = notes_graph(tmp_path)
+    put(graph_of_runs, tmp_path, *(note(name, text) for name, text in TEXTS.items()))
+    return graph_of_runs
+
+
+@pytest.fixture
+def remote(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """A provider behind HTTP; a text has the vector that the test scripts for its request."""
+    monkeypatch.delenv("OMNIGRAPH_EMBEDDINGS_MOCK")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "openai")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_BASE_URL", stand_in.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OMNIGRAPH_EMBED_RETRY_ATTEMPTS", "2")
+    monkeypatch.setenv("OMNIGRAPH_EMBED_RETRY_BACKOFF_MS", "0")
+    return stand_in
+
+
+def after_embedding(monkeypatch: pytest.MonkeyPatch, actions: list[Callable[[], None]]) -> None:
+    """After vectors were computed, and before they are written, do one action per try."""
+    real = row_job.embed_rows
+
+    def embed_rows(*arguments: Any) -> Any:
+        found = real(*arguments)
+        if actions:
+            actions.pop(0)()
+        return found
+
+    monkeypatch.setattr(row_job, "embed_rows", embed_rows)
+
+
+def _not_finite(path: Path) -> None:
+    path.write_bytes(np.full(len(path.read_bytes()) // 4, np.nan, "<f4").tobytes())
+
+
+# ---- a provider that fails
+
+
+def test_vectors_that_were_paid_for_are_not_asked_for_again(
+    graph_of_runs: Graph, remote: StandIn
+) -> None:
+    ok = openai_reply([1.0, 0.0, 0.0, 0.0])
+    remote.replies = [ok, error_reply(500), error_reply(503)]
+    head = graph_of_runs.snapshot().commit_id
+    with pytest.raises(EmbeddingError, match="after 2 attempts"):
+        embed(graph_of_runs, batch_size=1)
+    assert graph_of_runs.snapshot().commit_id == head
+    assert vectors(graph_of_runs) == {"a": None, "b": None, "c": None}
+    graph_of_runs.cleanup(keep=3, confirm=True)
+    assert len(kept_files(graph_of_runs)) == 2
+    remote.replies = [error_reply(429), ok, ok]
+    result = embed(graph_of_runs, batch_size=1)
+    assert (result.embedded, result.reused) == (2, 1)
+    assert set(map(tuple, vectors(graph_of_runs).values())) == {(1.0, 0.0, 0.0, 0.0)}
+    texts = [request.body["input"] for request in remote.requests]
+    assert texts == [["x"], ["y"], ["y"], ["y"], ["y"], ["z"]]
+    assert kept_files(graph_of_runs) == []
+
+
+def test_one_text_is_asked_for_once_and_requests_hold_several(
+    graph_of_runs: Graph, tmp_path: Path, remote: StandIn
+) -> None:
+    put(graph_of_runs, tmp_path, note("d", "x"))
+    remote.replies = [openai_reply(*[[1.0, 0.0, 0.0, 0.0]] * 3)]
+    assert embed(graph_of_runs).embedded == 3
+    assert sorted(remote.requests[0].body["input"]) == ["x", "y", "z"]
+
+
+# ---- other writers
+
+
+def test_a_writer_that_came_first_costs_only_its_own_texts(
+    graph_of_runs: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_embedding(monkeypatch, [lambda: set_body(graph_of_runs, "a", "x2")])
+    result = embed(graph_of_runs)
+    assert (result.embedded, result.reused) == (4, 0)
+    wanted = {"a": of("x2"), "b": of("y"), "c": of("z")}
+    assert vectors(graph_of_runs) == {
+        slug: pytest.approx(vector) for slug, vector in wanted.items()
+    }
+    assert kept_files(graph_of_runs) == []
+
+
+def test_writers_that_never_stop_end_the_run_without_a_trace(
+    graph_of_runs: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_job, "POLICY", replace(row_job.POLICY, tries=2))
+    moves = [lambda n=n: set_body(graph_of_runs, "a", f"x{n}") for n in range(2)]
+    after_embedding(monkeypatch, moves)
+    with pytest.raises(ConflictError):
+        embed(graph_of_runs)
+    assert vectors(graph_of_runs) == {"a": None, "b": None, "c": None}
+    assert embed(graph_of_runs).reused == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda path: path.unlink(), lambda path: path.write_bytes(b"half"), _not_finite],
+    ids=["removed by another run", "cut off", "no numbers"],
+)
+def test_kept_vectors_that_cannot_be_used_are_computed_again(
+    graph_of_runs: Graph, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
+) -> None:
+    def spoil() -> None:
+        for path in kept_files(graph_of_runs):
+            if path.suffix == ".vectors":
+                damage(path)
+
+    after_embedding(monkeypatch, [spoil])
+    assert embed(graph_of_runs).embedded == 6
+    assert vectors(graph_of_runs)["a"] == pytest.approx(of("x"))
+    assert kept_files(graph_of_runs) == []
+
+
+def test_kept_vectors_that_nobody_came_back_for_are_removed(
+    graph_of_runs: Graph, tmp_path: Path
+) -> None:
+    embed(graph_of_runs)
+    address = kept_address(graph_of_runs.uri, EmbeddingSettings(provider=ProviderName.LOCAL), 384)
+    old = KeptVectors(address).keep([text_digest("old")], [[1.0] * 384])
+    young = KeptVectors(address).keep([text_digest("young")], [[1.0] * 384])
+    for path in kept_files(graph_of_runs):
+        if path.stem == old:
+            path.rename(path.with_stem(address.prefix + "01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+    assert embed(graph_of_runs).commit is None
+    assert {path.stem for path in kept_files(graph_of_runs)} == {young}
+
+
+# ---- limits
+
+
+def test_a_rate_makes_batches_take_their_time() -> None:
+    now, pauses = [0.0], []
+    pacer = Pacer(10, clock=lambda: now[0], sleep=pauses.append)
+
+    def slow() -> str:
+        now[0] += 3.0
+        return "done"
+
+    assert pacer.run(20, lambda: "done") == "done"
+    pacer.run(20, slow)
+    pacer.run(40, slow)
+    assert pauses == [2.0, 1.0]
+    Pacer(None, sleep=pauses.append).run(10, slow)
+    assert len(pauses) == 2
+
+
+class Recording:
+    """Workers that run nothing and remember what they were asked."""
+
+    parallelism = 4
+
+    def __init__(self) -> None:
+        self.items: list[EmbedItem] = []
+
+    def run(self, stage: str, task: object, items: list[Any], **_: object) -> list[Any]:
+        self.items = items
+        return [{"parts": [], "embedded": 0, "reused": 0} for _ in items]
+
+    @contextmanager
+    def sealing(self, secret: str) -> Iterator[Sealed]:
+        yield seal(secret, "somewhere")[0]
+
+
+@pytest.mark.parametrize(("texts", "share"), [(2, 10.0), (1000, 5.0)])
+def test_the_rate_is_shared_by_all_tasks_and_the_key_travels_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: int, share: float
+) -> None:
+    monkeypatch.setattr(vector_tasks, "_MIN_TASK_TEXTS", 1)
+    rows = TextRows(
+        table=TableAddress(uri="nowhere", version=1),
+        source="body",
+        dimension=4,
+        row_ids=np.arange(texts, dtype=np.uint64),
+    )
+    settings = EmbeddingSettings(provider=ProviderName.OPENAI, api_key=ApiKey(KEY))
+    workers: Any = Recording()
+    embed_rows([rows], str(tmp_path), settings, EmbedLimits(batch_size=8, rate=20.0), workers)
+    assert {item.limits.rate for item in workers.items} == {share}
+    assert sum(len(item.rows.row_ids) for item in workers.items) == texts
+    assert KEY.encode() not in pickle.dumps(workers.items)
+
+
+# ---- where it happens
+
+
+def test_a_small_run_needs_no_spark(graph_of_runs: Graph) -> None:
+    # Other tests of this process may have imported it.
+    known = {name for name in sys.modules if name.startswith(("pyspark", "py4j"))}
+    assert graph_of_runs.embed().commit is not None
+    assert {name for name in sys.modules if name.startswith(("pyspark", "py4j"))} == known
+
+
+def test_spark_embeds_writes_and_goes_on_after_a_failure_with_a_key_that_travelled_sealed(
+    tmp_path: Path, spark: SparkSession, remote: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_tasks, "_MIN_TASK_TEXTS", 2)
+    graph_of_runs = notes_graph(tmp_path)
+    for begin in (0, 3):
+        put(graph_of_runs, tmp_path, *[note(str(n), f"text {n}") for n in range(begin, begin + 3)])
+    reply = openai_reply(*[[0.0, 1.0, 0.0, 0.0]] * 2)
+    remote.replies = [reply, error_reply(400), reply, reply, reply]
+    with pytest.raises(EmbeddingError, match="HTTP 400"):
+        graph_of_runs.embed(engine="spark", spark=spark)
+    asked = len(remote.requests)
+    remote.replies = [reply] * 3
+    result = graph_of_runs.embed(engine="spark", spark=spark)
+    assert result.embedded + result.reused == 6
+    assert result.reused == 2 * (asked - 1)
+    assert set(map(tuple, vectors(graph_of_runs).values())) == {(0.0, 1.0, 0.0, 0.0)}
+    assert {request.headers["authorization"] for request in remote.requests} == {f"Bearer {KEY}"}
+    assert counts(embed(graph_of_runs, dry_run=True)) == (0, 0, 0)
+
+
+# ---- runs that are stopped
+
+
+def test_a_run_that_is_stopped_writes_nothing_and_keeps_its_vectors(graph_of_runs: Graph) -> None:
+    looks = stopped_everywhere(
+        graph_of_runs.uri, lambda signal: embed(graph_of_runs, batch_size=1, cancel=signal)
+    )
+    assert looks > 3
+    assert vectors(graph_of_runs) == {name: pytest.approx(of(text)) for name, text in TEXTS.items()}
+
+
+def test_a_run_that_takes_too_long_says_so(graph_of_runs: Graph) -> None:
+    with pytest.raises(QueryTimeoutError, match="the embedding took longer than 1e-09 s"):
+        embed(graph_of_runs, timeout_s=1e-9)
+    assert len(graph_of_runs.commits()) == 2
+
+
+# ---- Random histories: what `embed` finds is what a model that watches every write expects
+
+
+OTHER = [1.0, 0.0, 0.0, 0.0]
+
+
+@dataclass
+class Row:
+    """A note, and whether its text changed after its vector."""
+
+    text: str | None
+    vec: list[float] | None
+    is_outdated: bool = False
+
+    def write(self, text: str | None, vec: list[float] | None) -> None:
+        if vec != self.vec:
+            self.is_outdated = False
+        elif text != self.text:
+            self.is_outdated = True
+        self.text, self.vec = text, vec
+
+
+def expected(rows: dict[str, Row]) -> tuple[int, int, int]:
+    changed = [row for row in rows.values() if row.vec is not None and row.is_outdated]
+    return (
+        sum(row.vec is None and row.text is not None for row in rows.values()),
+        sum(row.text is not None for row in changed),
+        sum(row.text is None for row in changed),
+    )
+
+
+SLUGS = st.sampled_from(["a", "b"])
+HISTORIES_TEXTS = st.sampled_from(["x", "y", None])
+STEPS = st.one_of(
+    st.tuples(st.just("load"), SLUGS, HISTORIES_TEXTS, st.sampled_from([None, GIVEN, OTHER])),
+    st.tuples(st.just("text"), SLUGS, HISTORIES_TEXTS),
+    st.tuples(st.just("delete"), SLUGS),
+    st.tuples(st.just("embed")),
+)
+
+
+@settings(max_examples=6)
+@given(steps=st.lists(STEPS, min_size=4, max_size=9))
+def test_embed_finds_what_changed_since(steps: list[tuple[object, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        graph = notes_graph(Path(folder))
+        rows = {"a": Row("x", GIVEN), "b": Row("y", None)}
+        put(graph, Path(folder), *[note(slug, row.text, row.vec) for slug, row in rows.items()])
+        for step in steps:
+            match step:
+                case ("load", str(slug), text, vec):
+                    put(graph, Path(folder), note(slug, text, vec))
+                    if slug in rows:
+                        rows[slug].write(text, vec)
+                    else:
+                        rows[slug] = Row(text, vec)
+                case ("text", str(slug), text):
+                    set_body(graph, slug, text)
+                    if slug in rows:
+                        rows[slug].write(text, rows[slug].vec)
+                case ("delete", str(slug)):
+                    query = "query q($slug: String) { delete Note where slug = $slug }"
+                    graph.mutate(query, {"slug": slug})
+                    rows.pop(slug, None)
+                case _:
+                    assert counts(embed(graph)) == expected(rows)
+                    for row in rows.values():
+                        if row.vec is None or row.is_outdated:
+                            row.vec = None if row.text is None else of(row.text)
+                        row.is_outdated = False
+        assert counts(embed(graph, dry_run=True)) == expected(rows)
+        assert vectors(graph) == {slug: row.vec for slug, row in rows.items()}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -18,9 +19,12 @@ import yaml
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError
 from omnigraph.graph import graph as graph_module
 from omnigraph.graph.graph import Graph
+from omnigraph.pipeline.export import files
 from omnigraph.pipeline.export import files as export_runs
 from omnigraph.pipeline.export import files as export_target
 from omnigraph.pipeline.export import job as export_module
+from omnigraph.pipeline.export.files import line_bytes, merged_blocks, sorted_blocks, write_runs
+from omnigraph.pipeline.export.formats import LINES
 from omnigraph.storage.datasets import partitions
 from omnigraph.storage.datasets.partitions import list_fragment_groups, table_address
 from support.exports import (
@@ -34,6 +38,9 @@ from support.exports import (
     world,
 )
 from support.subtests import each_case
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KEYS = ["edge:Near", "edge:Same", "node:Empty", "node:Slot", "node:Thing"]
 
@@ -546,3 +553,91 @@ def test_large_blobs_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.M
     assert max(batch.num_rows for batch in batches) <= 2
     assert partitions.stored_bytes(table) > 0
     assert len(streamed(graph)) == 10
+
+
+# ---- Sorting more lines than memory takes: whatever the sizes, the order is that of the ids
+
+
+def batches(ids: list[str], size: int) -> list[pa.RecordBatch]:
+    lines = [f"line of {name}\n" for name in ids]
+    table = pa.table({"id": ids, "line": lines}).cast(LINES)
+    return table.to_batches(max_chunksize=size)
+
+
+def text(blocks: list[pa.RecordBatch]) -> str:
+    return b"".join(bytes(line_bytes(block)) for block in blocks).decode()
+
+
+IDS = [f"{number}{tail}" for number in range(50) for tail in ("", "é", "🦊", "\uffff")]
+
+
+def shuffled() -> list[str]:
+    ids = list(IDS)
+    random.Random(7).shuffle(ids)
+    return ids
+
+
+@pytest.mark.parametrize("run_bytes", [1, 500, 20_000, 10**9])
+@pytest.mark.parametrize("block_bytes", [1, 300, 10**6])
+def test_lines_come_by_ascending_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_bytes: int, block_bytes: int
+) -> None:
+    monkeypatch.setattr(files, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(files, "MAX_MERGED_RUNS", 3)
+    found = list(sorted_blocks(batches(shuffled(), 20), str(tmp_path), run_bytes))
+    assert text(found) == "".join(f"line of {name}\n" for name in sorted(IDS))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_stay_until_they_are_removed(tmp_path: Path) -> None:
+    runs = write_runs(batches(shuffled(), 20), str(tmp_path), 1500)
+    assert len(runs) > 3
+    once, again = text(list(merged_blocks(runs))), text(list(merged_blocks(runs)))
+    assert once == again == "".join(f"line of {name}\n" for name in sorted(IDS))
+
+
+def test_nothing_to_sort_is_nothing(tmp_path: Path) -> None:
+    assert list(sorted_blocks([], str(tmp_path))) == []
+    assert list(sorted_blocks(batches(["a"], 1)[:0], str(tmp_path))) == []
+    assert write_runs([], str(tmp_path)) == []
+    assert list(merged_blocks([])) == []
+
+
+# ---- Exports through Spark give what exports in process give
+
+
+def test_an_export_on_spark_is_the_one_of_this_process(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = world(tmp_path)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    monkeypatch.setattr(export_module, "_MIN_TASK_ROWS", 1)
+    monkeypatch.setattr(export_module, "_MAX_TASK_ROWS", 1)
+    whole = io.StringIO()
+    graph.export(whole)
+    expected = graph.export(folder / "local", format="parquet", engine="local")
+
+    one = graph.export(folder / "all.jsonl", spark=spark)
+    parts = graph.export(folder / "parts", parts=True, spark=spark)
+    files = graph.export(folder / "parquet", format="parquet")
+
+    assert (folder / "all.jsonl").read_bytes().decode() == whole.getvalue()
+    lines = [line for path in parts.files for line in lines_of(Path(path).read_text("utf-8"))]
+    assert sorted(lines, key=key_of) == lines_of(whole.getvalue())
+    for result in (one, parts, files):
+        assert (result.nodes, result.edges) == (expected.nodes, expected.edges)
+    for name in ("nodes/Thing", "nodes/Slot", "nodes/Empty", "edges/Near"):
+        local, there = (
+            pq.read_table(folder / "local" / name),
+            pq.read_table(folder / "parquet" / name),
+        )
+        assert there.sort_by("id").equals(local.sort_by("id"))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "all.jsonl",
+        "local",
+        "parquet",
+        "parts",
+    ]
+    with pytest.raises(BadRequestError, match="replaces nothing"):
+        graph.export(folder / "parts", spark=spark)

@@ -13,7 +13,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.failpoints import VARIABLE
 from omnigraph.graph.graph import Graph
 from omnigraph.maintenance.fold import FOLD_ACTOR, fold_after
-from support.races.overtaking import overtaken
+from support.races.jobs import overtaken
 from support.worn_graphs import (
     DOC,
     add,

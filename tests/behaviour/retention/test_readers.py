@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import lance
 import pytest
 
+from omnigraph.cli.commands.maintenance import doctor_lines
+from omnigraph.cli.main import main
+from omnigraph.core.failpoints import VARIABLE, FailpointError
+from omnigraph.core.ids import new_ulid
 from omnigraph.errors import OmniError, StorageError
+from omnigraph.errors.text import size_text
 from omnigraph.graph.graph import Graph
+from omnigraph.maintenance import doctor as room
+from omnigraph.maintenance.findings import DoctorReport, Finding, Health
+from omnigraph.storage.datasets.staged import stage_append
 from omnigraph.storage.manifest_table import CatalogView
-from support.histories import NAMES, add, lines, people, people_at, readable, unused_files
+from support.graphs import fork
+from support.histories import (
+    NAMES,
+    PERSON,
+    add,
+    files,
+    lines,
+    people,
+    people_at,
+    readable,
+    set_age,
+    unused_files,
+)
 
 
 def is_read(graph: Graph) -> bool:
@@ -209,3 +232,287 @@ def test_a_branch_that_is_made_at_an_old_commit_meanwhile_keeps_it(graph: Graph)
     assert people(graph, "late") == rows
     pin = graph.snapshot("late").pins["node:Person"]
     assert pin.version in lines(graph.uri)[pin.location, None]
+
+
+# ---- One test per finding: a graph that is hurt in one way, and what the doctor says about it
+
+
+def finding(report: DoctorReport, check: str) -> Finding:
+    (found,) = [item for item in report.findings if item.check == check]
+    return found
+
+
+def pin_folder(graph: Graph) -> Path:
+    return Path(graph.uri) / graph.snapshot().pins[PERSON].location
+
+
+def test_a_healthy_graph_needs_nothing(graph: Graph):
+    graph.ensure_indices()
+    before = files(graph.uri)
+    report = graph.doctor()
+    assert report.is_healthy
+    assert report.actions == ()
+    assert {item.check for item in report.findings} == set(room._CHECKS)
+    assert {item.severity for item in report.findings} == {Health.OK}
+    assert files(graph.uri) == before, "it only looks"
+    assert report.size_bytes >= sum(before.values()) > sum(item.size_bytes for item in report.disk)
+    assert report.disk[0].type_key == PERSON
+
+
+def test_the_table_of_disk_use_adds_up(graph: Graph):
+    kept = Path(graph.uri) / "__derived" / "text"
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / "index").write_bytes(bytes(3_000_000))
+    report = graph.doctor()
+    assert report.derived_bytes >= 3_000_000
+    types = sum(item.size_bytes for item in report.disk)
+    assert report.size_bytes == types + report.derived_bytes + report.other_bytes
+    assert report.to_json()["derived_bytes"] == report.derived_bytes
+    lines = list(doctor_lines(report))
+    (derived,) = [line for line in lines if line.startswith("kept indexes and vectors")]
+    assert size_text(report.derived_bytes) in derived
+    (other,) = [line for line in lines if line.startswith("catalog and control files")]
+    assert size_text(report.other_bytes) in other
+
+
+def test_a_graph_that_is_open_for_reading_can_be_examined(graph: Graph):
+    with Graph.open(graph.uri, read_only=True) as reader:
+        assert reader.doctor().is_healthy
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [(Path.unlink, "is missing"), (lambda file: os.truncate(file, 100), "has 100 of")],
+    ids=["missing", "cut short"],
+)
+def test_a_file_of_rows_that_is_not_whole(graph: Graph, damage, words: str):
+    damage(next((pin_folder(graph) / "data").glob("*.lance")))
+    found = finding(Graph.examine(graph.uri), "heads")
+    assert found.severity is Health.ERROR
+    assert words in found.message
+
+
+def test_no_graph(tmp_path: Path):
+    report = Graph.examine(tmp_path / "none")
+    assert [item.check for item in report.findings] == ["format"]
+    assert "there is no graph" in report.findings[0].message
+    assert not report.is_healthy
+    assert not (tmp_path / "none").exists()
+
+
+def test_another_storage_format(graph: Graph):
+    catalog = lance.dataset(str(Path(graph.uri) / "__manifest"))
+    catalog.update_schema_metadata({"omnigraph:internal_schema_version": "9"})
+    found = finding(Graph.examine(graph.uri), "format")
+    assert found.severity is Health.ERROR
+    assert "upgrade omnigraph" in found.message
+
+
+def test_schema_files_of_another_schema(graph: Graph):
+    (Path(graph.uri) / "_schema.pg").write_text("node Other { name: String @key }")
+    report = Graph.examine(graph.uri)
+    assert finding(report, "schema").severity is Health.ERROR
+    assert finding(report, "heads").severity is Health.OK, "the other checks go on"
+
+
+def test_an_interrupted_schema_change(graph: Graph):
+    (Path(graph.uri) / "_schema.pg.staging").write_text("node Other { name: String @key }")
+    found = finding(graph.doctor(), "schema")
+    assert found.severity is Health.WARNING
+    assert "interrupted" in found.message
+
+
+def test_a_head_whose_data_is_gone(graph: Graph):
+    shutil.rmtree(pin_folder(graph) / "data")
+    for path in (pin_folder(graph) / "_versions").glob("*.manifest"):
+        path.unlink()
+    report = Graph.examine(graph.uri)
+    found = finding(report, "heads")
+    assert found.severity is Health.ERROR
+    assert found.message.startswith("node:Person of branch main cannot be read")
+    assert "backup" in found.message
+
+
+def test_a_dataset_that_something_else_moved(graph: Graph):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    table._dataset.insert(table.read().slice(0, 1))
+    found = finding(graph.doctor(), "drift")
+    assert found.severity is Health.ERROR
+    assert found.action == f"omnigraph repair {graph.uri}"
+
+
+def test_a_dataset_behind_its_catalog(graph: Graph):
+    newest = min((pin_folder(graph) / "_versions").glob("*.manifest"))
+    newest.unlink()
+    (pin_folder(graph) / "_versions" / "latest_version_hint.json").unlink()
+    report = Graph.examine(graph.uri)
+    assert "published data is missing" in finding(report, "drift").message
+    assert finding(report, "heads").severity is Health.ERROR
+
+
+def test_an_interrupted_write(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(VARIABLE, "after_table_commit=raise")
+    monkeypatch.setattr("omnigraph.commit.attempt.settle", _fail)
+    with pytest.raises(Exception, match="settling it failed"):
+        add(graph, "lost")
+    report = graph.doctor()
+    assert finding(report, "recovery").severity is Health.WARNING
+    assert "mutation on branch main" in finding(report, "recovery").message
+    assert finding(report, "drift").severity is Health.INFO, "explained by the interrupted write"
+    assert graph.pending_recoveries(), "nothing was settled"
+
+
+def _fail(*_: object) -> None:
+    raise FailpointError("settle")
+
+
+def test_an_unreadable_sidecar(graph: Graph):
+    folder = Path(graph.uri) / "__recovery"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{new_ulid()}.json").write_text("nothing")
+    report = graph.doctor()
+    assert finding(report, "recovery").severity is Health.ERROR
+    assert finding(report, "heads").severity is Health.OK
+
+
+def test_a_writer_in_its_window(graph: Graph):
+    with graph._environment.window():
+        found = finding(graph.doctor(), "lock")
+    assert (found.severity, found.message) == (
+        Health.INFO,
+        "a living writer is in its commit window",
+    )
+
+
+@pytest.mark.parametrize(("limit", "severity"), [(8, Health.WARNING), (9, Health.INFO)])
+def test_rows_outside_of_an_index(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, limit: int, severity: Health
+):
+    monkeypatch.setattr(room, "_INDEXED_ROWS", limit)
+    found = finding(graph.doctor(), "indexes")
+    assert found.severity is severity
+    assert found.action == f"omnigraph optimize {graph.uri}"
+    assert found.message.startswith("node:Person: not all of 8 rows are in the indexes of")
+
+
+def test_many_small_fragments_and_deleted_rows(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "_MANY_FRAGMENTS", 4)
+    monkeypatch.setattr(room, "_DELETED_ROWS", 3)
+    for number in range(4):
+        set_age(graph, "p0", number + 5)
+    found = [item for item in graph.doctor().findings if item.check == "fragments"]
+    assert {item.action for item in found} == {f"omnigraph optimize {graph.uri}"}
+    assert "fragments are small" in found[0].message
+
+
+def test_a_catalog_with_many_versions(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "_MANY_CATALOG_VERSIONS", 8)
+    found = finding(graph.doctor(), "catalog")
+    assert found.severity is Health.WARNING
+    assert found.message.startswith("9 commits, 9 versions")
+
+
+def test_forks_and_files_of_nothing(graph: Graph):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    stage_append(table, table.read())
+    graph.create_branch("dev")
+    fork(graph, "dev", PERSON)
+    found = finding(graph.doctor(), "leftovers")
+    assert found.severity is Health.WARNING, "nobody writes, so its writer is dead"
+    assert found.message.startswith("1 fork of no branch and 1 file")
+    assert found.action == f"omnigraph cleanup {graph.uri} --keep 10 --confirm"
+    graph.cleanup(keep=10, confirm=True)
+    assert finding(graph.doctor(), "leftovers").severity is Health.OK
+
+
+def test_young_files_beside_a_writer_may_be_its_own(graph: Graph):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    before = set(pin_folder(graph).glob("data/*"))
+    with graph._environment.staging.shared():
+        stage_append(table, table.read())
+        report = graph.doctor()
+        found = finding(report, "leftovers")
+        assert (found.severity, found.action) == (Health.INFO, None)
+        assert found.message.startswith("0 forks of no branch and 1 file")
+        assert "may belong to a writer" in found.message
+        assert report.is_healthy
+        (staged,) = set(pin_folder(graph).glob("data/*")) - before
+        os.utime(staged, (1, 1))
+        assert finding(graph.doctor(), "leftovers").severity is Health.WARNING
+
+
+def test_a_writer_that_begins_during_the_look_has_left_nothing(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    find, writing = room.find_leftovers, ExitStack()
+
+    def with_a_writer(*given: object, **rest: object):
+        if not writing._exit_callbacks:
+            writing.enter_context(graph._environment.staging.shared())
+            stage_append(table, table.read())
+        return find(*given, **rest)
+
+    monkeypatch.setattr(room, "find_leftovers", with_a_writer)
+    with writing:
+        assert finding(graph.doctor(), "leftovers").severity is Health.INFO
+
+
+def test_what_a_write_staged_that_waits_for_its_recovery_is_needed(graph: Graph):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    stage_append(table, table.read())
+    (Path(graph.uri) / "__recovery").mkdir(exist_ok=True)
+    (Path(graph.uri) / "__recovery" / f"{new_ulid()}.json").write_text("{}")
+    assert finding(graph.doctor(), "leftovers").severity is Health.INFO
+
+
+def test_old_versions_are_told_and_need_nobody(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "KEEP_ADVISED", 3)
+    report = graph.doctor()
+    found = finding(report, "versions")
+    assert found.severity is Health.INFO
+    assert found.message.startswith("6 versions")
+    assert report.is_healthy
+
+
+def test_a_check_that_breaks_is_a_finding(graph: Graph, monkeypatch: pytest.MonkeyPatch):
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("by hand")
+
+    monkeypatch.setattr(room, "_CHECKS", {**room._CHECKS, "lock": broken})
+    found = finding(graph.doctor(), "lock")
+    assert found.severity is Health.ERROR
+    assert "by hand" in found.message
+
+
+# ---- the command
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main(["doctor", *words])
+    return int(caught.value.code or 0)
+
+
+def test_the_command_shows_the_worst_first_and_ends_with_what_to_run(graph: Graph, capsys):
+    table = graph._open(graph.snapshot().pins[PERSON])
+    table._dataset.insert(table.read().slice(0, 1))
+    assert run(graph.uri) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("error")
+    assert lines[-1] == f"run: omnigraph repair {graph.uri}"
+    assert run(graph.uri, "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["healthy"] is False
+    assert document["actions"] == [f"omnigraph repair {graph.uri}"]
+    assert document["findings"][0]["check"] == "drift"
+    assert {"type_key", "location", "size_bytes", "versions", "forks"} == set(document["disk"][0])
+
+
+def test_the_command_on_a_healthy_graph(graph: Graph, capsys):
+    assert run(graph.uri) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "healthy: nothing has to be done"
+
+
+def test_an_error_that_no_command_helps_with(tmp_path: Path):
+    assert list(doctor_lines(Graph.examine(tmp_path / "none")))[-1].startswith("no command helps")

@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from threading import Barrier
+from typing import Any
 
+import obstore
 import pytest
+from obstore.store import LocalStore, from_url
 
+from faults.s3.test_recovery import expire_lease
+from omnigraph.api.results import BlobKind
+from omnigraph.core import failpoints
+from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError
+from omnigraph.core.ids import TableKey
+from omnigraph.embedding import vector_writes
+from omnigraph.embedding.client import EmbeddingSettings, ProviderName
+from omnigraph.embedding.vector_tasks import KeptVectors, kept_address
 from omnigraph.errors import (
     AlreadyInitializedError,
     BadRequestError,
     BlobRangeError,
     BranchNotFoundError,
+    ConflictKind,
     ExpectedVersionMismatchError,
+    ExternalBlobPolicyError,
+    ExternalBlobSourceError,
+    HistoricalVersionReclaimedError,
     InitializationClaimedError,
+    MergeConflictsError,
     NotFoundError,
     PreconditionFailedError,
 )
 from omnigraph.graph.graph import Graph
+from omnigraph.maintenance.fold import FOLD_ACTOR
+from omnigraph.maintenance.verify import FileStatus
+from omnigraph.storage.listing import list_files
 from omnigraph.storage.location import INIT_CLAIM, parse_location
 from omnigraph.storage.locks import LeaseCommitLock, held_file
 from omnigraph.storage.objects import ObstoreObjects
+from support.portable_folders import add, build, everything
 from support.s3_graphs import (
     ADD_CITING,
     ADD_NOTE,
@@ -285,3 +311,425 @@ def test_threads_that_count_lose_no_acknowledged_update(graph: Graph, root: str)
     assert told == 6
     assert graph.recoveries() == []
     check_graph(root)
+
+
+# ---- Branches, merges and the change feed behave the same on a disk and on S3
+
+
+@pytest.fixture
+def graph_of_branches(root: str) -> Graph:
+    """A graph with papers a and b, and b cites a; a branch where c cites b and a new title of a."""
+    made = Graph.init(root, SCHEMA, actor="me")
+    made.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+    made.mutate(ADD_CITING, {"doi": "b", "to": "a"})
+    made.create_branch("work")
+    made.mutate(ADD_CITING, {"doi": "c", "to": "b"}, branch="work")
+    made.mutate('query q() { update Paper set { title: "new" } where doi = "a" }', branch="work")
+    return made
+
+
+def ids(graph_of_branches: Graph, branch: str = "main") -> list[object]:
+    found = graph_of_branches.query(
+        "query q() { match { $p: Paper } return { $p.doi as doi } order { doi } }", branch=branch
+    )
+    return [row["doi"] for row in found.to_pylist()]
+
+
+def test_a_branch_is_merged_and_deleted(graph_of_branches: Graph, root: str) -> None:
+    graph_of_branches.mutate(ADD_PAPER, {"doi": "d", "title": "D"})
+    assert {change.id for change in graph_of_branches.diff("main", "work")} >= {"a", "c", "d"}
+    result = graph_of_branches.merge("work", delete_branch=True)
+    assert (result.outcome, result.branch_deleted) == ("merged", True)
+    assert ids(graph_of_branches) == ["a", "b", "c", "d"]
+    assert graph_of_branches.branches() == ["main"]
+    assert result.commit is not None
+    changed = graph_of_branches.changes(result.commit.commit_id, kinds=["node"])
+    assert [(change.op, change.id) for change in changed.changes] == [
+        ("update", "a"),
+        ("insert", "c"),
+    ]
+    with pytest.raises(NotFoundError, match="deleted"):
+        graph_of_branches.commit(str(result.commit.merged_parent_id))
+    check_graph(root, has_deleted=True)
+
+
+@pytest.mark.slow  # the same runs on a disk in the default run
+def test_a_conflict_leaves_the_target_alone(graph_of_branches: Graph, root: str) -> None:
+    graph_of_branches.mutate(FORGET, {"doi": "a"})
+    before = graph_of_branches.snapshot()
+    with pytest.raises(MergeConflictsError) as caught:
+        graph_of_branches.merge("work")
+    assert [item.kind for item in caught.value.conflicts] == [ConflictKind.DELETE_VS_UPDATE]
+    assert graph_of_branches.snapshot() == before
+    assert graph_of_branches.merge("work", strategy="ours").outcome == "merged"
+    assert ids(graph_of_branches) == ["b", "c"]
+    check_graph(root)
+
+
+def test_a_feed_goes_on_behind_a_merge(graph_of_branches: Graph) -> None:
+    cursor = graph_of_branches.feed().cursor
+    graph_of_branches.merge("work")
+    page = graph_of_branches.feed(cursor=cursor)
+    assert [len(block.changes) for block in page.blocks] == [3]
+    assert page.caught_up
+
+
+@pytest.mark.slow  # the same runs on a disk in the default run
+def test_a_name_is_used_again(graph_of_branches: Graph, root: str) -> None:
+    graph_of_branches.delete_branch("work")
+    graph_of_branches.create_branch("work")
+    assert ids(graph_of_branches, "work") == ["a", "b"]
+    graph_of_branches.mutate(ADD_PAPER, {"doi": "z", "title": "Z"}, branch="work")
+    assert ids(graph_of_branches, "work") == ["a", "b", "z"]
+    assert graph_of_branches.merge("work").outcome == "fast_forward"
+    assert ids(graph_of_branches) == ["a", "b", "z"]
+    check_graph(root, has_deleted=True)
+
+
+# ---- Cleanup on an object store: nobody can tell who reads or writes, so age decides what else stays
+
+
+TITLES = "query q() { match { $p: Paper } return { $p.doi as doi } }"
+
+
+def test_old_versions_go_and_heads_and_branches_stay(root: str, monkeypatch: pytest.MonkeyPatch):
+    with Graph.init(root, SCHEMA) as graph:
+        for doi in "abcd":
+            graph.mutate(ADD_PAPER, {"doi": doi, "title": doi})
+        graph.create_branch("dev", base=graph.commits()[2].commit_id)
+        graph.mutate(ADD_PAPER, {"doi": "x", "title": "x"}, branch="dev")
+        before = sum(file.size_bytes for file in list_files(parse_location(root), ""))
+        if root.startswith("s3://"):
+            report = graph.cleanup(keep=3, confirm=True)
+            assert report.kept_because["reader"] == 6, "an hour of grace"
+            assert len(graph.query(TITLES, snapshot=graph.commits()[3].commit_id)) == 1
+        monkeypatch.setenv("OMNIGRAPH_READER_GRACE", "0s")
+        preview = graph.cleanup(keep=3, commits=True)
+        report = graph.cleanup(keep=3, commits=True, confirm=True)
+        assert report.errors == ()
+        assert report.old_versions_removed == preview.old_versions_removed > 0
+        after = sum(file.size_bytes for file in list_files(parse_location(root), ""))
+        assert before - after >= report.bytes_removed - report.catalog_bytes_removed > 0
+    with Graph.open(root) as graph:
+        assert values(graph, "node:Paper", "doi") == list("abcd")
+        assert values(graph, "node:Paper", "doi", "dev") == ["a", "b", "x"]
+        states = []
+        for commit in graph.commits():
+            try:
+                states.append(len(graph.query(TITLES, snapshot=commit.commit_id)))
+            except HistoricalVersionReclaimedError:
+                states.append(None)
+        assert states[:3] == [4, 3, 2]
+        graph.merge("dev", engine="local")
+        assert values(graph, "node:Paper", "doi") == [*"abcd", "x"]
+        assert graph.pending_recoveries() == []
+        assert graph.doctor().is_healthy
+        with graph._environment.window():
+            (lock,) = [item for item in graph.doctor().findings if item.check == "lock"]
+        assert (lock.severity, "writer" in lock.message) == ("info", True)
+
+
+# ---- A graph with branches is copied from disk to an object store, inside of it, and back: it reads the same
+
+
+#: A fork of a fork: it reads files of everything below.
+DEEPEST = ("draft-2/deep",)
+
+
+def copy(source: str, target: str) -> None:
+    """As a tool that knows nothing about graphs."""
+    stores = [
+        from_url(place) if place.startswith("s3://") else LocalStore(place, mkdir=True)
+        for place in (source, target)
+    ]
+    for batch in obstore.list(stores[0]):
+        for meta in batch:
+            obstore.put(
+                stores[1], meta["path"], bytes(obstore.get(stores[0], meta["path"]).bytes())
+            )
+
+
+def test_a_graph_travels_between_disk_and_object_store(s3_root: str, tmp_path: Path) -> None:
+    disk, back = str(tmp_path / "g.omni"), str(tmp_path / "back.omni")
+    build(disk, tmp_path / "outside.bin")
+    with Graph.open(disk, read_only=True) as graph:
+        expected = everything(graph, DEEPEST)
+    copy(disk, s3_root)
+    with Graph.open(s3_root, read_only=True) as graph:
+        assert everything(graph, DEEPEST) == expected
+    with Graph.open(s3_root) as graph:
+        add(graph, "s3", "draft-2/deep")
+        expected = everything(graph, DEEPEST)
+    copy(s3_root, f"{s3_root}.copy")
+    copy(s3_root, back)
+    for place in (f"{s3_root}.copy", back):
+        with Graph.open(place, read_only=True) as graph:
+            assert everything(graph, DEEPEST) == expected
+    with Graph.open(back) as graph:
+        add(graph, "back", "draft-2/deep")
+        graph.cleanup(keep=3, confirm=True)
+        assert graph.doctor().is_healthy
+
+
+# ---- Optimize, folding and repair of graphs on disk and on S3
+
+
+PAPER = TableKey("node:Paper")
+MAINTENANCE_TITLES = "query q() { match { $p: Paper } return { $p.title as t } order { $p.title } }"
+
+
+def test_a_graph_is_folded_and_optimized(root: str, monkeypatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_FOLD_FRAGMENTS", "2")
+    with Graph.init(root, SCHEMA) as graph:
+        for doi in ("a", "b", "c", "d"):
+            graph.mutate(ADD_PAPER, {"doi": doi, "title": doi})
+        assert [commit.actor for commit in graph.commits()].count(FOLD_ACTOR) == 1
+        before = graph.query(MAINTENANCE_TITLES).to_pylist()
+        report = graph.optimize()
+        assert report.commit is not None
+        assert graph.optimize().commit is None
+        assert graph.pending_indexes() == []
+        assert graph.query(MAINTENANCE_TITLES).to_pylist() == before
+        assert graph._open(graph.snapshot().pins[PAPER]).fragment_count() == 1
+        assert {str(table.classification) for table in graph.repair().tables} == {"no_drift"}
+        path = graph.snapshot().pins[PAPER].location
+    names = [file.name for file in list_files(parse_location(root), path)]
+    assert not [name for name in names if "/_versions/d" in name], "no private version is left"
+
+
+# ---- Blobs of a graph on S3, and external ones that lie there
+
+
+BLOBS_SCHEMA = "node Paper { doi: String @key  scan: Blob? }"
+ADD = "query q($d: String, $s: Blob) { insert Paper { doi: $d, scan: $s } }"
+DATA = bytes(range(256)) * 1_000
+
+
+def test_blobs_are_copied_from_s3_or_referred_to(s3_root: str, tmp_path: Path) -> None:
+    bucket = s3_root.rpartition("/")[0]
+    key = "out side/a+b.bin"
+    obstore.put(from_url(bucket), key, DATA)
+    uri = f"{bucket}/{key.replace(' ', '%20')}"
+    bases = [f"{bucket}/out%20side"]
+    with Graph.init(s3_root, BLOBS_SCHEMA, external_blobs=bases) as graph:
+        graph.mutate(ADD, {"d": "copied", "s": uri})
+        assert graph.read_blob("node:Paper", "copied", "scan", offset=255, length=2) == b"\xff\x00"
+        tag = graph.stat_blob("node:Paper", "copied", "scan").etag
+        assert graph.read_blob("node:Paper", "copied", "scan") == DATA
+        with pytest.raises(ExternalBlobSourceError):
+            graph.mutate(ADD, {"d": "x", "s": f"{uri}-missing"})
+        with pytest.raises(ExternalBlobPolicyError):
+            graph.mutate(ADD, {"d": "x", "s": f"{bucket}/elsewhere"})
+        lines = tmp_path / "in.jsonl"
+        lines.write_text(json.dumps({"type": "Paper", "data": {"doi": "kept", "scan": uri}}))
+        graph.load(lines, mode="overwrite", engine="local")
+        info = graph.stat_blob("node:Paper", "kept", "scan")
+        assert (info.kind, info.uri) == (BlobKind.EXTERNAL, uri)
+        graph.load(lines, mode="merge", engine="local")
+        assert graph.stat_blob("node:Paper", "kept", "scan").etag == tag
+
+
+# ---- Vectors of rows are kept, committed and found again on a disk and on S3 alike
+
+
+EMBEDDINGS_SCHEMA = 'node Note { slug: String @key  body: String?  vec: Vector(4)? @embed("body") }'
+
+
+def test_a_run_that_failed_goes_on_and_leaves_nothing(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failpoints.reset()
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    monkeypatch.setattr(vector_writes, "FEW_ROWS", 0)
+    monkeypatch.setattr(vector_writes, "SMALL_PART", 1000)
+    with Graph.init(root, EMBEDDINGS_SCHEMA) as graph:
+        graph.mutate(
+            'query add() { insert Note { slug: "a", body: "x" } insert Note { slug: "b", body: "y" } }'
+        )
+        monkeypatch.setenv(VARIABLE, f"{Failpoint.EMBED_STAGED}=raise")
+        with pytest.raises(FailpointError):
+            graph.embed(engine="local")
+        monkeypatch.delenv(VARIABLE)
+        result = graph.embed(engine="local")
+        assert (result.embedded, result.reused) == (0, 2)
+        assert graph.embed(engine="local").commit is None
+    settings = EmbeddingSettings(provider=ProviderName.MOCK)
+    assert KeptVectors(kept_address(root, settings, 4)).parts() == ()
+
+
+# ---- Checksums and `verify` of a graph in an object store
+
+
+VERIFY_SCHEMA = "node A { k: String @key  n: I64? @index }"
+
+
+def test_objects_are_recorded_and_compared(s3_root: str) -> None:
+    with Graph.init(s3_root, VERIFY_SCHEMA) as graph:
+        graph.mutate('query q() { insert A { k: "x", n: 1 } }')
+        graph.create_branch("side")
+        graph.mutate('query q() { insert A { k: "y", n: 2 } }', branch="side")
+        graph.ensure_indices()
+    report = Graph.verify_at(s3_root)
+    assert report.is_sound, report.problems
+    assert report.counts()[FileStatus.UNRECORDED] == 0
+
+    store = from_url(s3_root)
+    # Not one of the catalog, which may become unreadable as a whole.
+    files = [item.name for item in report.files if item.name.startswith("nodes/")]
+    name = next(name for name in files if name.endswith(".lance"))
+    data = bytearray(bytes(obstore.get(store, name).bytes()))
+    data[len(data) // 2] ^= 1
+    obstore.put(store, name, bytes(data))
+    assert [(item.name, item.status) for item in Graph.verify_at(s3_root).problems] == [
+        (name, FileStatus.MISMATCH)
+    ]
+
+
+# ---- Schema changes on S3: columns, new, renamed, dropped and destroyed tables, and a change that died
+
+
+#: A property becomes required under another name, others come and go; one type is new, one renamed, one dropped.
+WANTED = """
+node Article @rename_from("Paper") {
+    doi: String @key
+    name: String @rename_from("title")
+    reads: I64?
+    lang: String
+}
+node Tag { word: String @key }
+edge Cites: Article -> Article { why: String?  weight: F32? }
+"""
+BACKFILL = {"Article.name": '"untitled"', "Article.lang": '"en"'}
+ARTICLES = [
+    {"doi": "a", "name": "A", "lang": "en"},
+    {"doi": "b", "name": "untitled", "lang": "en"},
+]
+
+
+def change(graph_of_schema_changes: Graph, **options: Any) -> Any:
+    return graph_of_schema_changes.apply_schema(
+        WANTED, backfill=BACKFILL, engine="local", actor="me", **options
+    )
+
+
+def names_below(root: str) -> list[str]:
+    return [file.name for file in list_files(parse_location(root), "")]
+
+
+def check_changed(root: str) -> None:
+    """The change is there as a whole, and nothing else of it."""
+    with Graph.open(root, read_only=True) as graph_of_schema_changes:
+        assert graph_of_schema_changes.schema == WANTED
+        assert set(graph_of_schema_changes.snapshot().pins) == {
+            "node:Article",
+            "node:Tag",
+            "edge:Cites",
+        }
+        assert rows(graph_of_schema_changes, "node:Article", ["doi", "name", "lang"]) == ARTICLES
+    assert [name for name in names_below(root) if name.endswith(".staging")] == []
+    check_graph(root)
+
+
+@pytest.fixture
+def graph_of_schema_changes(s3_root: str) -> Graph:
+    """A graph with two papers, one of them citing, and a note."""
+    return populated(s3_root)
+
+
+def populated(root: str) -> Graph:
+    made = Graph.init(root, SCHEMA)
+    made.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+    made.mutate(ADD_CITING, {"doi": "b", "to": "a"})
+    made.mutate(ADD_NOTE, {"text": "hello"})
+    return made
+
+
+@pytest.mark.parametrize(
+    "allow_data_loss",
+    [pytest.param(False, id="soft", marks=pytest.mark.slow), pytest.param(True, id="hard")],
+)
+def test_a_change_with_everything_happens_in_one_commit(
+    graph_of_schema_changes: Graph, s3_root: str, allow_data_loss: bool
+) -> None:
+    before = graph_of_schema_changes.snapshot()
+    result = change(graph_of_schema_changes, allow_data_loss=allow_data_loss)
+    assert graph_of_schema_changes.snapshot().commit_id == result.commit.commit_id
+    assert result.commit.parent_id == before.commit_id
+    check_changed(s3_root)
+    assert not change(graph_of_schema_changes, allow_data_loss=allow_data_loss).applied
+    notes = "query all() { match { $n: Note } return { $n.text as text } }"
+    left = [
+        name for name in names_below(s3_root) if name.startswith(before.pins["node:Note"].location)
+    ]
+    if allow_data_loss:
+        assert [name.rpartition("/")[2] for name in left] == ["_reclaimed"]
+        with pytest.raises(HistoricalVersionReclaimedError):
+            graph_of_schema_changes.query(notes, snapshot=before.commit_id).to_pylist()
+    else:
+        found = graph_of_schema_changes.query(notes, snapshot=before.commit_id)
+        assert found.to_pylist() == [{"text": "hello"}]
+    graph_of_schema_changes.mutate(
+        'query add() { insert Article { doi: "c", name: "C", lang: "no" } }'
+    )
+    assert values(graph_of_schema_changes, "node:Article", "doi") == ["a", "b", "c"]
+    check_graph(s3_root)
+
+
+@pytest.mark.parametrize(
+    ("place", "happens"),
+    [("after_table_commit", False), ("before_publish", True)],
+)
+def test_a_change_that_fails_settles_itself(
+    graph_of_schema_changes: Graph,
+    s3_root: str,
+    place: str,
+    happens: bool,
+    fail_at: Callable[[str | None], None],
+) -> None:
+    fail_at(place)
+    if happens:
+        assert change(graph_of_schema_changes).applied
+    else:
+        with pytest.raises(FailpointError):
+            change(graph_of_schema_changes)
+    fail_at(None)
+    (record,) = graph_of_schema_changes.recoveries()
+    assert record.recovery_kind == ("RolledForward" if happens else "RolledBack")
+    assert (graph_of_schema_changes.schema == WANTED) is happens
+    assert change(graph_of_schema_changes).applied is not happens
+    check_changed(s3_root)
+
+
+KILLED = """
+import sys
+from omnigraph.graph.graph import Graph
+from behaviour.s3.test_behaviour import change
+change(Graph.open(sys.argv[1]), allow_data_loss=True)
+"""
+
+
+def kill_a_change(root: str, place: str) -> None:
+    """A process that dies at a named place of its change, with the commit lock in its hands."""
+    tests = str(Path(__file__).parents[2])
+    environment = os.environ | {VARIABLE: f"{place}=kill", "PYTHONPATH": tests}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, root], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == -9, done.stderr.decode()
+
+
+@pytest.mark.slow  # a write whose process died shows the same in the default run
+def test_a_change_whose_process_died_on_s3_is_completed_when_its_lease_is_over(
+    s3_root: str,
+) -> None:
+    populated(s3_root).close()
+    kill_a_change(s3_root, "before_promotion@2")
+    with Graph.open(s3_root, read_only=True) as reader:
+        # Published, but its files do not have their names yet.
+        assert reader.schema == WANTED
+        assert rows(reader, "node:Article", ["doi", "name", "lang"]) == ARTICLES
+    expire_lease(s3_root)
+    with Graph.open(s3_root) as fresh:
+        (record,) = fresh.recoveries()
+        assert (record.recovery_kind, record.recovery_for_actor) == ("RolledForward", "me")
+    check_changed(s3_root)

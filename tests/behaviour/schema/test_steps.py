@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from omnigraph import OmniGraphDataSource
+from omnigraph.errors import HistoricalVersionReclaimedError, SchemaViolationsError, StorageError
 from omnigraph.graph.graph import Graph
-from support.graphs import everything, rows_of, run
+from omnigraph.lang.schema.backfill import Call, Constant, Expression, PropertyValue
+from omnigraph.pipeline.rewrite import evaluate
+from support.graphs import everything, ids_of, new_graph, rows_of, run
 from support.schema_changes import (
     AT,
     CITES,
     PAPER,
     PAPERS,
     VENUE,
+    apply,
     covered,
     edited,
     exported,
     load,
+    no_trace,
     row_ids,
     values,
 )
+from support.spark import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
@@ -376,3 +391,328 @@ def test_a_change_of_empty_tables_leaves_them_empty(
     assert everything(graph) == before
     run(graph, f'insert Paper {{ doi: "p0"{change.required and ", " + change.required} }}')
     assert [row["id"] for row in rows_of(graph, PAPER)] == ["p0"]
+
+
+# ---- Small graphs in unusual states: deleted rows, keys, names that mean something elsewhere
+
+
+ITEM = "node:Item"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "node Item { k: I32 @key  v: I32  l: [String] }",
+        "node Item { k: I32 @key  v: I64  l: [String]  w: String? }",
+    ],
+    ids=["nothing is written", "columns are written"],
+)
+def test_deleted_rows_do_not_count(tmp_path: Path, wanted: str) -> None:
+    graph = new_graph(tmp_path, "node Item { k: I32 @key  v: I32?  l: [String]? }")
+    run(graph, 'insert Item { k: 1, v: 1, l: ["a"] } insert Item { k: 2 }')
+    run(graph, "insert Item { k: 3 }")
+    run(graph, "delete Item where k > 1")
+    graph.apply_schema(wanted, engine="local")
+    run(graph, "insert Item { k: 4, v: 4, l: [] } update Item set { v: 9 } where k = 1")
+    assert [(row["k"], row["v"], row["l"]) for row in rows_of(graph, ITEM)] == [
+        (1, 9, ["a"]),
+        (4, 4, []),
+    ]
+
+
+@pytest.mark.parametrize("allow_data_loss", [False, True])
+def test_a_table_whose_rows_are_all_deleted_is_empty(tmp_path: Path, allow_data_loss: bool) -> None:
+    graph = new_graph(tmp_path, "node Item { k: I32 @key  v: I32?  u: Blob? }")
+    run(graph, "insert Item { k: 1 }")
+    run(graph, "delete Item where k = 1")
+    graph.apply_schema(
+        "node Item { k: I32 @key  v: I64  w: String }",
+        backfill={"Item.w": '"x"'},
+        allow_data_loss=allow_data_loss,
+        engine="local",
+    )
+    run(graph, 'insert Item { k: 2, v: 2, w: "w" }')
+    assert rows_of(graph, ITEM) == [{"id": "2", "k": 2, "v": 2, "w": "w"}]
+
+
+def test_ids_stay_when_a_key_gets_wider_and_another_name(tmp_path: Path) -> None:
+    graph = new_graph(
+        tmp_path, "node Item { a: String  b: I32  @key(a, b) }\nedge Near: Item -> Item"
+    )
+    run(graph, 'insert Item { a: "x", b: 1 }')
+    graph.apply_schema(
+        'node Item { z: String @rename_from("a")  b: I64  @key(z, b) }\nedge Near: Item -> Item',
+        engine="local",
+    )
+    run(graph, f'insert Item {{ z: "x", b: {2**40} }}')
+    assert ids_of(graph, ITEM) == {'["x","1"]', f'["x","{2**40}"]'}
+    # The same key is the same row, whatever its members are called.
+    run(graph, 'insert Item { z: "x", b: 1 }')
+    assert len(rows_of(graph, ITEM)) == 2
+
+
+def test_a_node_may_get_properties_that_are_columns_of_edges(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path, "node Item { k: I32 @key }")
+    run(graph, "insert Item { k: 1 }")
+    graph.apply_schema(
+        "node Item { k: I32 @key  src: String?  dst: I32 }",
+        backfill={"Item.dst": "k"},
+        engine="local",
+    )
+    assert rows_of(graph, ITEM) == [{"id": "1", "k": 1, "src": None, "dst": 1}]
+
+
+def test_values_of_two_dropped_properties_change_places(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path, "node Item { k: I32 @key  a: String  b: String }")
+    run(graph, 'insert Item { k: 1, a: "A", b: "B" }')
+    fills: dict[str, Any] = {"Item.c": "b", "Item.d": "a"}
+    graph.apply_schema(
+        "node Item { k: I32 @key  c: String  d: String }", backfill=fills, engine="local"
+    )
+    assert rows_of(graph, ITEM) == [{"id": "1", "k": 1, "c": "B", "d": "A"}]
+
+
+# ---- What readers of the past are told after a type was dropped with its data
+
+
+BOTH = "node Kept { name: String @key }\nnode Dropped { name: String @key }"
+ONE = "node Kept { name: String @key }"
+KEPT = "query q() { match { $k: Kept } return { $k.name } }"
+DROPPED = "query q() { match { $d: Dropped } return { $d.name } }"
+
+
+@pytest.fixture
+def dropped(tmp_path: Path) -> tuple[Path, str]:
+    """A graph that lost a type with its data, and a commit in which both types had rows."""
+    root = tmp_path / "g.omni"
+    with Graph.init(root, BOTH) as graph:
+        graph.mutate('query q() { insert Dropped { name: "d" } insert Kept { name: "a" } }')
+        commit_id = graph.snapshot().commit_id
+        graph.mutate('query q() { insert Kept { name: "b" } }')
+        graph.apply_schema(ONE, allow_data_loss=True)
+    return root, commit_id
+
+
+def test_the_other_type_stays_readable(dropped: tuple[Path, str]) -> None:
+    root, commit_id = dropped
+    with Graph.open(root) as graph:
+        assert [*graph.query(KEPT, snapshot=commit_id).json_rows()] == [{"k.name": "a"}]
+        with pytest.raises(HistoricalVersionReclaimedError) as caught:
+            list(graph.query(DROPPED, snapshot=commit_id).json_rows())
+        assert caught.value.table_key == "node:Dropped"
+
+
+def test_a_reader_of_another_type_is_not_told_about_the_dropped_one(
+    dropped: tuple[Path, str],
+) -> None:
+    root, commit_id = dropped
+    with Graph.open(root) as graph:
+        pin = graph.snapshot(snapshot=commit_id).pins["node:Kept"]
+    for file in (root / pin.location / "data").iterdir():
+        file.unlink()
+    with Graph.open(root) as graph, pytest.raises(StorageError) as caught:
+        list(graph.query(KEPT, snapshot=commit_id).json_rows())
+    assert pin.location in caught.value.message
+    assert "Dropped" not in caught.value.message
+
+
+# ---- Backfills over batches of rows: nulls, and every type of value
+
+
+TEXT, NUMBER = pa.field("x", pa.utf8()), pa.field("x", pa.int64())
+A, B = PropertyValue("a"), PropertyValue("b")
+
+
+def column(expression: Expression, field: Any = TEXT, **columns: Any) -> list[Any]:
+    """The values of an expression over rows with these columns."""
+    found = evaluate(expression, pa.record_batch(columns), field)
+    assert found.type == field.type
+    return found.to_pylist()  # type: ignore[no-any-return]  # the stubs of pyarrow know no types
+
+
+def texts(*values: str | None) -> Any:
+    return pa.array(values, pa.utf8())
+
+
+_TEXTS = st.none() | st.text(max_size=3)
+
+
+@given(rows=st.lists(st.tuples(_TEXTS, _TEXTS), min_size=1, max_size=5), last=st.text(max_size=2))
+def test_functions_of_texts_mean_what_python_means(
+    rows: list[tuple[str | None, str | None]], last: str
+) -> None:
+    a, b = ([row[place] for row in rows] for place in (0, 1))
+    columns = {"a": texts(*a), "b": texts(*b)}
+    first = column(Call("coalesce", (A, B, Constant(last))), **columns)
+    assert first == [x if x is not None else y if y is not None else last for x, y in rows]
+    joined = column(Call("concat", (A, Constant("-"), B)), **columns)
+    assert joined == [None if x is None or y is None else f"{x}-{y}" for x, y in rows]
+
+
+def test_cases_and_spaces_are_those_of_unicode() -> None:
+    values = texts(" Ärger\u3000", "straße", "", None)
+    assert column(Call("lower", (A,)), a=values) == [" ärger\u3000", "straße", "", None]
+    assert column(Call("trim", (A,)), a=values) == ["Ärger", "straße", "", None]
+    assert column(Call("upper", (A,)), a=values)[0] == " ÄRGER\u3000"
+
+
+def test_a_narrow_number_becomes_a_wide_one() -> None:
+    narrow = pa.array([1, None], pa.int32())
+    assert column(A, NUMBER, a=narrow) == [1, None]
+    assert column(Call("coalesce", (A, Constant(2**40))), NUMBER, a=narrow) == [1, 2**40]
+    real = pa.array([0.1, None], pa.float32())
+    wide = pa.field("x", pa.float64())
+    assert column(Call("coalesce", (A, Constant(0.1))), wide, a=real) == [0.10000000149011612, 0.1]
+
+
+def test_no_rows_are_no_values() -> None:
+    assert column(Constant("x"), a=texts()) == []
+
+
+def test_a_value_may_come_from_a_property_that_goes(graph: Graph) -> None:
+    titles = {row["id"]: row["title"] for row in rows_of(graph, PAPER)}
+    apply(
+        graph,
+        ("title: String? @index", "headline: String @index"),
+        backfill={"Paper.headline": "coalesce(title, doi)"},
+    )
+    found = {row["id"]: row["headline"] for row in rows_of(graph, PAPER)}
+    assert found == titles | {"bare": "bare"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "backfill", "name"),
+    [
+        ([("day: Date?", "day: Date? file: Blob")], {"Paper.file": '"base64:YWJj"'}, "file"),
+        ([("body: Blob?", "body: Blob")], {"Paper.body": '"base64:YWJj"'}, "body"),
+    ],
+)
+def test_blobs_are_filled(graph: Graph, edits: Any, backfill: dict[str, object], name: str) -> None:
+    before = {row["id"]: row for row in rows_of(graph, PAPER)}
+    old = graph.commits()[0].commit_id
+    apply(graph, *edits, backfill=backfill)
+    for row in rows_of(graph, PAPER):
+        expected = before[row["id"]]
+        expected[name] = expected.get(name) if expected.get(name) is not None else b"abc"
+        assert row == expected
+    assert len(row_ids(graph, PAPER)) == len(before)
+    # Whole rows were written anew, but nothing was destroyed.
+    assert graph.entity_at("node:Paper", "p0", snapshot=old) is not None
+    run(graph, 'update Paper set { year: 7 } where doi = "p0"')
+
+
+def test_a_blob_becomes_required_together_with_another_change(graph: Graph) -> None:
+    run(graph, 'delete Paper where doi = "bare"')
+    before = rows_of(graph, PAPER)
+    apply(graph, ("body: Blob?", "body: Blob"), ("day: Date?", "day: Date? pages: I32?"))
+    assert rows_of(graph, PAPER) == [row | {"pages": None} for row in before]
+
+
+def test_nulls_are_found_also_where_rows_are_written_anew(graph: Graph) -> None:
+    with no_trace(graph, SchemaViolationsError) as caught:
+        apply(
+            graph,
+            ("title: String? @index", "headline: String @index"),
+            backfill={"Paper.headline": "title"},
+            allow_data_loss=True,
+        )
+    assert caught.value.report.totals == {"[OG-MF-104] missing value for Paper.headline": 1}
+
+
+def test_filled_values_have_to_keep_the_rules_that_are_there(graph: Graph) -> None:
+    apply(graph, ("day: Date?", "day: Date? @unique(title) @range(year, 1900..2100)"))
+    run(graph, 'insert Paper { doi: "bare2" }')
+    required = (("title: String? @index", "title: String @index"), ("year: I32?", "year: I32"))
+    with no_trace(graph, SchemaViolationsError) as caught:
+        apply(graph, *required, backfill={"Paper.title": '"same"', "Paper.year": 3000})
+    assert caught.value.report.totals == {
+        "@range violation on Paper.year": 2,
+        "@unique violation on Paper.title": 1,
+    }
+    assert apply(graph, *required, backfill={"Paper.title": "doi", "Paper.year": 1999}).applied
+
+
+# ---- Schema changes on Spark, and Spark's own ways to read a graph whose schema changed
+
+
+__all__ = ["spark"]
+
+EDITS = (
+    ("year: I32? @index", 'born: I64 @index @rename_from("year")'),
+    ("day: Date?", "day: Date? lang: String @range(born, 1900..2100) @unique(lang)"),
+    ("edge Cites: Paper -> Paper", "edge Cites: Paper -> Paper @card(1..2)"),
+)
+FILL: dict[str, object] = {"Paper.born": 1900, "Paper.lang": 'concat(doi, "-", doi)'}
+
+
+@pytest.fixture
+def _large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark also does what is usually little enough for this process."""
+    from omnigraph.spark import joins, worker_choice
+
+    sizes = {"small_rows": 0, "small_ids": 0, "broadcast_keys": 0}
+    monkeypatch.setattr(joins.SparkJoins.__init__, "__kwdefaults__", sizes)
+    monkeypatch.setattr(worker_choice, "SMALL_ROWS", 0)
+
+
+@pytest.mark.usefixtures("_large")
+def test_both_engines_change_and_refuse_alike(
+    graph: Graph, tmp_path: Path, spark: SparkSession
+) -> None:
+    other = Graph.open(shutil.copytree(graph.uri, tmp_path / "other"))
+    strict = (("note: String?", "note: String @unique(src)"), EDITS[1], EDITS[0])
+    reports = []
+    for one, engine in ((graph, "local"), (other, "spark")):
+        options: dict[str, Any] = {"spark": spark} if engine == "spark" else {}
+        with no_trace(one, SchemaViolationsError) as caught:
+            one.apply_schema(
+                edited(PAPERS, *strict),
+                backfill=FILL | {"Paper.born": 1800},
+                engine=engine,
+                **options,
+            )
+        reports.append((caught.value.report.totals, sorted(map(str, caught.value.report.examples))))
+        one.apply_schema(edited(PAPERS, *EDITS), backfill=FILL, engine=engine, **options)
+    assert reports[0] == reports[1]
+    assert reports[0][0] == {
+        "@range violation on Paper.born": 1,
+        "@unique violation on Cites.src": 1,
+    }
+    assert everything(graph) == everything(other)
+    for key in (PAPER, CITES):
+        assert row_ids(graph, key) == row_ids(other, key)
+
+
+def test_frames_and_exports_of_the_past_have_its_columns(
+    graph: Graph, tmp_path: Path, spark: SparkSession
+) -> None:
+    spark.dataSource.register(OmniGraphDataSource)
+    old, rows = graph.commits()[0].commit_id, everything(graph)[PAPER]
+    before = tmp_path / "before.jsonl"
+    graph.export(before, engine="local")
+    apply(
+        graph,
+        EDITS[0],
+        ("day: Date?", ""),
+        ("score: F32?", "score: F64?"),
+        backfill={"Paper.born": 1},
+    )
+
+    def frame(**options: str) -> Any:
+        reader = spark.read.format("omnigraph").option("type", "Paper")
+        return reader.options(**options).load(graph.uri)
+
+    then, now = frame(snapshot=old), frame()
+    assert {"year", "day"} < set(then.columns)
+    assert {"born"} < set(now.columns) - {"year", "day"}
+    years = {row["id"]: row["year"] for row in rows}
+    assert {row["id"]: row["year"] for row in then.select("id", "year").collect()} == years
+    born = {row["id"]: row["born"] for row in now.where("born > 2000").collect()}
+    assert born == {name: year for name, year in years.items() if year and year > 2000}
+    after = tmp_path / "after.jsonl"
+    graph.export(after, snapshot=old, engine="spark", spark=spark)
+    assert sorted(after.read_text().splitlines()) == sorted(before.read_text().splitlines())
+    changed = graph.diff(old, "main", engine="spark", spark=spark)
+    local = graph.diff(old, "main", engine="local")
+    assert [item.to_json() for item in changed] == [item.to_json() for item in local]
+    assert {item.id for item in local} == {row["id"] for row in rows}

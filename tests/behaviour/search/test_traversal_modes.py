@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph import Graph
-from support.search_graphs import cites, doc, new_graph, set_body, tag, tagged, write
+from omnigraph.commit.expectations import Expectations
+from omnigraph.commit.publisher import Changes
+from omnigraph.commit.rows import GraphCommit, Head, TablePin
+from omnigraph.core.ids import new_ulid
+from omnigraph.engine import expand
+from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.graph import reads
+from support.search_graphs import (
+    ZERO,
+    cites,
+    dataset_of,
+    doc,
+    new_graph,
+    set_body,
+    tag,
+    tagged,
+    write,
+)
 from support.subtests import each_case
 
 MODES = ("indexed", "csr", "scan")
@@ -224,3 +244,290 @@ def test_ceilings_change_the_path_and_not_the_rows(
         )
         text = "query q() { match { $d: Doc  $d cites{1,3} $e } return { $d.slug as d } }"
         assert "indexed" not in graph.explain(text)
+
+
+# ---- A read of an older commit returns what it returned then, whatever was written, deleted or compacted since
+
+
+QUERIES = {
+    "scan": "match { $d: Doc } return { $d.slug as d, $d.body as b, $d.year as y } order { $d.slug }",
+    "key": 'match { $d: Doc { slug: "b" } } return { $d.body as b, $d.year as y }',
+    "filter": "match { $d: Doc  $d.year >= 2 } return { $d.slug as d } order { $d.slug }",
+    "prefix": 'match { $d: Doc  $d.body starts_with "red" } return { $d.slug as d } order { $d.slug }',
+    "traversal": "match { $d: Doc  $d cites $e } return { $d.slug as d, $e.slug as e } order { $d.slug, $e.slug }",
+    "hops": 'match { $d: Doc { slug: "a" }  $d cites{1,4} $e } return { $e.slug as e } order { $e.slug }',
+    "edges": "match { $d: Doc  $d $c:cites $e } return { $d.slug as d, $c.why as w } order { $d.slug, $c.why }",
+    "tags": "match { $t: Tag  $d tagged $t } return { $t.name as t, $d.slug as d } order { $t.name, $d.slug }",
+    "anti-join": "match { $d: Doc  not { $d cites $_ } } return { $d.slug as d } order { $d.slug }",
+    "anti-join with a condition": (
+        'match { $d: Doc  not { $d cites $e  search($e.body, "red") } }'
+        " return { $d.slug as d } order { $d.slug }"
+    ),
+    "search": 'match { $d: Doc  search($d.body, "red") } return { $d.slug as d } order { $d.slug }',
+    "phrase": 'match { $d: Doc  match_text($d.body, "red hen") } return { $d.slug as d } order { $d.slug }',
+    "fuzzy": 'match { $d: Doc  fuzzy($d.body, "foks") } return { $d.slug as d } order { $d.slug }',
+    "relevance": 'match { $d: Doc } return { $d.slug as d } order { bm25($d.body, "red fox") }',
+    "nearest": f"match {{ $d: Doc }} return {{ $d.slug as d }} order {{ nearest($d.vec, {ZERO}) }} limit 3",
+    "fusion": (
+        "match { $d: Doc } return { $d.slug as d }"
+        f' order {{ rrf(nearest($d.vec, {ZERO}), bm25($d.body, "red")) }} limit 4'
+    ),
+    "count": "match { $d: Doc  $d cites $e } return { $d.slug as d, count($e) as n } order { n desc, d }",
+}
+
+Answers = dict[str, list[dict[str, Any]]]
+
+
+def answers(graph: Graph, **target: Any) -> Answers:
+    return {
+        name: graph.query(f"query q() {{ {text} }}", **target).to_pylist()
+        for name, text in QUERIES.items()
+    }
+
+
+def at(distance: float) -> list[float]:
+    return [distance, 0.0, 0.0, 0.0]
+
+
+SEED = (
+    doc("a", "red fox", year=1, vec=at(4)),
+    doc("b", "red hen", year=2, vec=at(3)),
+    doc("c", "blue cat", year=3, vec=at(2)),
+    doc("d", "green dog", year=4, vec=at(1)),
+    tag("t"),
+    tag("u"),
+    cites("a", "b", "x"),
+    cites("a", "b", "y"),
+    cites("b", "c"),
+    cites("c", "d"),
+    cites("d", "d"),
+    tagged("a", "t"),
+    tagged("b", "t"),
+    tagged("b", "u"),
+)
+ADD = (doc("e", "red owl", year=2, vec=at(0.5)), cites("d", "e"), tagged("e", "u"))
+
+
+def update(graph: Graph) -> None:
+    set_body(graph, "c", "red cat")
+    set_body(graph, "a", "grey wolf")
+    graph.mutate(
+        'query w() { update Doc set { year: 9, vec: [9.0, 9.0, 9.0, 9.0] } where slug = "d" }'
+    )
+
+
+def index(graph: Graph) -> None:
+    assert graph.ensure_indices().commit is not None
+
+
+#: Steps that each make a commit or more; whole histories follow from their order.
+STEPS: dict[str, Callable[[Graph], object]] = {
+    "add": lambda graph: write(graph, *ADD),
+    "index": index,
+    "update": update,
+    "delete an edge": lambda graph: write(graph, 'delete Cites where from = "c"'),
+    "delete with a cascade": lambda graph: write(graph, 'delete Doc where slug = "b"'),
+    "add again": lambda graph: write(graph, doc("b", "red hen again", vec=at(0)), cites("b", "a")),
+    "delete a tag": lambda graph: write(graph, 'delete Tag where name = "t"'),
+    "delete everything": lambda graph: write(graph, 'delete Doc where slug >= ""'),
+}
+HISTORIES = {
+    "never indexed": [name for name in STEPS if name != "index"],
+    "indexed before the updates": list(STEPS),
+    "indexed at the end": [
+        *(name for name in STEPS if name not in ("index", "delete everything")),
+        "index",
+        "delete everything",
+    ],
+}
+CATCHING_UP = ["index", "update", "index", "add", "delete with a cascade", "index", "add again"]
+
+
+def run_history(graph: Graph, steps: list[str]) -> dict[str, Answers]:
+    """What every commit answered when it was the head."""
+    then = {graph.snapshot().commit_id: answers(graph)}
+    for step in steps:
+        before = {commit.commit_id for commit in graph.commits()}
+        STEPS[step](graph)
+        assert graph.snapshot().commit_id not in before, step
+        then[graph.snapshot().commit_id] = answers(graph)
+    return then
+
+
+def check_history(graph: Graph, then: dict[str, Answers]) -> None:
+    for commit_id, expected in then.items():
+        got = answers(graph, snapshot=commit_id)
+        assert got == expected, graph.commit(commit_id)
+
+
+@pytest.fixture
+def _traversal_indexes_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (expand, reads):
+        monkeypatch.setattr(module, "PERSIST_MIN_EDGES", 1)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "never indexed" else ())
+        for name in HISTORIES
+    ],
+)
+def test_every_commit_answers_as_it_did_when_it_was_the_head(tmp_path: Path, history: str):
+    with new_graph(tmp_path, *SEED) as graph:
+        then = run_history(graph, HISTORIES[history])
+        assert len({str(item) for item in then.values()}) > 5, "the steps change answers"
+        check_history(graph, then)
+
+
+@pytest.mark.usefixtures("_traversal_indexes_on_disk")
+def test_another_process_reads_every_commit_as_it_was(tmp_path: Path):
+    with new_graph(tmp_path, *SEED) as graph:
+        then = run_history(graph, list(STEPS))
+    with Graph.open(tmp_path / "g.omni", read_only=True) as reopened:
+        check_history(reopened, dict(reversed(then.items())))
+
+
+def test_every_commit_of_an_index_that_catches_up_answers_as_it_did(tmp_path: Path):
+    with (
+        new_graph(tmp_path, *SEED) as graph,
+        new_graph(tmp_path, *SEED, name="plain.omni") as plain,
+    ):
+        indexed = list(run_history(graph, CATCHING_UP).values())
+        without = list(run_history(plain, [s for s in CATCHING_UP if s != "index"]).values())
+        ranked = ("relevance", "fusion")
+        for one, other in ((indexed[-1], without[-1]), (indexed[3], without[1])):
+            assert {k: v for k, v in one.items() if k not in ranked} == {
+                k: v for k, v in other.items() if k not in ranked
+            }
+            assert len(one["relevance"]) == len(other["relevance"])
+
+
+# ---- by graph version and by moment
+
+
+def test_a_commit_is_found_by_its_version_and_by_its_moment(tmp_path: Path):
+    with new_graph(tmp_path, *SEED) as graph:
+        then = run_history(graph, list(STEPS))
+        history = graph.commits()
+        for commit in history:
+            if commit.commit_id not in then:
+                continue
+            expected = then[commit.commit_id]["scan"]
+            moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=commit.created_at)
+            for target in (
+                {"version": commit.graph_version},
+                {"as_of": moment},
+                {"as_of": moment.isoformat()},
+            ):
+                result = graph.query(f"query q() {{ {QUERIES['scan']} }}", **target)
+                assert result.commit_id == commit.commit_id
+                assert result.to_pylist() == expected
+        with pytest.raises(NotFoundError):
+            answers(graph, as_of="2001-01-01T00:00:00Z")
+        with pytest.raises(NotFoundError):
+            answers(graph, version=history[0].graph_version + 1)
+        with pytest.raises(NotFoundError):
+            answers(graph, snapshot="01ARZ3NDEKTSV4RRFFQ69G5FAV")
+        with pytest.raises(BadRequestError):
+            answers(graph, snapshot=history[0].commit_id, version=1)
+
+
+def test_the_first_commit_is_empty(tmp_path: Path):
+    with new_graph(tmp_path, *SEED) as graph:
+        first = graph.commits()[-1].commit_id
+        assert answers(graph, snapshot=first) == {name: [] for name in QUERIES}
+
+
+# ---- branches
+
+
+@pytest.mark.usefixtures("_traversal_indexes_on_disk")
+def test_branches_keep_their_own_past(tmp_path: Path):
+    with new_graph(tmp_path, *SEED) as graph:
+        graph.ensure_indices()
+        fork = graph.snapshot().commit_id
+        before = answers(graph)
+        graph.create_branch("dev")
+        write(graph, *ADD, branch="dev")
+        set_body(graph, "a", "nothing here", branch="dev")
+        dev_commit, dev = graph.snapshot("dev").commit_id, answers(graph, branch="dev")
+        write(graph, 'delete Doc where slug = "b"')
+        main_commit, main = graph.snapshot().commit_id, answers(graph)
+        write(graph, 'delete Doc where slug = "c"', branch="dev")
+        graph.ensure_indices("dev")
+        then = {fork: before, dev_commit: dev, main_commit: main}
+        assert len({str(item) for item in then.values()}) == 3
+        check_history(graph, then)
+        assert answers(graph) == main
+    with Graph.open(tmp_path / "g.omni") as reopened:
+        check_history(reopened, then)
+
+
+# ---- compaction
+
+
+def compact(graph: Graph) -> None:
+    """What `optimize` will do, as there is no public way yet: compact every table and publish the versions."""
+    snapshot = graph.snapshot()
+    pins = []
+    for key, pin in snapshot.pins.items():
+        dataset = dataset_of(graph, snapshot, key)
+        dataset.optimize.compact_files()
+        if dataset.version != pin.version:
+            pins.append(
+                TablePin(
+                    table_key=pin.table_key,
+                    incarnation=pin.incarnation,
+                    location=pin.location,
+                    branch=pin.branch,
+                    version=dataset.version,
+                    row_count=pin.row_count,
+                )
+            )
+    assert pins, "there was something to compact"
+    expectations = Expectations(
+        branch=snapshot.branch,
+        incarnation=snapshot.incarnation,
+        schema_hash=snapshot.schema_hash,
+        touched={pin.table_key: snapshot.pins[pin.table_key].version for pin in pins},
+    )
+
+    def make_commit(head: Head, graph_version: int) -> GraphCommit:
+        return GraphCommit(
+            commit_id=new_ulid(),
+            graph_version=graph_version,
+            branch=head.branch,
+            parent_id=head.commit_id,
+            created_at=graph._environment.clock(),
+            kind="optimize",
+            operation_id=new_ulid(),
+            schema_hash=head.schema_hash,
+            tables=tuple(pin.table_key for pin in pins),
+        )
+
+    with graph._environment.window() as environment:
+        environment.manifest.publish(expectations, Changes(pins=tuple(pins)), make_commit)
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_compaction_changes_no_answer_of_the_present_or_the_past(tmp_path: Path, is_indexed: bool):
+    steps = ["add", "update", "delete an edge", "delete with a cascade", "add again"]
+    with new_graph(tmp_path, *SEED) as graph:
+        then = run_history(graph, [*steps, "index"] if is_indexed else steps)
+        write(graph, doc("z", "red ape", year=5, vec=at(2.5)), cites("z", "a"))
+        then[graph.snapshot().commit_id] = answers(graph)
+        now = answers(graph)
+        compact(graph)
+        compacted = answers(graph)
+        if is_indexed:
+            # The rows that the index does not cover may score by other statistics afterwards.
+            for name in ("relevance", "fusion"):
+                by_slug = [sorted(row["d"] for row in item.pop(name)) for item in (now, compacted)]
+                assert by_slug[0] == by_slug[1]
+        assert compacted == now
+        check_history(graph, then)
+        write(graph, doc("zz", "red bee", vec=at(0.1)), cites("zz", "z"))
+        after = answers(graph)
+        assert {"d": "zz"} in after["search"]
+        assert {"d": "zz", "e": "z"} in after["traversal"]

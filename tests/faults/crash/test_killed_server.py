@@ -15,11 +15,13 @@ import pytest
 from omnigraph import Graph
 from omnigraph.storage.locks import FileCommitLock
 from support.killed_writers import check_sound, copy, sidecars
-from support.server_ledger import (
+from support.server_processes import (
     ADD_PAIR,
     LEFTS,
     SCHEMA,
     Ledger,
+    Nursery,
+    Wire,
     check_ledgers,
     check_whole,
     commit_of,
@@ -27,8 +29,8 @@ from support.server_ledger import (
     make_world,
     names,
     partner,
+    wait_for_metrics,
 )
-from support.server_processes import Nursery, Wire, wait_for_metrics
 
 WRITERS = 4
 OPEN = "--unauthenticated"

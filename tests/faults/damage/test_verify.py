@@ -18,7 +18,7 @@ from omnigraph.maintenance.findings import DoctorReport, Finding, Health
 from omnigraph.maintenance.repair import UncheckedEdges
 from omnigraph.maintenance.verify import FileStatus
 from omnigraph.storage._failures import translated
-from support.in_this_process import InThisProcess
+from support.damaged_graphs import InThisProcess
 
 SCHEMA = "node A { k: String @key  t: DateTime?  n: I64? @index }"
 

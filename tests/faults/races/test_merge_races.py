@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -15,12 +17,34 @@ from typing import Any
 import pytest
 
 from faults.races.conftest import WorkerProcess
+from omnigraph.commit import attempt, schema_change
 from omnigraph.commit.snapshot import snapshot_at
-from omnigraph.errors import BranchNotFoundError, MergeConflictsError
+from omnigraph.core.failpoints import Failpoint
+from omnigraph.errors import (
+    BranchesExistError,
+    BranchNotFoundError,
+    CompilerError,
+    ConflictError,
+    MergeConflictsError,
+    ReadSetConflictError,
+    SchemaViolationsError,
+)
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.locks import CommitLock, HeldTenure
+from omnigraph.storage.locks import CommitLock, HeldTenure, LocalTenure
 from support.races.checks import acknowledged, check_graph, failed, lost
-from support.races.jobs import ADD_NOTE, ADD_PERSON, SET_VISITS, Outcome, table_rows, with_lock
+from support.races.jobs import (
+    ADD_NOTE,
+    ADD_PERSON,
+    DELETE_PERSON,
+    ENGLISH,
+    SCHEMA,
+    SET_VISITS,
+    WITH_LANGUAGE,
+    Outcome,
+    table_rows,
+    with_lock,
+)
+from support.races.jobs import overtaken as overtaken_of_schema_races
 from support.races.merge_jobs import JOBS, run_job
 
 WORKER = Path(__file__).parents[2] / "support" / "races" / "merge_worker.py"
@@ -482,3 +506,276 @@ def test_an_overtaken_merge_of_something_merged_meanwhile_is_up_to_date(graph: G
     assert (result.outcome, result.commit) == ("already_up_to_date", None)
     assert notes(graph) == ["of work"]
     assert leftovers(graph) == 0
+
+
+# ---- Schema changes beside writers, readers, branches, other changes and maintenance: one order, nothing lost or mixed
+
+
+READ_OLD = "query all() { match { $n: Note } return { $n.text as text } }"
+READ_NEW = "query all() { match { $n: Note } return { $n.text as text, $n.lang as lang } }"
+RENAMED = SCHEMA.replace("node Note {", 'node Remark @rename_from("Note") {')
+WITHOUT_VISITS = SCHEMA.replace("  visits: I64? }", " }")
+
+
+def change(graph_of_schema_races: Graph, schema: str = WITH_LANGUAGE, **options: Any) -> Any:
+    if schema == WITH_LANGUAGE:
+        options.setdefault("backfill", ENGLISH)
+    return graph_of_schema_races.apply_schema(schema, engine="local", **options)
+
+
+def notes_of_schema_races(graph_of_schema_races: Graph) -> dict[str, str | None]:
+    """Every note with its language; each must be there once."""
+    rows = graph_of_schema_races.query(READ_NEW).to_pylist()
+    found = {row["text"]: row["lang"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def check_heads_and_files(root: Path) -> None:
+    """Nothing is left of a change that did not happen, or of one that did."""
+    assert list(root.glob("*.staging")) == []
+    assert list((root / "__recovery").glob("*")) == []
+    with Graph.open(root, read_only=True) as graph_of_schema_races:
+        known = {pin.location for pin in graph_of_schema_races.snapshot().pins.values()}
+        found = {
+            f"{kind}/{path.name}" for kind in ("nodes", "edges") for path in root.glob(f"{kind}/*")
+        }
+    assert found == known
+
+
+@pytest.fixture
+def graph_of_schema_races(root: Path) -> Iterator[Graph]:
+    with Graph.open(root) as opened:
+        for text in ("one", "two"):
+            opened.mutate(ADD_NOTE, {"text": text})
+        opened.mutate(ADD_PERSON, {"name": "ann"})
+        yield opened
+
+
+# ---- a change that is overtaken
+
+
+def test_a_change_that_is_overtaken_by_an_insert_fills_the_new_row_too(
+    graph_of_schema_races: Graph,
+) -> None:
+    late = overtaken_of_schema_races(
+        graph_of_schema_races, lambda other: other.mutate(ADD_NOTE, {"text": "three"})
+    )
+    assert change(late).applied
+    assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en", "three": "en"}
+    graph_of_schema_races.mutate(ADD_NOTE, {"text": "four"})
+    assert notes_of_schema_races(graph_of_schema_races)["four"] is None
+    assert graph_of_schema_races.recoveries() == []
+
+
+def test_a_change_that_is_overtaken_by_a_delete_does_not_bring_the_row_back(
+    graph_of_schema_races: Graph,
+) -> None:
+    delete = 'query drop() { delete Note where text = "one" }'
+    late = overtaken_of_schema_races(graph_of_schema_races, lambda other: other.mutate(delete))
+    assert change(late).applied
+    assert notes_of_schema_races(graph_of_schema_races) == {"two": "en"}
+
+
+def test_a_rule_is_held_against_rows_that_came_meanwhile(
+    graph_of_schema_races: Graph, root: Path
+) -> None:
+    late = overtaken_of_schema_races(
+        graph_of_schema_races, lambda other: other.mutate(ADD_NOTE, {"text": "one"})
+    )
+    before = graph_of_schema_races.schema
+    with pytest.raises(SchemaViolationsError):
+        change(late, SCHEMA.replace("{ text: String }", "{ text: String @unique }"))
+    assert graph_of_schema_races.schema == before
+    check_heads_and_files(root)
+
+
+def test_the_same_change_made_by_somebody_else_meanwhile_is_a_no_op(
+    graph_of_schema_races: Graph,
+) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, change)
+    result = change(late)
+    assert (result.applied, result.commit) == (False, None)
+    assert [commit.kind for commit in graph_of_schema_races.commits()].count("schema_apply") == 1
+    assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en"}
+
+
+@pytest.mark.parametrize("allow_data_loss", [False, True])
+def test_a_change_never_takes_back_what_another_one_brought_meanwhile(
+    graph_of_schema_races: Graph, allow_data_loss: bool
+) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, change)
+    other = SCHEMA.replace("{ text: String }", "{ text: String  size: I32? }")
+    with pytest.raises(ConflictError, match="the schema was changed meanwhile"):
+        change(late, other, allow_data_loss=allow_data_loss)
+    assert graph_of_schema_races.schema == WITH_LANGUAGE
+    assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en"}
+
+
+def test_a_change_that_is_overtaken_by_a_new_branch_is_refused(
+    graph_of_schema_races: Graph, root: Path
+) -> None:
+    late = overtaken_of_schema_races(
+        graph_of_schema_races, lambda other: other.create_branch("dev")
+    )
+    with pytest.raises(BranchesExistError, match="dev"):
+        change(late)
+    assert graph_of_schema_races.schema == SCHEMA
+    check_heads_and_files(root)
+    graph_of_schema_races.delete_branch("dev")
+    assert change(late).applied
+
+
+@pytest.mark.parametrize("maintain", ["ensure_indices", "optimize"])
+def test_a_change_that_is_overtaken_by_maintenance_is_prepared_again(
+    graph_of_schema_races: Graph, maintain: str
+) -> None:
+    late = overtaken_of_schema_races(
+        graph_of_schema_races, lambda other: getattr(other, maintain)()
+    )
+    assert change(late, RENAMED).applied
+    query = "query all() { match { $r: Remark } return { $r.text as text } order { $r.text asc } }"
+    assert graph_of_schema_races.query(query).to_pylist() == [{"text": "one"}, {"text": "two"}]
+
+
+# ---- overtaken by a change
+
+
+def test_an_insert_that_was_prepared_under_the_old_schema_is_prepared_again(
+    graph_of_schema_races: Graph,
+) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, change)
+    assert late.mutate(ADD_NOTE, {"text": "three"}).commit is not None
+    assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en", "three": None}
+
+
+def test_an_insert_into_a_type_that_was_renamed_meanwhile_is_told_so(
+    graph_of_schema_races: Graph,
+) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, lambda other: change(other, RENAMED))
+    with pytest.raises((CompilerError, ReadSetConflictError)):
+        late.mutate(ADD_NOTE, {"text": "three"})
+    assert graph_of_schema_races.snapshot().pins["node:Remark"].row_count == 2
+    assert graph_of_schema_races.recoveries() == []
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters"),
+    [(SET_VISITS, {"name": "ann", "visits": 7}), (DELETE_PERSON, {"name": "ann"})],
+    ids=["update", "delete"],
+)
+def test_an_update_or_delete_that_was_prepared_under_the_old_schema_is_a_conflict(
+    graph_of_schema_races: Graph, query: str, parameters: dict[str, Any]
+) -> None:
+    # Not even the table of the change: nothing is written under a schema that does not count any more.
+    late = overtaken_of_schema_races(graph_of_schema_races, change)
+    with pytest.raises(ReadSetConflictError, match="the schema"):
+        late.mutate(query, parameters)
+    rows = graph_of_schema_races.query(
+        "query all() { match { $p: Person } return { $p.visits as visits } }"
+    )
+    assert rows.to_pylist() == [{"visits": 0}]
+    assert late.mutate(query, parameters).commit is not None
+
+
+def test_a_load_that_was_prepared_under_the_old_schema_fits_the_new_one_or_is_refused(
+    graph_of_schema_races: Graph, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text(json.dumps({"type": "Note", "data": {"text": "three"}}) + "\n")
+    late = overtaken_of_schema_races(graph_of_schema_races, change)
+    with pytest.raises(ReadSetConflictError, match="the schema"):
+        late.load(file, mode="append", engine="local")
+    assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en"}
+    late.load(file, mode="append", engine="local")
+    assert notes_of_schema_races(graph_of_schema_races) == {"one": "en", "two": "en", "three": None}
+
+
+def test_a_branch_that_is_made_while_the_schema_changes_begins_after_the_change(
+    graph_of_schema_races: Graph, root: Path
+) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, change)
+    late.create_branch("dev")
+    head, branch = graph_of_schema_races.snapshot("main"), graph_of_schema_races.snapshot("dev")
+    assert branch.schema_hash == head.schema_hash
+    assert branch.pins == head.pins
+    check_heads_and_files(root)
+
+
+@pytest.mark.parametrize("maintain", ["ensure_indices", "optimize"])
+def test_maintenance_that_was_prepared_under_the_old_schema_does_no_harm(
+    graph_of_schema_races: Graph, root: Path, maintain: str
+) -> None:
+    late = overtaken_of_schema_races(graph_of_schema_races, lambda other: change(other, RENAMED))
+    with suppress(ConflictError):
+        getattr(late, maintain)()
+    assert graph_of_schema_races.snapshot().pins["node:Remark"].row_count == 2
+    check_heads_and_files(root)
+    getattr(late, maintain)()
+
+
+# ---- readers
+
+
+def test_a_read_that_began_before_the_change_ends_as_it_began(graph_of_schema_races: Graph) -> None:
+    result = graph_of_schema_races.query(READ_OLD)
+    persons = graph_of_schema_races.query(
+        "query all() { match { $p: Person } return { $p.visits as visits } }"
+    )
+    with Graph.open(graph_of_schema_races.uri) as other:
+        change(other, RENAMED.replace("visits: I64? }", "calls: I32? }"))
+    assert sorted(row["text"] for row in result.to_pylist()) == ["one", "two"]
+    assert persons.to_pylist() == [{"visits": 0}]
+
+
+def test_a_reader_with_a_cached_schema_sees_the_new_one_at_once_and_the_old_one_at_its_commits(
+    graph_of_schema_races: Graph,
+) -> None:
+    with Graph.open(graph_of_schema_races.uri, read_only=True) as reader:
+        before = reader.snapshot().commit_id
+        assert len(reader.query(READ_OLD).to_pylist()) == 2
+        change(graph_of_schema_races, WITHOUT_VISITS)
+        assert reader.schema == WITHOUT_VISITS
+        visits = "query all() { match { $p: Person } return { $p.visits as visits } }"
+        with pytest.raises(CompilerError):
+            reader.query(visits)
+        assert reader.query(visits, snapshot=before).to_pylist() == [{"visits": 0}]
+
+
+# ---- a change that loses its lock
+
+
+class _LostLock:
+    """A lock that keeps no other writer out."""
+
+    can_be_lost = True
+
+    @contextmanager
+    def held(self, _timeout_s: float) -> Iterator[LocalTenure]:
+        yield LocalTenure()
+
+
+@pytest.mark.parametrize("place", [Failpoint.BEFORE_NEW_TABLE, Failpoint.BEFORE_PUBLISH])
+def test_a_change_that_lost_its_lock_destroys_nothing_of_its_successor(
+    graph_of_schema_races: Graph, root: Path, monkeypatch: pytest.MonkeyPatch, place: Failpoint
+) -> None:
+    wanted = f"{SCHEMA}\nnode Place {{ name: String @key }}"
+    with Graph.open(root) as successor:
+        for opened in (graph_of_schema_races, successor):
+            lost = replace(opened._environment, lock=_LostLock())
+            monkeypatch.setattr(opened, "_environment", lost)
+        stuck = []
+
+        def reach(reached: Failpoint) -> None:
+            if reached is place and not stuck:
+                stuck.append(place)
+                assert change(successor, wanted).applied
+                successor.mutate('query q() { insert Place { name: "oslo" } }')
+
+        for module in (schema_change, attempt):
+            monkeypatch.setattr(module, "reach", reach)
+        assert not change(graph_of_schema_races, wanted).applied
+    assert stuck
+    with Graph.open(root, read_only=True) as reader:
+        rows = reader.query("query q() { match { $p: Place } return { $p.name as name } }")
+        assert rows.to_pylist() == [{"name": "oslo"}]

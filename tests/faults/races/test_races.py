@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from faults.races.conftest import Crew
+from omnigraph.commit.transaction import BranchQueue, Transaction
+from omnigraph.errors import (
+    BadRequestError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+    ReadSetConflictError,
+    RetryableCommitConflictError,
+)
 from omnigraph.graph.graph import Graph
 from omnigraph.storage.locks import FileCommitLock
 from support.races.checks import (
@@ -20,10 +30,14 @@ from support.races.checks import (
 )
 from support.races.jobs import (
     ADD_EDGE,
+    ADD_NOTE,
     ADD_PERSON,
+    DELETE_PERSON,
     MOST_TRIES,
     SCHEMA,
+    SET_VISITS,
     WITH_LANGUAGE,
+    overtaken,
     table_rows,
 )
 
@@ -319,3 +333,190 @@ def test_a_schema_change_and_the_making_of_a_branch_come_one_after_the_other(
         assert graph.schema == (WITH_LANGUAGE if changed.get("applied") else SCHEMA)
     assert changed.get("applied") or changed["error"] == "BranchesExistError"
     assert list(root.glob("*.staging")) == []
+
+
+# ---- Races with a fixed outcome: one writer stands before the commit window while another one goes through
+
+
+@pytest.fixture
+def graph(root: Path) -> Graph:
+    opened = Graph.open(root)
+    for name in ("ann", "bob"):
+        opened.mutate(ADD_PERSON, {"name": name})
+    return opened
+
+
+def edge_tags(graph: Graph) -> list[str]:
+    return sorted(row["tag"] for row in table_rows(graph, graph.snapshot(), "edge:Knows", ["tag"]))
+
+
+def test_an_edge_whose_end_is_deleted_meanwhile_is_refused(graph: Graph, root: Path) -> None:
+    late = overtaken(graph, lambda other: other.mutate(DELETE_PERSON, {"name": "bob"}))
+    with pytest.raises(BadRequestError, match="'bob' not found in Person"):
+        late.mutate(ADD_EDGE, {"from": "ann", "to": "bob", "tag": "late"})
+    assert edge_tags(graph) == []
+    check_every_snapshot_is_closed(root)
+
+
+def test_a_delete_that_misses_a_new_edge_is_a_conflict(graph: Graph, root: Path) -> None:
+    edge = {"from": "ann", "to": "bob", "tag": "new"}
+    late = overtaken(graph, lambda other: other.mutate(ADD_EDGE, edge))
+    with pytest.raises(ReadSetConflictError) as caught:
+        late.mutate(DELETE_PERSON, {"name": "bob"})
+    assert caught.value.member == "edge:Knows"
+    assert caught.value.exit_code == 75
+    assert edge_tags(graph) == ["new"]
+    check_every_snapshot_is_closed(root)
+    assert late.mutate(DELETE_PERSON, {"name": "bob"}).affected_edges == 1
+
+
+def test_a_delete_that_misses_one_of_two_edges_is_a_conflict(graph: Graph, root: Path) -> None:
+    graph.mutate(ADD_EDGE, {"from": "ann", "to": "bob", "tag": "old"})
+    edge = {"from": "bob", "to": "ann", "tag": "new"}
+    late = overtaken(graph, lambda other: other.mutate(ADD_EDGE, edge))
+    with pytest.raises(ExpectedVersionMismatchError) as caught:
+        late.mutate(DELETE_PERSON, {"name": "bob"})
+    assert caught.value.table_key == "edge:Knows"
+    assert edge_tags(graph) == ["new", "old"]
+    assert late.mutate(DELETE_PERSON, {"name": "bob"}).affected_edges == 2
+    check_every_snapshot_is_closed(root)
+
+
+def test_an_overtaken_insert_is_prepared_again_and_written_once(graph: Graph) -> None:
+    late = overtaken(graph, lambda other: other.mutate(ADD_NOTE, {"text": "first"}))
+    receipt = late.mutate(ADD_NOTE, {"text": "second"}).commit
+    assert receipt is not None
+    texts = [row["text"] for row in table_rows(graph, graph.snapshot(), "node:Note", ["text"])]
+    assert texts == ["first", "second"]
+    newest, before = graph.commits()[:2]
+    assert newest.commit_id == receipt.commit_id
+    assert newest.parent_id == before.commit_id
+
+
+def test_an_overtaken_update_is_a_conflict_and_changes_nothing(graph: Graph) -> None:
+    late = overtaken(graph, lambda other: other.mutate(SET_VISITS, {"name": "ann", "visits": 1}))
+    with pytest.raises(ExpectedVersionMismatchError) as caught:
+        late.mutate(SET_VISITS, {"name": "bob", "visits": 2})
+    pin = graph.snapshot().pins["node:Person"]
+    assert (caught.value.expected, caught.value.actual) == (pin.version - 1, pin.version)
+    rows = table_rows(graph, graph.snapshot(), "node:Person", ["name", "visits"])
+    assert {row["name"]: row["visits"] for row in rows} == {"ann": 1, "bob": 0}
+    assert late.mutate(SET_VISITS, {"name": "bob", "visits": 2}).commit is not None
+
+
+def test_an_overtaken_insert_with_a_condition_is_not_repeated(graph: Graph) -> None:
+    seen = graph.snapshot().commit_id
+    late = overtaken(graph, lambda other: other.mutate(ADD_PERSON, {"name": "cid"}))
+    with pytest.raises(PreconditionFailedError) as caught:
+        late.mutate(ADD_NOTE, {"text": "late"}, if_commit=seen)
+    assert caught.value.expected == seen
+    assert caught.value.actual == graph.snapshot().commit_id
+    assert table_rows(graph, graph.snapshot(), "node:Note", ["text"]) == []
+
+
+def test_a_write_that_was_overtaken_on_another_table_goes_through(graph: Graph) -> None:
+    late = overtaken(graph, lambda other: other.mutate(ADD_NOTE, {"text": "first"}))
+    receipt = late.mutate(SET_VISITS, {"name": "ann", "visits": 7}).commit
+    assert receipt is not None
+    assert receipt.parent_id == graph.commits()[1].commit_id
+
+
+def test_a_first_write_on_a_branch_that_another_writer_forked_meanwhile_joins_the_fork(
+    graph: Graph,
+) -> None:
+    graph.mutate(ADD_NOTE, {"text": "base"})
+    graph.create_branch("new")
+    late = overtaken(graph, lambda other: other.mutate(ADD_NOTE, {"text": "first"}, branch="new"))
+    late.mutate(ADD_NOTE, {"text": "second"}, branch="new")
+    rows = table_rows(graph, graph.snapshot("new"), "node:Note", ["text"])
+    assert [row["text"] for row in rows] == ["base", "first", "second"]
+    assert graph.pending_recoveries() == []
+    assert graph.recoveries() == []
+
+
+def test_a_writer_that_waits_too_long_for_the_lock_has_done_nothing(
+    graph: Graph, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOCK_TIMEOUT_MS", "20")
+    before = graph.snapshot()
+    with (
+        FileCommitLock(root).held(1),
+        Graph.open(root) as late,
+        pytest.raises(RetryableCommitConflictError) as caught,
+    ):
+        late.mutate(ADD_NOTE, {"text": "late"})
+    assert caught.value.exit_code == 75
+    assert graph.snapshot() == before
+    assert list((root / "__recovery").glob("*")) == []
+    with Graph.open(root) as late:
+        assert late.mutate(ADD_NOTE, {"text": "late"}).commit is not None
+
+
+def test_readers_do_not_wait_for_the_commit_lock(graph: Graph, root: Path) -> None:
+    with FileCommitLock(root).held(1), Graph.open(root, read_only=True) as reader:
+        assert reader.snapshot() == graph.snapshot()
+        assert len(reader.commits()) == 3
+        assert reader.branches() == ["main"]
+
+
+# ---- Mutations of one branch take turns inside a process: nothing is prepared in vain, and nobody waits for long
+
+
+ADD = "query add($name: String) { insert Person { name: $name } }"
+
+
+def test_threads_that_mutate_one_branch_prepare_every_mutation_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = []
+    begin = Transaction.begin
+
+    def counted(self: Transaction) -> object:
+        prepared.append(1)
+        return begin(self)
+
+    monkeypatch.setattr(Transaction, "begin", counted)
+    with Graph.init(tmp_path / "graph", "node Person { name: String @key }") as graph:
+        # However slow the machine is: nobody goes on without a turn here.
+        graph._writer._queue = BranchQueue(longest_wait_s=120)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: graph.mutate(ADD, {"name": f"p{number}"}), range(16)))
+        assert graph.snapshot().pins["node:Person"].row_count == 16
+    assert len(prepared) == 16
+
+
+def test_branches_do_not_wait_for_each_other() -> None:
+    turns = BranchQueue(longest_wait_s=120)
+    with turns.turn("main"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: enter_and_leave(turns, "draft")).result(60)
+
+
+def test_whoever_waited_long_enough_goes_on_without_a_turn() -> None:
+    turns = BranchQueue(longest_wait_s=0.001)
+    with turns.turn("main"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: enter_and_leave(turns, "main")).result(60)
+    # The one that had no turn has not given the turn of another away.
+    assert turns._turns == {}
+
+
+def test_a_turn_is_given_on_after_a_failure() -> None:
+    turns = BranchQueue(longest_wait_s=120)
+    may_fail = Event()
+
+    def fail() -> None:
+        with turns.turn("main"):
+            may_fail.wait(60)
+            raise ValueError("no mutation")
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(fail)
+        second = pool.submit(lambda: enter_and_leave(turns, "main"))
+        may_fail.set()
+        assert isinstance(first.exception(60), ValueError)
+        assert second.result(60)
+    assert turns._turns == {}
+
+
+def enter_and_leave(turns: BranchQueue, branch: str) -> bool:
+    with turns.turn(branch):
+        return True

@@ -6,29 +6,58 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from omnigraph.commit.attempt import StagedTable, discard_staged
+from omnigraph.commit.environment import open_environment
+from omnigraph.commit.leftovers import reclaim_staged_files
 from omnigraph.commit.sweep import RECOVERY_ACTOR
-from omnigraph.core.failpoints import VARIABLE, FailpointError
-from omnigraph.core.ids import new_ulid
-from omnigraph.errors import RecoveryRequiredError, RetryableCommitConflictError
+from omnigraph.core.failpoints import VARIABLE, Failpoint, FailpointError
+from omnigraph.core.ids import TableKey, new_ulid
+from omnigraph.errors import (
+    LoadKeyConflictError,
+    RecoveryRequiredError,
+    RetryableCommitConflictError,
+)
 from omnigraph.graph.graph import Graph
-from omnigraph.storage.location import parse_location
+from omnigraph.maintenance.doctor import _check_leftovers
+from omnigraph.maintenance.findings import Inspection
+from omnigraph.pipeline.load import job as stages
+from omnigraph.storage.answers import new_answer_folder, write_answer
+from omnigraph.storage.datasets.compaction import stage_compaction
+from omnigraph.storage.datasets.forks import create_fork
+from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, stage_indices
+from omnigraph.storage.datasets.staged import commit_staged, stage_append, stage_delete
+from omnigraph.storage.datasets.tables import TableStore
+from omnigraph.storage.datasets.versions import find_orphans, list_dataset, remove_files
+from omnigraph.storage.listing import list_files
+from omnigraph.storage.location import GraphLocation, parse_location
 from omnigraph.storage.objects import ObstoreObjects
 from support.s3_graphs import (
     ADD_CITING,
     ADD_NOTE,
     ADD_PAPER,
+    ADD_SCAN,
     READ,
     SCHEMA,
+    add_b,
     check_graph,
+    check_whole,
+    forget_a,
+    interleave,
+    make_world,
     rows,
     values,
 )
+from support.tables import compact, rewrite
 
 
 @pytest.fixture
@@ -278,3 +307,355 @@ def test_a_write_whose_process_died_on_s3_is_settled_when_its_lease_is_over(
             assert newest.written_at is not None
             assert newest.written_at < moment.timestamp() * 1e6 < newest.created_at
     check_next_write(s3_root, papers)
+
+
+# ---- Unreferenced files on an object store: found in listings, removed by age, with forks that read their base
+
+
+DAY_S = 86_400.0
+ID = IndexSpec(name="id_btree", column="id", kind=PhysicalIndex.BTREE)
+
+
+def names(location: GraphLocation, path: str) -> set[str]:
+    return {file.name for file in list_files(location, path)}
+
+
+def test_abandoned_writes_are_removed_and_forks_stay_readable(root: str) -> None:
+    with Graph.init(root, SCHEMA) as graph:
+        for doi in ("a", "b", "c"):
+            graph.mutate(ADD_PAPER, {"doi": doi, "title": doi})
+        graph.mutate(ADD_SCAN, {"doi": "d", "scan": "base64:" + "AAAA" * 50_000})
+        path = graph.snapshot().pins[TableKey("node:Paper")].location
+    location = parse_location(root)
+    table = TableStore(location).open(path)
+    fork = create_fork(location, table, "feature/x")
+    fork = commit_staged(stage_append(fork, table.read().slice(0, 1)))
+    before, rows = names(location, path), fork.read()
+    for staged in (table, fork):
+        stage_append(staged, staged.read())
+        stage_delete(staged, [0])
+        stage_indices(staged, [ID])
+        rewrite(staged)
+    added = names(location, path) - before
+    listing = list_dataset(location, path)
+    leftovers = find_orphans(location, listing)
+    assert {file.name for file in leftovers.files} == added
+    assert len(added) >= 10
+    assert find_orphans(location, listing, time.time() - DAY_S).files == ()
+    later = find_orphans(location, listing, time.time() + DAY_S)
+    assert later == leftovers
+    remove_files(location, leftovers)
+    assert names(location, path) == before
+    again = TableStore(location).open(path, "feature/x")
+    assert again.read() == rows
+
+
+def test_a_compaction_is_committed_or_discarded(root: str) -> None:
+    with Graph.init(root, SCHEMA) as graph:
+        for doi in ("a", "b", "c"):
+            graph.mutate(ADD_PAPER, {"doi": doi, "title": doi})
+        pin = graph.snapshot().pins[TableKey("node:Paper")]
+    environment = open_environment(parse_location(root), durable=False)
+    table = environment.tables.open(pin.location)
+    before = names(environment.location, pin.location)
+    discarded = stage_compaction(table, rewrite(table))
+    assert discarded is not None
+    assert names(environment.location, pin.location) - before
+    discard_staged(
+        environment,
+        [StagedTable(table_key=pin.table_key, incarnation=pin.incarnation, staged=discarded)],
+    )
+    assert names(environment.location, pin.location) == before
+    compacted = compact(table)
+    assert compacted.version == table.version + 1
+    assert compacted.fragment_count() == 1
+    assert compacted.read(["doi"]).num_rows == 3
+
+
+def test_an_object_store_removes_by_age_only(s3_root: str) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        path = graph.snapshot().pins[TableKey("node:Paper")].location
+    environment = open_environment(parse_location(s3_root), durable=False)
+    table = environment.tables.open(path)
+    before = names(environment.location, path)
+    stage_append(table, table.read())
+    done = reclaim_staged_files(environment, [path], DAY_S)
+    assert (done.file_count, done.is_complete) == (0, False)
+    later = replace(environment, clock=lambda: int((time.time() + 2 * DAY_S) * 1_000_000))
+    assert reclaim_staged_files(later, [path], DAY_S, preview=True).file_count == 1
+    assert reclaim_staged_files(later, [path], DAY_S).file_count == 1
+    assert names(environment.location, path) == before
+    check_graph(s3_root)
+    with Graph.open(s3_root) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "b", "title": "B"})
+        assert values(graph, "node:Paper", "doi") == ["a", "b"]
+
+
+def test_a_load_that_fails_leaves_nothing_in_an_object_store(
+    s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There no lock tells who is at work: only the ledgers do."""
+    source = tmp_path / "in.jsonl"
+    lines = [{"type": "Paper", "data": {"doi": doi, "title": doi}} for doi in ("a", "b")]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def interrupt(place: Failpoint) -> None:
+        if place is Failpoint.LOAD_CHECKED:
+            raise KeyboardInterrupt
+
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        location = graph._environment.location
+        before = names(location, "")
+        for mode in ("append", "merge"):
+            with monkeypatch.context() as patch:
+                patch.setattr(stages, "reach", interrupt)
+                with pytest.raises((KeyboardInterrupt, LoadKeyConflictError)):
+                    graph.load(source, mode=mode, engine="local")
+            assert names(location, "") == before
+        graph.load(source, mode="merge", engine="local")
+        assert not [name for name in names(location, "") if name.startswith("__staging")]
+        assert values(graph, "node:Paper", "doi") == ["a", "b"]
+
+
+def test_doctor_cannot_tell_young_files_in_an_object_store(s3_root: str) -> None:
+    with Graph.init(s3_root, SCHEMA) as graph:
+        graph.mutate(ADD_PAPER, {"doi": "a", "title": "A"})
+        table = graph._open(graph.snapshot().pins[TableKey("node:Paper")])
+        stage_append(table, table.read())
+        folder = new_answer_folder(graph._environment.location)
+        rows = pa.RecordBatch.from_pydict({"n": [1]})
+        write_answer(folder, "part-0", rows.schema, [rows])
+        (found,) = [item for item in graph.doctor().findings if item.check == "leftovers"]
+        assert found.severity == "info"
+        assert "2 files" in found.message
+        assert graph.cleanup(keep=3, confirm=True).other_files_removed == 0
+        later = replace(
+            graph._environment, clock=lambda: int((time.time() + 8 * DAY_S) * 1_000_000)
+        )
+        (found,) = _check_leftovers(Inspection(later))
+        assert found.severity == "warning"
+        assert found.action == f"omnigraph cleanup {graph.uri} --keep 10 --confirm"
+        assert reclaim_staged_files(later, [table.path], 7 * DAY_S).file_count == 2
+        assert not [name for name in names(later.location, "") if name.startswith("__staging")]
+
+
+# ---- Every pair of a place where a writer stands still and a place where its successor is: nothing is torn or doubled
+
+
+#: Where a write of two tables can stand still.
+FIRST = [
+    "before_sidecar",
+    "after_sidecar",
+    "before_table_commit",
+    "after_table_commit",
+    "before_table_commit@2",
+    "after_table_commit@2",
+    "before_publish",
+    "before_catalog_commit",
+    "after_publish",
+    "sidecar_delete",
+]
+#: Where its successor can be: raising the fence, settling what it finds, and in its own write.
+SECOND = [
+    "before_catalog_commit",
+    "recovery_list@2",
+    "before_restore",
+    "after_restore",
+    "before_recovery_publish",
+    "after_recovery_publish",
+    "audit_write",
+    "after_audit",
+    "sidecar_delete",
+    "before_sidecar",
+    "after_sidecar",
+    "before_table_commit",
+    "after_table_commit",
+    "before_publish",
+    "after_publish",
+    "after_sidecar_delete",
+]
+
+
+def pairs(*chosen: tuple[str, str], extra: Iterable[str] = ()) -> list[Any]:
+    """The chosen pairs always, all others behind `slow`."""
+    every = [(one, other) for one in (*FIRST, *extra) for other in SECOND]
+    return [
+        pytest.param(pair, id="-".join(pair), marks=() if pair in chosen else (pytest.mark.slow,))
+        for pair in every
+    ]
+
+
+@pytest.mark.parametrize(
+    "stalls",
+    pairs(
+        ("after_table_commit", "before_recovery_publish"),
+        ("before_catalog_commit", "before_catalog_commit"),
+        ("before_catalog_commit", "before_recovery_publish"),
+        ("before_table_commit@2", "after_audit"),
+        ("after_publish", "after_recovery_publish"),
+    ),
+)
+def test_a_stalled_mutation_and_its_successor_leave_one_history(
+    s3_root: str, stalls: tuple[str, str]
+) -> None:
+    make_world(s3_root)
+    one, other = interleave(
+        s3_root, add_b, lambda graph: graph.mutate(ADD_CITING, {"doi": "c", "to": "a"}), stalls
+    )
+    with Graph.open(s3_root) as graph:
+        papers = values(graph, "node:Paper", "doi")
+        edges = values(graph, "edge:Cites", "src")
+    assert papers == sorted(["a", "o", *["b"] * one.acknowledged, *["c"] * other.acknowledged])
+    assert edges == sorted(["o", *["b"] * one.acknowledged, *["c"] * other.acknowledged])
+    check_whole(s3_root)
+
+
+@pytest.mark.parametrize(
+    "stalls",
+    pairs(
+        ("before_publish", "before_recovery_publish"),
+    ),
+)
+def test_an_edge_of_a_stalled_writer_never_outlives_its_end(
+    s3_root: str, stalls: tuple[str, str]
+) -> None:
+    make_world(s3_root)
+    one, other = interleave(s3_root, add_b, forget_a, stalls)
+    with Graph.open(s3_root) as graph:
+        papers = values(graph, "node:Paper", "doi")
+        edges = rows(graph, "edge:Cites", ["src", "dst"])
+    assert ("a" in papers) is not other.acknowledged
+    assert ("b" in papers) is one.acknowledged
+    assert all(edge["dst"] in papers and edge["src"] in papers for edge in edges)
+    check_whole(s3_root)
+
+
+LINES = [
+    {"type": "Paper", "data": {"doi": "b"}},
+    {"edge": "Cites", "from": "b", "to": "a", "data": {"why": "b"}},
+]
+
+
+@pytest.mark.parametrize("stalls", pairs(("before_publish", "before_recovery_publish")))
+def test_a_stalled_load_is_there_whole_or_not_at_all(
+    s3_root: str, tmp_path: Path, stalls: tuple[str, str]
+) -> None:
+    make_world(s3_root)
+    file = tmp_path / "b.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    one, other = interleave(
+        s3_root, lambda graph: graph.load(file, mode="append", engine="local"), forget_a, stalls
+    )
+    with Graph.open(s3_root) as graph:
+        papers = values(graph, "node:Paper", "doi")
+    assert ("b" in papers) is one.acknowledged
+    assert ("a" in papers) is not other.acknowledged
+    check_whole(s3_root)
+
+
+@pytest.mark.parametrize(
+    "stalls",
+    pairs(("after_confirm", "before_recovery_publish"), extra=("before_confirm", "after_confirm")),
+)
+def test_a_stalled_merge_is_there_whole_or_not_at_all(
+    s3_root: str, stalls: tuple[str, str]
+) -> None:
+    make_world(s3_root)
+    with Graph.open(s3_root) as graph:
+        graph.create_branch("work")
+        graph.mutate(ADD_CITING, {"doi": "b", "to": "o"}, branch="work")
+    one, other = interleave(s3_root, lambda graph: graph.merge("work"), forget_a, stalls)
+    with Graph.open(s3_root) as graph:
+        papers = values(graph, "node:Paper", "doi")
+        merged = [commit for commit in graph.commits() if commit.merged_parent_id is not None]
+    assert len(merged) == one.acknowledged
+    assert ("b" in papers) is one.acknowledged
+    assert ("a" in papers) is not other.acknowledged
+    check_whole(s3_root)
+
+
+WIDER = (
+    SCHEMA.replace("title: String?", "title: String?  pages: I64?")
+    + "node Tag { name: String @key }\n"
+)
+
+
+@pytest.mark.parametrize(
+    "stalls",
+    pairs(
+        ("before_promotion", "after_sidecar_delete"),
+        extra=("before_schema_file", "before_new_table", "after_new_tables", "before_promotion"),
+    ),
+)
+def test_a_stalled_schema_change_happens_or_does_not(s3_root: str, stalls: tuple[str, str]) -> None:
+    make_world(s3_root)
+    one, other = interleave(
+        s3_root,
+        lambda graph: graph.apply_schema(WIDER, engine="local"),
+        lambda graph: graph.mutate(ADD_PAPER, {"doi": "c", "title": "C"}),
+        stalls,
+    )
+    with Graph.open(s3_root) as graph:
+        assert ("Tag" in graph.schema) is one.acknowledged
+        assert ("c" in values(graph, "node:Paper", "doi")) is other.acknowledged
+    check_whole(s3_root)
+
+
+@pytest.mark.parametrize(
+    "stalls",
+    pairs(
+        ("after_table_commit", "before_recovery_publish"),
+        ("before_table_commit", "after_table_commit"),
+    ),
+)
+def test_a_stalled_optimize_changes_no_row(s3_root: str, stalls: tuple[str, str]) -> None:
+    make_world(s3_root)
+    _, other = interleave(s3_root, lambda graph: graph.optimize(), add_and_cite, stalls)
+    with Graph.open(s3_root) as graph:
+        papers = values(graph, "node:Paper", "doi")
+        edges = values(graph, "edge:Cites", "src")
+    assert papers == ["a", *["c"] * other.acknowledged, "o"]
+    assert edges == [*["c"] * other.acknowledged, "o"]
+    check_whole(s3_root)
+
+
+def add_and_cite(graph: Graph) -> None:
+    graph.mutate(ADD_CITING, {"doi": "c", "to": "a"})
+
+
+def test_what_a_late_writer_did_to_a_table_is_undone_by_the_next_write(
+    s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that stands still inside the commit of a table, comes back after its sidecar was settled, and dies."""
+    from omnigraph.commit import attempt
+
+    make_world(s3_root)
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt.Attempt, "_settle_in_new_window", dies)
+        one, other = interleave(
+            s3_root,
+            lambda graph: graph.mutate(ADD_CITING, {"doi": "b", "to": "a"}),
+            lambda graph: graph.mutate(ADD_PAPER, {"doi": "c", "title": "C"}),
+            ("before_table_commit@2", "after_sidecar_delete"),
+        )
+    assert other.acknowledged
+    assert not one.acknowledged
+    with Graph.open(s3_root) as graph:
+        cite_b_to = graph.mutate(ADD_CITING, {"doi": "d", "to": "a"})
+        assert cite_b_to.commit is not None
+        assert values(graph, "node:Paper", "doi") == ["a", "c", "d", "o"]
+        assert values(graph, "edge:Cites", "src") == ["d", "o"]
+        (late,) = [
+            record
+            for record in graph.recoveries()
+            if any(table["class"] == "LateWriter" for table in record.tables.values())
+        ]
+        assert list(late.tables) == ["edge:Cites"]
+    check_whole(s3_root)
+
+
+def dies(*_: object) -> bool:
+    """As a process that ends before it can tidy up."""
+    return False

@@ -17,9 +17,7 @@ from typing import Any
 from omnigraph import Graph
 from omnigraph.errors import OmniError
 from omnigraph.maintenance import verify
-from support.damage import harm
-from support.damaged_graphs import ask_one, questions
-from support.in_this_process import InThisProcess
+from support.damaged_graphs import InThisProcess, ask_one, harm, questions
 
 _ADDRESS_SPACE = 12 << 30
 

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
+import anyio
 import httpx
 import pytest
+import uvicorn
 
 from omnigraph import Graph
-from omnigraph.server.service import Service
+from omnigraph.errors import TooManyRequestsError
+from omnigraph.errors.text import one_line
+from omnigraph.server.boot import open_service
+from omnigraph.server.config import single_graph
+from omnigraph.server.main import listening_socket
+from omnigraph.server.responses import configure_logs, logger
+from omnigraph.server.service import (
+    FORGET_S,
+    FREE_GUESSES,
+    LONGEST_DELAY_S,
+    MAX_PEERS,
+    MAX_WAITING,
+    Service,
+    Tokens,
+    UnknownTokens,
+    token_warnings,
+)
 from omnigraph.server.settings import ServerSettings
-from support.servers import listening, open_server
+from support.servers import TOKENS, client_of, guarded_server, listening, open_server
 from support.subtests import each_case
 
 HASTY = ServerSettings(header_s=0.05, body_idle_s=0.05, keep_alive_s=1, max_connections=8)
@@ -220,3 +241,158 @@ def test_the_event_loop_goes_round_while_a_large_body_is_parsed(uri):
         text = b'{"data": "' + b'\\"x\\"' * 2_000_000 + b"\\ud800 never ends"
         assert beats_during(service, url, text) > 20
         assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
+
+
+# ---- The socket that a server listens at
+
+
+def test_a_connection_sends_what_it_has_at_once() -> None:
+    config = uvicorn.Config("nothing:app", host="127.0.0.1", port=0, log_config=None)
+    with listening_socket(config) as bound:
+        bound.listen()
+        with socket.create_connection(bound.getsockname()):
+            accepted, _ = bound.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+# ---- Log entries: on one line, and without power over the terminal that shows them
+
+
+HOSTILE = '/\x1b]0;own\x07\x9b5n\u202e\r\n{"forged": true}'
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def _own_handlers() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("_own_handlers")
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_what_strangers_send_stays_on_its_line(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure_logs()
+    logger("test").info("request", path=HOSTILE, method=HOSTILE)
+    logging.getLogger("library").warning("odd: %s", HOSTILE)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    if not stream.isatty():
+        assert json.loads(lines[0])["path"] == one_line(HOSTILE)
+        assert not any(one_line(line) != line for line in lines)
+    for line in lines:
+        assert "\x1b]" not in line
+        assert "\x9b" not in line
+        assert "\u202e" not in line
+
+
+# ---- Guesses of tokens are refused later and later, and logged with the address that they come from
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_address_that_goes_on_guessing_waits_longer_and_longer():
+    guesses = UnknownTokens(clock=Clock())
+    delays = [guesses.count("192.0.2.1") for _ in range(FREE_GUESSES + 12)]
+    assert delays[:FREE_GUESSES] == [0.0] * FREE_GUESSES
+    later = delays[FREE_GUESSES:]
+    assert later == sorted(later)
+    assert later[0] > 0
+    assert later[-1] == LONGEST_DELAY_S
+    assert guesses.count("192.0.2.2") == 0.0, "another address"
+
+
+def test_guesses_are_forgotten_with_time():
+    clock = Clock()
+    guesses = UnknownTokens(clock=clock)
+    for _ in range(FREE_GUESSES + 3):
+        guesses.count("192.0.2.1")
+    clock.now += FORGET_S * (FREE_GUESSES + 3)
+    assert [guesses.count("192.0.2.1") for _ in range(FREE_GUESSES)] == [0.0] * FREE_GUESSES
+
+
+def test_one_network_of_ipv6_is_one_address():
+    guesses = UnknownTokens(clock=Clock())
+    delays = [guesses.count(f"2001:db8::{number:x}") for number in range(1, FREE_GUESSES + 2)]
+    assert delays[-1] > 0
+    assert guesses.count("2001:db8:1::1") == 0.0
+
+
+def test_no_number_of_addresses_fills_the_memory():
+    guesses = UnknownTokens(clock=Clock())
+    for number in range(MAX_PEERS + 100):
+        guesses.count(f"peer {number}")
+    assert len(guesses) == MAX_PEERS
+
+
+def test_only_so_many_refusals_wait():
+    async def run() -> None:
+        waiting = UnknownTokens(sleep=lambda _: anyio.sleep_forever())
+        async with anyio.create_task_group() as tasks:
+            for _ in range(MAX_WAITING):
+                tasks.start_soon(waiting.wait, 1.0)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(TooManyRequestsError):
+                await waiting.wait(1.0)
+            await waiting.wait(0.0)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(run)
+
+
+def test_a_known_token_is_answered_at_once_whatever_the_address_sent(uri, tmp_path, caplog):
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    caplog.set_level(logging.WARNING)
+    with guarded_server(uri, tmp_path) as service, client_of(service) as client:
+        service.unknown_tokens = UnknownTokens(clock=Clock(), sleep=sleep)
+        for _ in range(FREE_GUESSES + 2):
+            refused = client.get("/metrics", headers={"Authorization": "Bearer guessed-token"})
+            assert refused.status_code == 401
+        assert len(slept) == 2
+        known = {"Authorization": f"Bearer {TOKENS['act-bot']}"}
+        assert client.get("/graphs/default/branches", headers=known).status_code == 200
+        assert client.get("/metrics").status_code == 401, "no token is not a guess"
+        assert len(slept) == 2
+        assert "omnigraph_unknown_tokens_total 7.0" in client.get("/metrics", headers=known).text
+    told = [record.getMessage() for record in caplog.records]
+    assert sum("unknown token" in text and "testclient" in text for text in told) == 7
+    assert "guessed-token" not in caplog.text
+
+
+def test_short_tokens_and_files_that_others_may_read_are_warned_about(tmp_path):
+    file = tmp_path / "tokens.json"
+    file.write_text(json.dumps({"ann": "short", "bob": "x" * 16}), encoding="utf-8")
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": str(file)}
+    tokens = Tokens({"ann": "short", "bob": "x" * 16}, "test")
+    for mode, is_told in ((0o600, False), (0o400, False), (0o640, True), (0o604, True)):
+        file.chmod(mode)
+        told = token_warnings(tokens, environment)
+        assert "'ann'" in told[0]
+        assert "short" not in told[0]
+        assert "'bob'" not in "".join(told)
+        assert any("chmod 600" in text for text in told) == is_told
+
+
+def test_a_server_tells_its_log_about_weak_tokens(uri, caplog):
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKEN": "weak"}
+    open_service(single_graph(uri), ServerSettings(), environment=environment).close()
+    assert "choose a longer one" in caplog.text
+    assert "weak" not in caplog.text

@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 from omnigraph.server.boot import open_service
 from omnigraph.server.config import read_config
 from omnigraph.server.settings import ServerSettings
-from support.raw_requests import post
 from support.servers import (
     QUERIES,
     TOKENS,
@@ -24,6 +23,7 @@ from support.servers import (
     copy_graph,
     guarded_server,
     open_server,
+    post,
 )
 from support.subtests import each_case
 

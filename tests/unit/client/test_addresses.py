@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from omnigraph.client.addresses import ServerAddress, check_graph_id, find_token, parse_address
@@ -90,3 +94,23 @@ def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(token: str) -> Non
 def test_a_token_that_others_on_the_way_can_read_is_warned_about(url, token, is_told, caplog):
     Connection(parse_address(url), token).close()
     assert ("without encryption" in caplog.text) == is_told
+
+
+# ---- A client loads neither Spark nor the server
+
+
+PROBE = """
+import json, pkgutil, sys
+from importlib import import_module
+import omnigraph.client
+for module in pkgutil.iter_modules(omnigraph.client.__path__):
+    import_module(f"omnigraph.client.{module.name}")
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def test_a_client_loads_neither_spark_nor_the_server() -> None:
+    run = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(run.stdout))
+    assert "httpx" in loaded, "the probe sees what is loaded"
+    assert loaded & {"pyspark", "py4j", "starlette", "uvicorn", "cedarpy", "mcp"} == set()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.embedding_provider import StandIn, StillTime
+from support.embedded_notes import StandIn, StillTime
 
 KEY_VARIABLES = ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.core.budget import Budget
+from omnigraph.core.types import PropertyType, Scalar, ScalarType
 from omnigraph.engine.path_choice import (
     ADJACENCY_COST_FACTOR,
     EngineSettings,
@@ -17,6 +22,38 @@ from omnigraph.engine.path_choice import (
     choose_path,
     followed_edges,
 )
+from omnigraph.engine.text_analysis import (
+    MAX_QUERY_TERMS,
+    STOP_WORDS,
+    Term,
+    analyse_query,
+    analyse_run,
+    query_terms,
+    stem,
+    words_of,
+)
+from omnigraph.engine.text_columns import LiveSegment, TextColumn
+from omnigraph.engine.text_segments import build_segment, pack_segments, split_runs, unpack_segments
+from omnigraph.engine.wanted_indexes import (
+    VECTOR_INDEX_MIN_ROWS,
+    WantedIndex,
+    index_spec,
+    indexed_texts,
+    scalar_index_name,
+    vector_index_name,
+    wanted_indexes,
+)
+from omnigraph.errors import BadRequestError
+from omnigraph.lang.schema.catalog import (
+    EdgeDef,
+    IndexKind,
+    MemberSet,
+    NodeDef,
+    PropertyDef,
+    Provenance,
+)
+from omnigraph.lang.schema.compiler import compile_schema
+from omnigraph.storage.datasets.indexes import PhysicalIndex
 from support.subtests import each_case
 
 INDEXED, ADJACENCY, SCAN = (
@@ -168,3 +205,419 @@ def test_debt_never_leads_back_from_the_index(facts, more: float) -> None:
         assert choose_path(indebted, SETTINGS) is ADJACENCY
     enough = replace(facts, debt=facts.edges * ADJACENCY_COST_FACTOR + 1)
     assert choose_path(enough, SETTINGS) is ADJACENCY
+
+
+# ---- Which physical indexes a schema asks for, type by type
+
+
+BTREE, VECTOR = IndexKind.BTREE, IndexKind.VECTOR
+ID = ("id", BTREE)
+
+
+def node(body: str) -> NodeDef:
+    return compile_schema(f"node Thing {{ {body} }}").catalog.nodes["Thing"]
+
+
+def edge(body: str) -> EdgeDef:
+    text = f"node Thing {{ name: String @key }} edge Likes: Thing -> Thing {{ {body} }}"
+    return compile_schema(text).catalog.edges["Likes"]
+
+
+def wanted(definition: NodeDef | EdgeDef) -> list[tuple[str, IndexKind]]:
+    return [(item.column, item.kind) for item in wanted_indexes(definition)]
+
+
+@each_case(
+    ("type_", "kinds"),
+    [
+        ("String", [BTREE]),
+        ("String?", [BTREE]),
+        ("enum(draft, final)", [BTREE]),
+        ("Bool", [BTREE]),
+        ("I32", [BTREE]),
+        ("I64?", [BTREE]),
+        ("U32", [BTREE]),
+        ("U64", [BTREE]),
+        ("F32", [BTREE]),
+        ("F64", [BTREE]),
+        ("Date", [BTREE]),
+        ("DateTime", [BTREE]),
+        ("Vector(4)", [VECTOR]),
+        ("[String]", []),
+        ("[I64]?", []),
+    ],
+)
+def test_an_index_on_one_property_follows_its_type(type_: str, kinds: list[IndexKind]) -> None:
+    definition = node(f"x: {type_} y: {type_} @index(x)")
+    assert wanted(definition) == [ID, *(("x", kind) for kind in kinds)]
+
+
+@each_case(
+    ("body", "expected"),
+    [
+        ("x: I32", []),
+        ("x: String @unique", []),
+        ("x: Blob?", []),
+        ("x: I32 @key", [("x", BTREE)]),
+        ("x: String @key", [("x", BTREE)]),
+        # The same intent twice is one index, however it is spelled.
+        ("x: I32 @key @index", [("x", BTREE)]),
+        ("x: I32 @key @index(x)", [("x", BTREE)]),
+        ("x: String @index @key", [("x", BTREE)]),
+        # Several properties in one annotation declare, and build nothing.
+        ("x: I32 y: I32 @index(x, y)", []),
+        ("x: I32 y: I32 @key(x, y)", []),
+        ("x: I32 @index y: I32 @index(x, y)", [("x", BTREE)]),
+        ("x: I32 y: I32 @index @key(x, y)", [("y", BTREE)]),
+        (
+            "x: I32 @key y: String @index z: Vector(2)? @index",
+            [("y", BTREE), ("z", VECTOR), ("x", BTREE)],
+        ),
+    ],
+)
+def test_a_node_type_wants_the_indexes_it_declares(
+    body: str, expected: list[tuple[str, IndexKind]]
+) -> None:
+    found = wanted(node(body))
+    assert found[0] == ID
+    assert sorted(found[1:]) == sorted(expected)
+    assert len(set(found)) == len(found), "none twice"
+
+
+def test_a_blob_wants_none_even_where_a_schema_would_ask() -> None:
+    """The language refuses the annotation; the rule does not lean on that."""
+    blob = PropertyDef(name="x", type=PropertyType(ScalarType(Scalar.BLOB)))
+    asked = MemberSet(members=("x",), provenance=Provenance.PROPERTY)
+    assert wanted(NodeDef(name="Thing", properties={"x": blob}, indexes=(asked,))) == [ID]
+
+
+@each_case("body", ["", "weight: F64?", "weight: F64? @index", "note: String @index"])
+def test_an_edge_type_wants_its_id_and_its_ends_and_nothing_else(body: str) -> None:
+    assert wanted(edge(body)) == [ID, ("src", BTREE), ("dst", BTREE)]
+
+
+def test_properties_of_interfaces_count_as_their_own() -> None:
+    text = """
+    interface Named { name: String @index }
+    node Thing implements Named { size: I32 @index }
+    """
+    definition = compile_schema(text).catalog.nodes["Thing"]
+    assert sorted(wanted(definition)[1:]) == [("name", BTREE), ("size", BTREE)]
+
+
+def test_names_of_indexes_tell_column_and_kind() -> None:
+    assert scalar_index_name("src") == WantedIndex(column="src", kind=BTREE).name == "src_btree"
+    assert vector_index_name("v") == WantedIndex(column="v", kind=VECTOR).name == "v_vector"
+
+
+@pytest.mark.parametrize("count", [0, 1, 1_000_000])
+def test_a_scalar_index_is_built_with_the_defaults_of_the_library(count: int) -> None:
+    spec = index_spec(WantedIndex(column="x", kind=BTREE), count)
+    assert spec is not None
+    assert (spec.name, spec.column, spec.kind) == ("x_btree", "x", PhysicalIndex.BTREE)
+    assert spec.settings == ()
+
+
+@each_case(
+    ("body", "expected"),
+    [
+        ("x: String", []),
+        ("x: String @key y: String? @index", ["y"]),
+        ("x: String @key @index(x)", ["x"]),
+        ("x: I32 @key y: String z: String @index(y, z)", []),
+        ("x: I32 @index y: enum(a, b) @index w: Vector(2)? @index", []),
+    ],
+)
+def test_terms_are_kept_of_single_texts_with_an_index(body: str, expected: list[str]) -> None:
+    assert list(indexed_texts(node(body))) == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 9_999])
+def test_few_vectors_are_scanned_exactly(count: int) -> None:
+    assert index_spec(WantedIndex(column="v", kind=VECTOR), count) is None
+
+
+@each_case(
+    ("count", "partitions"),
+    [(10_000, 100), (10_200, 100), (10_201, 101), (1_000_000, 1_000), (10**8 - 1, 9_999)],
+)
+def test_many_vectors_have_as_many_partitions_as_their_root(count: int, partitions: int) -> None:
+    spec = index_spec(WantedIndex(column="v", kind=VECTOR), count)
+    assert spec is not None
+    assert (spec.name, spec.column, spec.kind) == ("v_vector", "v", PhysicalIndex.IVF_FLAT)
+    assert dict(spec.settings) == {"num_partitions": partitions, "metric": "l2"}
+
+
+def test_the_limit_is_the_one_that_users_read_about() -> None:
+    assert VECTOR_INDEX_MIN_ROWS == 10_000
+
+
+# ---- Segments of texts: cut, analysed, packed, and asked
+
+
+TEXTS = st.lists(
+    st.one_of(
+        st.none(),
+        st.text(alphabet="ab B-é東京 1", max_size=12),
+        st.text(alphabet=st.characters(codec="utf-8"), max_size=8),
+    ),
+    max_size=12,
+)
+
+
+def lowered(run: str) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in run)
+
+
+@given(TEXTS, st.integers(0, 3))
+def test_runs_are_cut_at_ascii_separators_and_belong_to_their_text(
+    texts: list[str | None], skipped: int
+):
+    runs = split_runs(pa.array(texts, pa.string()).slice(skipped))
+    got = [
+        (int(text), runs.distinct[code]) for text, code in zip(runs.texts, runs.codes, strict=True)
+    ]
+    expected = [
+        (number, lowered(run))
+        for number, text in enumerate(texts[skipped:])
+        for run in re.findall("[0-9A-Za-z\x80-\U0010ffff]+", text or "")
+    ]
+    assert got == expected
+    assert len(set(runs.distinct)) == len(runs.distinct)
+
+
+@given(TEXTS)
+def test_postings_are_the_terms_of_each_text(texts: list[str | None]):
+    segment = build_segment(pa.array(texts, pa.string()))
+    expected: dict[str, list[tuple[int, int]]] = {}
+    for number, text in enumerate(texts):
+        at = 0
+        length = 0
+        for run in re.findall("[0-9A-Za-z\x80-\U0010ffff]+", text or ""):
+            analysed = analyse_run(lowered(run))
+            for term in analysed.terms:
+                expected.setdefault(term.text, []).append((number, at + term.position))
+                length += term.is_counted
+            at += analysed.width
+        assert segment.lengths[number] == length
+    assert len(segment.term_ends) == len(expected)
+    for term, occurrences in expected.items():
+        postings = segment.postings(term.encode())
+        owners, positions = segment.occurrences(postings)
+        assert list(zip(owners.tolist(), positions.tolist(), strict=True)) == occurrences
+        assert segment.texts[postings].tolist() == sorted({number for number, _ in occurrences})
+        counts = segment.frequencies(postings).tolist()
+        assert sum(counts) == len(occurrences)
+        assert all(counts)
+    for absent in (b"", b"zzz", "\U0010ffff".encode()):
+        if absent.decode() not in expected:
+            assert segment.postings(absent) == slice(0, 0)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_packed_segments_are_the_same_segments(groups: list[list[str | None]]):
+    segments = [build_segment(pa.array(texts, pa.string())) for texts in groups]
+    again = unpack_segments(pack_segments(segments))
+    assert again is not None
+    assert len(again) == len(segments)
+    for one, other in zip(segments, again, strict=True):
+        for name in one.__slots__:
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_arrays_of_something_else_are_no_segments():
+    packed = pack_segments([build_segment(pa.array(["a b", "c"]))])
+    for name in packed:
+        assert unpack_segments({key: packed[key] for key in packed if key != name}) is None
+    assert unpack_segments(packed | {"texts-ends": np.array([1, 2, 3])}) is None
+
+
+@each_case(
+    "name",
+    ["term_ends", "posting_ends", "texts", "position_ends", "lengths", "texts-ends"],
+)
+@each_case("value", [-1, 1 << 30])
+def test_numbers_that_lead_nowhere_are_no_segments(name: str, value: int):
+    packed = pack_segments([build_segment(pa.array(["a b", "c d"]))])
+    forged = packed[name].copy()
+    forged[-1] = value
+    if (name, value) != ("lengths", 1 << 30):
+        assert unpack_segments(packed | {name: forged}) is None
+    assert unpack_segments(packed | {name: packed[name].astype(np.float64)}) is None
+
+
+def column(texts: list[str | None], width: int, dead: frozenset[int] = frozenset()) -> TextColumn:
+    """Texts in segments of a width; the row id of a text is 100 minus its number."""
+    segments = []
+    for start in range(0, len(texts), width):
+        part = texts[start : start + width]
+        row_ids = [-1 if start + at in dead else 100 - start - at for at in range(len(part))]
+        segments.append(LiveSegment(build_segment(pa.array(part, pa.string())), np.array(row_ids)))
+    return TextColumn(segments)
+
+
+@each_case("query", ["red", "red fox", "red fox lake", "the", "nothing", "fox 東"])
+def test_borders_of_segments_and_deleted_texts_change_no_score(query: str):
+    alive = ["red fox", "red red lake", None, "", "fox", "the red", "東京 fox lake", "red fox"]
+    texts: list[str | None] = []
+    dead = set()
+    for text in alive:
+        texts += [text, "red fox lake 東京 dead"]
+        dead.add(len(texts) - 1)
+    terms = query_terms(query)
+    expected = column(alive, 100).relevance(terms, Budget())
+    by_text = {
+        100 - int(row): score for row, score in zip(expected.row_ids, expected.scores, strict=True)
+    }
+    for width in (1, 3, 100):
+        got = column(texts, width, frozenset(dead)).relevance(terms, Budget())
+        found = {
+            (100 - int(row)) // 2: score for row, score in zip(got.row_ids, got.scores, strict=True)
+        }
+        assert found == by_text, "to the last bit"
+    assert by_text.get(0) == by_text.get(7)
+
+
+def test_the_same_parts_make_the_same_sum_whatever_their_terms():
+    texts: list[str | None] = ["one two three x", "three one two x", "two three one x", "y"]
+    texts += [
+        "one one one two two three",
+        "two two two three three one",
+        "three three three one one two",
+    ]
+    scores = column(texts, 2).relevance(query_terms("one two three"), Budget()).scores
+    assert len(set(scores[:3].tolist())) == 1
+    assert len(set(scores[3:].tolist())) == 1
+
+
+def test_a_phrase_is_found_at_any_place_and_over_stop_words():
+    texts: list[str | None] = [
+        "art of war",
+        "war of art",
+        "the art and a war",
+        "art art of war",
+        "東京都庁",
+    ]
+    asked = column(texts, 2)
+    assert asked.rows_with_phrase(analyse_query("art of war"), Budget()).tolist() == [97, 100]
+    assert asked.rows_with_phrase(analyse_query("of the war of"), Budget()).tolist() == [
+        97,
+        98,
+        99,
+        100,
+    ]
+    assert asked.rows_with_phrase(analyse_query("京都"), Budget()).tolist() == [96]
+    assert asked.rows_with_phrase(analyse_query("東都"), Budget()).tolist() == []
+    assert asked.rows_with_phrase(analyse_query("of"), Budget()).tolist() == []
+
+
+# ---- What texts become: folding, words, pairs of characters, stems
+
+
+SAME = {
+    "accents": ("résumé", "resume"),
+    "accents that are characters of their own": ("re\u0301sume\u0301", "résumé"),
+    "case": ("ΕΛΛΗΝΙΚΆ", "ελληνικα"),
+    "a final letter of another form": ("ΟΔΟΣ", "οδος"),
+    "letters that become two": ("Straße", "STRASSE"),
+    "letters that have no accent to lose": ("Łódź Ærø", "lodz aero"),
+    "a letter with a dot in upper case": ("İstanbul", "istanbul"),
+    "wide letters and digits": ("ＡＢＣ１２３", "abc123"),
+    "narrow katakana": ("ﾃﾞｰﾀ", "データ"),
+    "voiced kana in two characters": ("か\u3099", "が"),
+    "ligatures": ("ﬁle", "file"),
+    "Hangul in single letters": ("\u1112\u1161\u11ab", "한"),
+    "Cyrillic": ("ёлка", "ЕЛКА"),
+}
+
+
+@each_case(("left", "right"), SAME.values(), ids=SAME)
+def test_spellings_of_one_word_are_the_same_words(left: str, right: str):
+    assert words_of(left) == words_of(right) != []
+    assert analyse_query(left) == analyse_query(right)
+
+
+@each_case(
+    ("text", "expected"),
+    [
+        ("e-mail me: don't; 3.14", ["e", "mail", "me", "don", "t", "3", "14"]),
+        ("snake_case/path\\x", ["snake", "case", "path", "x"]),
+        ("tower東京2024", ["tower", "東京", "2024"]),
+        ("—“quoted”…", ["quoted"]),
+        ("❤️ ok \u0301", ["ok"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("", []),
+        ("?! \n\t", []),
+    ],
+)
+def test_words_are_runs_of_letters_digits_and_marks(text: str, expected: list[str]):
+    assert words_of(text) == expected
+
+
+def test_scripts_without_blanks_become_overlapping_pairs_and_single_characters():
+    stored = analyse_run("東京都")
+    assert stored.terms == (
+        Term("東京", 0),
+        Term("京都", 1),
+        Term("東", 0, is_counted=False),
+        Term("京", 1, is_counted=False),
+        Term("都", 2, is_counted=False),
+    )
+    assert stored.width == 3
+    assert analyse_query("東京都").terms == stored.terms[:2]
+    assert analyse_query("東 京").terms == (Term("東", 0), Term("京", 1))
+    assert analyse_run("東").terms == (Term("東", 0),)
+
+
+@each_case("length", [1, 39, 40, 41, 64, 65, 500])
+def test_a_word_of_any_length_is_a_term(length: int):
+    assert query_terms("x" * length) == ["x" * length]
+    assert len(query_terms("東京" * length)) == (1 if length == 1 else 2)
+
+
+def test_stop_words_take_a_position_and_are_no_terms():
+    assert analyse_query("the art of war").terms == (Term("art", 1), Term("war", 3))
+    assert analyse_query("the art of war").width == 4
+    assert query_terms(" ".join(STOP_WORDS)) == []
+
+
+def test_a_query_has_a_bounded_number_of_terms():
+    assert len(analyse_query("x " * MAX_QUERY_TERMS).terms) == MAX_QUERY_TERMS
+    with pytest.raises(BadRequestError, match="fewer words"):
+        query_terms("x " * (MAX_QUERY_TERMS + 1))
+
+
+def test_terms_of_a_query_are_distinct_and_in_a_fixed_order():
+    assert query_terms("Graphs of graph, vector graphing") == ["graph", "vector"]
+
+
+STEMS = {
+    "caresses": "caress", "ponies": "poni", "ties": "tie", "cries": "cri", "gas": "gas", "gaps": "gap",
+    "agreed": "agre", "feed": "feed", "hopping": "hop", "hoping": "hope", "added": "add",
+    "luxuriated": "luxuri", "happy": "happi", "say": "say", "by": "by", "generation": "generat",
+    "generous": "generous", "relational": "relat", "rationalize": "ration", "databases": "databas",
+    "database": "databas", "hopefulness": "hope", "controlling": "control", "running": "run",
+    "skies": "sky", "news": "news", "dying": "die", "inning": "inning", "proceeds": "proceed",
+    "knightly": "knight", "analogies": "analog", "quickly": "quick", "yes": "yes", "a1b": "a1b",
+    "naïve": "naïve", "be": "be", "rate": "rate", "controll": "control",
+}  # fmt: skip
+
+
+@each_case(("word", "expected"), STEMS.items())
+def test_forms_of_an_english_word_have_one_stem(word: str, expected: str):
+    assert stem(word) == expected
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_what_stands_in_a_text_is_found_there(left: str, right: str):
+    """The terms of a text are those of its runs, so a query finds every text that begins or ends with it."""
+    both = analyse_query(f"{left} {right}")
+    first = analyse_query(left)
+    assert both.terms[: len(first.terms)] == first.terms
+    assert both.width == first.width + analyse_query(right).width
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=20))
+def test_folding_again_changes_nothing(text: str):
+    words = words_of(text)
+    assert words_of(" ".join(words)) == words

@@ -5,7 +5,8 @@ from lark import Transformer
 
 from omnigraph.core.source import SourceText
 from omnigraph.errors import MAX_DIAGNOSTICS, CompilerError, Diagnostic
-from omnigraph.lang.parsing import DeclarationGrammar
+from omnigraph.lang.parsing import DeclarationGrammar, EscapeFailure, unescape
+from support.subtests import each_case
 
 GRAMMAR = r"""
 file: thing*
@@ -157,3 +158,38 @@ def test_of_very_many_broken_declarations_the_first_are_reported_and_all_counted
         grammar.parse(SourceText("thing a )\n" * 3000))
 
     assert (len(failure.value.diagnostics), failure.value.total) == (MAX_DIAGNOSTICS, 3000)
+
+
+@each_case(
+    ("literal", "value"),
+    [
+        ('""', ""),
+        ('"abc"', "abc"),
+        (r'"\""', '"'),
+        (r'"\\"', "\\"),
+        (r'"\n\r\t"', "\n\r\t"),
+        (r'"\\n"', "\\n"),
+        (r'"\\\\"', "\\\\"),
+        ('"a\nb"', "a\nb"),
+    ],
+)
+def test_a_literal_has_its_value(literal: str, value: str) -> None:
+    assert unescape(literal, 0) == value
+
+
+@each_case(
+    ("literal", "offset", "place", "escape"),
+    [
+        (r'"\x"', 0, 1, r"\x"),
+        (r'"ab\q"', 10, 13, r"\q"),
+        (r'"\n\\\u0041"', 5, 10, r"\u"),
+        ('"\\\n"', 0, 1, "\\\n"),
+    ],
+)
+def test_an_unknown_escape_is_found_where_it_stands(
+    literal: str, offset: int, place: int, escape: str
+) -> None:
+    with pytest.raises(EscapeFailure) as failure:
+        unescape(literal, offset)
+
+    assert (failure.value.offset, failure.value.escape) == (place, escape)

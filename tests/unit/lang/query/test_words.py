@@ -2,11 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.core.source import SourceText
-from omnigraph.errors import CompilerError
+from omnigraph.core.source import MAX_NESTING, SourceText
+from omnigraph.errors import (
+    BadRequestError,
+    CompilerError,
+    Diagnostic,
+    InputFileError,
+    MixedMutationError,
+    QuerySelectionError,
+)
 from omnigraph.lang.query import ast as tree
 from omnigraph.lang.query import ir
-from omnigraph.lang.query.compiler import compile_file, compile_query
+from omnigraph.lang.query.compiler import compile_file, compile_query, read_queries
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.compiler import compile_schema
@@ -325,3 +332,337 @@ def test_annotations_are_optional(reading):
     compiled = compile_query("query q() { match { $p: Paper } return { $p } }", reading)
 
     assert (compiled.description, compiled.instruction) == (None, None)
+
+
+def problems(text: str) -> tuple[Diagnostic, ...]:
+    with pytest.raises(CompilerError) as failure:
+        parse_queries(SourceText(text, "test.gq"))
+    return failure.value.diagnostics
+
+
+def read(clauses: str, tail: str = "return { $p }", params: str = "") -> str:
+    return f"query q({params}) {{ match {{ $p: Paper {clauses} }} {tail} }}"
+
+
+def write(statement: str) -> str:
+    return f"query q() {{ {statement} }}"
+
+
+@each_case(
+    ("text", "fragment"),
+    [
+        pytest.param(read("$p.a > -5"), "negative", id="negative literal"),
+        pytest.param(read("$p.a > 1e6"), "exponent", id="exponent"),
+        pytest.param(read("$p.a > 1."), "digit", id="float without digits"),
+        pytest.param(read("$p.a = 1 or $p.a = 2"), "no `or`", id="or"),
+        pytest.param(read("$p.a = 1 and $p.a = 2"), "no `and`", id="and"),
+        pytest.param(read("$p.a == 1"), "written `=`", id="double equals"),
+        pytest.param(read("optional { $p cites $q }"), "no `optional`", id="optional"),
+        pytest.param(read("", "return { $p } limit 3 offset 4"), "no `offset`", id="offset"),
+        pytest.param(read("", "return { $p } limit $n", "$n: I64"), "not a parameter", id="limit"),
+        pytest.param(
+            read("", "return { $p } limit 3 order { $p.a }"),
+            "match, return, order, limit",
+            id="order after limit",
+        ),
+        pytest.param(read("", "return { count(*) }"), "count($p)", id="count star"),
+        pytest.param(read("", params="$s: enum(a, b)"), "String", id="enum parameter"),
+        pytest.param(read("$p Cites $q"), "`cites`", id="upper-case edge word"),
+        pytest.param(read("$p.t = 'x'"), "double quotes", id="single quotes"),
+        pytest.param(read("# x"), "`//`", id="hash comment"),
+        pytest.param(read("$q: Paper { }"), "empty", id="empty braces"),
+        pytest.param(read("$q: Paper { a: null }"), "null", id="null in a match"),
+        pytest.param(write("insert Paper { a: null }"), "null", id="null in an insert"),
+        pytest.param(
+            write("update Paper set { a: null } where b = 1"), "null", id="null in an update"
+        ),
+        pytest.param(
+            write('delete Paper where t contains "x"'), "= != < <= > >=", id="where contains"
+        ),
+        pytest.param("mutation q() { delete Paper where a = 1 }", "no `mutation`", id="mutation"),
+        pytest.param("query Q() { match { $p: Paper } return { $p } }", "lower", id="query name"),
+        pytest.param(read("$p.t = \"\\q\""), '\\"', id="unknown escape"),
+    ],
+)  # fmt: skip
+def test_a_usual_mistake_gets_a_hint_with_the_way_out(text, fragment):
+    (problem,) = problems(text)
+
+    assert fragment in (problem.hint or "")
+
+
+def test_the_hint_for_a_negative_limit_does_not_suggest_a_parameter():
+    (problem,) = problems(read("", "return { $p } limit -1"))
+
+    assert "parameter" not in (problem.hint or "")
+
+
+def test_the_hint_for_and_in_a_where_does_not_suggest_a_second_condition():
+    (problem,) = problems(write("delete Paper where a = 1 and b = 2"))
+
+    assert "one after the other" not in (problem.hint or "")
+
+
+def test_a_number_is_not_what_is_expected_where_a_number_was_found():
+    (problem,) = problems(read("$p.a > 1."))
+
+    assert "found `1`, expected" not in problem.message
+
+
+@each_case(
+    ("text", "line", "column", "caret"),
+    [
+        pytest.param("query q() {\n  match { }\n}", 2, 11, "^", id="first column of a word"),
+        pytest.param('query q() {\n\tmatch { $p.t = "x', 2, 17, "^", id="after a tab"),
+        pytest.param('query q() { match { $p.t = "漢字" or', 1, 35, "^", id="end of the text"),
+        pytest.param("query q() @tool(1)", 1, 11, "^^^^^", id="a whole word is marked"),
+    ],
+)
+def test_a_syntax_error_points_at_its_place(text, line, column, caret):
+    (problem,) = problems(text)
+
+    assert (problem.line, problem.column) == (line, column)
+    assert problem.excerpt.splitlines()[1].split("|")[1].strip() == caret
+
+
+def test_the_caret_stands_below_the_word_behind_wide_characters():
+    (problem,) = problems('query q() { match { $p.t = "漢字" $x Cites $y } return { $p } }')
+
+    shown, marks = problem.excerpt.splitlines()
+    cells = len(shown.split("Cites")[0]) + len("漢字")
+
+    assert marks.index("^") == cells
+
+
+def test_every_broken_query_is_reported_once_and_in_order():
+    text = """
+    query a() { match { } return { $p } }
+    query fine() { match { $p: Paper } return { $p } }
+    query b() { match { $p: Paper } return { $p } limit $n }
+    query c() { insert Paper { } }
+    """
+
+    found = problems(text)
+
+    assert [problem.line for problem in found] == [2, 4, 5]
+
+
+def test_a_query_inside_a_string_or_comment_is_no_declaration():
+    text = """
+    // query a() {
+    query b() { match { $p: Paper { t: "query c() {" } /* query d() { */ } return { } }
+    """
+
+    assert [(problem.line, problem.code) for problem in problems(text)] == [(3, "Q000")]
+
+
+def test_a_missing_brace_does_not_swallow_the_next_query():
+    text = "query a() { match { $p: Paper } return { $p }\n\nquery b() { match { $p: Paper } return { $p } }"
+
+    (problem,) = problems(text)
+
+    assert "the end of the declaration" in problem.message
+
+
+@pytest.mark.parametrize("depth", [MAX_NESTING + 1, 5000])
+def test_deep_nesting_is_refused_and_not_a_crash(depth):
+    text = "query q() { match { $p: Paper " + "not { " * depth + "$p cites $q" + " }" * depth
+
+    (problem,) = problems(text)
+
+    assert "nest" in problem.message
+
+
+def test_a_nul_character_is_refused():
+    (problem,) = problems("query q() { match { $p: Paper \0 } return { $p } }")
+
+    assert "NUL" in problem.message
+
+
+def test_a_very_long_number_is_no_crash(reading):
+    from omnigraph.lang.query.compiler import compile_query
+
+    text = read(f"$p.year = {'9' * 10_000}")
+
+    with pytest.raises(CompilerError) as failure:
+        compile_query(text, reading)
+
+    assert failure.value.codes == ("Q109",)
+
+
+READ = "query papers() { match { $p: Paper } return { $p.title } }"
+OTHER = "query venues() { match { $v: Venue } return { $v.city } }"
+WRONG = "query wrong() { match { $p: Papr } return { $p.title } }"
+MIXED = 'query mixed() { insert Author { full_name: "x" } delete Author where full_name = "y" }'
+
+
+def test_the_only_query_needs_no_name(reading):
+    assert compile_query(READ, reading).name == "papers"
+
+
+def test_a_query_is_found_by_its_name(reading):
+    assert compile_query(f"{READ} {OTHER}", reading, "venues").name == "venues"
+
+
+def test_a_file_of_several_queries_needs_a_name(reading):
+    with pytest.raises(QuerySelectionError) as failure:
+        compile_query(SourceText(f"{READ} {OTHER}", "all.gq"), reading)
+
+    assert failure.value.available == ("papers", "venues")
+    assert str(failure.value) == "all.gq holds 2 queries, name one: papers, venues"
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_one(reading):
+    with pytest.raises(QuerySelectionError, match="holds no query `paper`: did you mean `papers`"):
+        compile_query(f"{READ} {OTHER}", reading, "paper")
+
+
+def test_names_are_case_sensitive(reading):
+    with pytest.raises(QuerySelectionError):
+        compile_query("query aB() { match { $p: Paper } return { $p } }", reading, "ab")
+
+
+@pytest.mark.parametrize("name", [None, "papers"])
+def test_an_empty_file_holds_no_query(name, reading):
+    with pytest.raises(QuerySelectionError, match="holds no query"):
+        compile_query("// nothing\n", reading, name)
+
+
+def test_a_selection_error_is_a_bad_request_that_lists_what_there_is(reading):
+    with pytest.raises(BadRequestError) as failure:
+        compile_query(f"{READ} {OTHER}", reading)
+
+    assert failure.value.to_json()["available"] == ["papers", "venues"]
+
+
+def test_other_queries_of_the_file_need_not_fit_the_schema(reading):
+    assert compile_query(f"{READ} {WRONG}", reading, "papers").name == "papers"
+
+
+def test_other_queries_of_the_file_have_to_parse(reading):
+    with pytest.raises(CompilerError) as failure:
+        compile_query(f"{READ} query broken() {{ match {{ }} }}", reading, "papers")
+
+    assert failure.value.codes == ("Q000",)
+
+
+def test_compile_file_reports_the_errors_of_every_query(reading):
+    second = WRONG.replace("wrong", "also_wrong")
+
+    with pytest.raises(CompilerError) as failure:
+        compile_file(f"{WRONG} {READ} {second}", reading)
+
+    assert failure.value.codes == ("T1", "T1")
+
+
+def test_compile_file_keeps_the_order_of_the_text(reading):
+    assert [query.name for query in compile_file(f"{OTHER} {READ}", reading)] == [
+        "venues",
+        "papers",
+    ]
+
+
+def test_q101_two_queries_never_share_a_name(reading):
+    with pytest.raises(CompilerError) as failure:
+        compile_file(f"{READ}\n{READ}", reading)
+
+    assert [(item.code, item.line, item.column) for item in failure.value.diagnostics] == [
+        ("Q101", 2, 7)
+    ]
+
+
+@pytest.mark.parametrize("name", [None, "papers", "venues"])
+def test_q101_a_repeated_name_is_an_error_whatever_is_asked_for(name, reading):
+    with pytest.raises(CompilerError) as failure:
+        compile_query(f"{READ} {OTHER} {READ}", reading, name)
+
+    assert failure.value.codes == ("Q101",)
+
+
+def test_d2_a_mixed_mutation_names_the_query_and_the_way_out(reading):
+    with pytest.raises(MixedMutationError) as failure:
+        compile_query(MIXED, reading)
+
+    assert str(failure.value) == (
+        "mutation `mixed` mixes insert/update with delete: split it into two queries, writes first and deletes "
+        "second, or run both on a branch and merge it"
+    )
+    assert failure.value.query == "mixed"
+
+
+def test_d2_is_a_bad_request(reading):
+    with pytest.raises(BadRequestError) as failure:
+        compile_query(MIXED, reading)
+
+    assert (failure.value.kind, failure.value.http_status) == ("bad_request", 400)
+
+
+@each_case(
+    "body",
+    [
+        'insert Author { full_name: "x" } delete Author where full_name = "y"',
+        'delete Author where full_name = "y" insert Author { full_name: "x" }',
+        'update Author set { orcid: "x" } where full_name = "y" delete Wrote where position = 1',
+        'delete Wrote where position = 1 delete Cites where weight = 1.0 insert Cites { from: "a", to: "b" }',
+    ],
+    ids=["insert delete", "delete insert", "update delete", "delete delete insert"],
+)
+def test_d2_every_mix_is_refused(body, reading):
+    with pytest.raises(MixedMutationError):
+        compile_query(f"query q() {{ {body} }}", reading)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'insert Author { full_name: "x" } update Author set { orcid: "y" } where full_name = "x"',
+        'delete Author where full_name = "y" delete Wrote where position = 1',
+    ],
+    ids=["insert update", "delete delete"],
+)
+def test_d2_one_side_alone_is_accepted(body, reading):
+    assert len(compile_query(f"query q() {{ {body} }}", reading).ir.statements) == 2
+
+
+def test_d2_is_checked_after_the_types(reading):
+    text = 'query q() { insert Autor { full_name: "x" } delete Author where full_name = "y" }'
+
+    with pytest.raises(CompilerError) as failure:
+        compile_query(text, reading)
+
+    assert failure.value.codes == ("T10",)
+
+
+def test_d2_is_reported_by_name_in_a_file_of_several_queries(reading):
+    with pytest.raises(MixedMutationError) as failure:
+        compile_file(f"{READ} {MIXED}", reading)
+
+    assert failure.value.query == "mixed"
+
+
+def test_d2_of_another_query_does_not_matter(reading):
+    assert compile_query(f"{READ} {MIXED}", reading, "papers").name == "papers"
+
+
+def test_a_query_file_is_read_under_its_path(tmp_path, reading):
+    path = tmp_path / "papers.gq"
+    path.write_bytes(b"\xef\xbb\xbf" + WRONG.encode())
+
+    with pytest.raises(CompilerError) as failure:
+        compile_query(read_queries(path), reading)
+
+    assert failure.value.diagnostics[0].location == f"{path}:1:29"
+
+
+def test_a_missing_file_is_an_input_error(tmp_path):
+    with pytest.raises(InputFileError, match="cannot read"):
+        read_queries(tmp_path / "missing.gq")
+
+
+def test_a_file_that_is_not_utf_8_is_q000(tmp_path):
+    path = tmp_path / "latin.gq"
+    path.write_bytes("// Ä".encode("latin-1"))
+
+    with pytest.raises(CompilerError) as failure:
+        read_queries(path)
+
+    assert failure.value.codes == ("Q000",)

@@ -1,13 +1,27 @@
 from __future__ import annotations
 
+import copy
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from omnigraph.core.ids import derive_id
-from omnigraph.errors import CompilerError, Severity
-from omnigraph.lang.schema.accepted import Identities, TypeIdentity, fresh_identities
-from omnigraph.lang.schema.catalog import TypeKind
+from omnigraph.errors import BadRequestError, CompilerError, Severity
+from omnigraph.lang.schema.accepted import (
+    IR_VERSION,
+    Identities,
+    TypeIdentity,
+    fresh_identities,
+    read_contract,
+    write_contract,
+    write_state,
+)
+from omnigraph.lang.schema.catalog import Catalog, TypeKind
 from omnigraph.lang.schema.compiler import compile_schema
-from support.schemas import DOMAIN, accept, apply, migrate
+from support.schemas import DOMAIN, accept, apply, catalog_of, hash_of, migrate
 from support.subtests import each_case
 
 NODE, EDGE, INTERFACE = TypeKind.NODE, TypeKind.EDGE, TypeKind.INTERFACE
@@ -311,3 +325,326 @@ class TestIdentities:
     def test_numbers_begin_at_one(self, number: int) -> None:
         with pytest.raises(ValueError):
             Identities(domain=DOMAIN, next_id=9, types={(INTERFACE, "I"): self.identity(number)})
+
+
+BASE = """
+interface I { t: String @index }
+node A @description("d") @tag("x", k=1, l=2) implements I {
+    a: String
+    b: I32? @unit("m") @note
+    e: enum(x, y)
+    v: Vector(3) @embed(a, model="m")
+    @key(a, e)
+    @unique(b, a)
+    @index(b)
+    @range(b, 1..2)
+    @check(a, "p")
+}
+node B {}
+edge E: A -> B @card(0..2) @instruction("i") { w: F32 @unique(src, w) @index(dst) }
+"""
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = BASE
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def test_the_hash_is_named_and_stable() -> None:
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", hash_of(BASE))
+    assert hash_of(BASE) == hash_of(BASE)
+
+
+@each_case(
+    "text",
+    [
+        pytest.param("// a comment\n" + BASE + "/* another */", id="comments"),
+        pytest.param(" ".join(BASE.split()), id="layout"),
+        pytest.param(changed(("node B {}\n", "")) + "node B {}", id="order of declarations"),
+        pytest.param(
+            changed(
+                ("    e: enum(x, y)\n", ""),
+                ("    a: String\n", "    e: enum(x, y)\n    a: String\n"),
+            ),
+            id="order of properties",
+        ),
+        pytest.param(changed(("enum(x, y)", "enum(y, x)")), id="order of enum values"),
+        pytest.param(changed(("@key(a, e)", "@key(e, a)")), id="order of key members"),
+        pytest.param(changed(("@unique(b, a)", "@unique(a, b)")), id="order of unique members"),
+        pytest.param(
+            changed(("    @index(b)\n", ""), ("    @key(a, e)", "    @index(b)\n    @key(a, e)")),
+            id="order of constraints",
+        ),
+        pytest.param(changed(('@unit("m") @note', '@note @unit("m")')), id="order of annotations"),
+        pytest.param(changed(("k=1, l=2", "l=2, k=1")), id="order of keywords"),
+        pytest.param(changed(("@embed(a,", '@embed("a",')), id="spelling of an embed source"),
+        pytest.param(
+            changed(("a: String\n", 'a: String @rename_from("z")\n')), id="property rename hint"
+        ),
+        pytest.param(changed(("node B {}", 'node B @rename_from("C") {}')), id="type rename hint"),
+        pytest.param(
+            changed(("@unique(b, a)", "@unique(b, a) @unique(a, b)")), id="a rule said twice"
+        ),
+    ],
+)
+def test_what_means_nothing_does_not_count(text: str) -> None:
+    assert hash_of(text) == hash_of(BASE)
+
+
+@each_case(
+    "text",
+    [
+        pytest.param(changed(("node B {}", "node B {} node C {}")), id="a new type"),
+        pytest.param(changed(("a: String\n", "a: String\n    n: I32?\n")), id="a new property"),
+        pytest.param(changed(("b: I32?", "b: I64?")), id="type"),
+        pytest.param(changed(("b: I32?", "b: I32")), id="nullability"),
+        pytest.param(changed(("Vector(3)", "Vector(4)")), id="dimension"),
+        pytest.param(changed(("enum(x, y)", "enum(x, y, z)")), id="enum values"),
+        pytest.param(changed(("@key(a, e)", "@key(a)")), id="key members"),
+        pytest.param(changed(("    @key(a, e)\n", "")), id="no key"),
+        pytest.param(changed(("    @unique(b, a)\n", "")), id="no unique"),
+        pytest.param(changed(("    @index(b)\n", "")), id="no index"),
+        pytest.param(
+            changed(("    @index(b)\n", ""), ("b: I32? @unit", "b: I32? @index @unit")),
+            id="spelling of an index",
+        ),
+        pytest.param(changed(("@range(b, 1..2)", "@range(b, 1..3)")), id="range"),
+        pytest.param(changed(("@range(b, 1..2)", "@range(b, 1..)")), id="open range"),
+        pytest.param(changed(('@check(a, "p")', '@check(a, "q")')), id="check"),
+        pytest.param(changed(('model="m"', 'model="n"')), id="embed model"),
+        pytest.param(changed((', model="m"', "")), id="no embed model"),
+        pytest.param(changed(('@description("d")', '@description("e")')), id="description"),
+        pytest.param(changed(('@instruction("i")', "")), id="instruction"),
+        pytest.param(changed(('@tag("x"', '@tag("y"')), id="opaque value"),
+        pytest.param(changed(("k=1", "k=3")), id="opaque keyword"),
+        pytest.param(changed((" @note", "")), id="opaque annotation"),
+        pytest.param(changed(("@card(0..2)", "@card(0..3)")), id="cardinality"),
+        pytest.param(changed(("A -> B", "B -> A")), id="direction"),
+        pytest.param(changed(("implements I {", "{ t: String @index")), id="implements"),
+        pytest.param(
+            changed(("    a: String\n", "    a: String\n    t: String @index\n")), id="injected"
+        ),
+        pytest.param(changed(("@unique(src, w)", "@unique(dst, w)")), id="edge columns"),
+        pytest.param(changed(("edge E:", "edge F:")), id="name of an edge"),
+    ],
+)
+def test_what_means_something_counts(text: str) -> None:
+    assert hash_of(text) != hash_of(BASE)
+
+
+def test_the_interface_property_itself_counts_even_without_implementor() -> None:
+    assert hash_of("interface I { a: String }") != hash_of("interface I { a: String @index }")
+
+
+def test_a_node_and_an_interface_of_one_name_are_different_shapes() -> None:
+    assert hash_of("node A { a: String }") != hash_of("interface A { a: String }")
+
+
+def test_equal_bounds_of_a_range_are_equal_however_they_are_spelled() -> None:
+    assert hash_of("node A { x: F64 @range(x, 1..2) }") == hash_of(
+        "node A { x: F64 @range(x, 1.0..2.00) }"
+    )
+
+
+TEXT = """
+interface I { t: String @index }
+node A implements I { a: String @key b: F64? @unit("m", k=1) @range(b, 0.5..) }
+node B { x: I32 y: I32 @key(y, x) }
+edge E: A -> B @card(0..2) { w: F32? }
+"""
+
+Contract = dict[str, Any]
+
+
+def stored(text: str = TEXT) -> Contract:
+    return json.loads(json.dumps(write_contract(accept(text))))
+
+
+def test_the_contract_carries_version_domain_and_counter() -> None:
+    contract = stored()
+
+    assert IR_VERSION == 2
+    assert contract["ir_version"] == 2
+    assert contract["identity_domain"] == DOMAIN
+    assert contract["next_identity_id"] == accept(TEXT).identities.next_id
+
+
+def test_every_type_and_property_has_its_number() -> None:
+    contract = stored()
+
+    assert [(item["name"], item["id"]) for item in contract["nodes"]] == [("A", 2), ("B", 3)]
+    assert [(p["name"], p["id"]) for p in contract["nodes"][1]["properties"]] == [
+        ("x", 9),
+        ("y", 10),
+    ]
+    assert "incarnation" not in contract["interfaces"][0]
+    assert contract["edges"][0]["incarnation"] == 14
+
+
+@each_case(
+    "text",
+    [
+        pytest.param(TEXT, id="small"),
+        pytest.param("", id="empty"),
+        pytest.param('node A @description("naïve 知识") {}', id="not ASCII"),
+        pytest.param("node A { b: Blob @unique(b) }", id="tolerated shape"),
+    ],
+)
+def test_a_contract_is_read_back_as_it_was_written(text: str) -> None:
+    accepted = accept(text)
+
+    read = read_contract(stored(text), catalog_of(text, accepted=True))
+
+    assert read == accepted
+
+
+def test_the_whole_reading_graph_is_read_back(reading: Catalog) -> None:
+    from omnigraph.core.source import SourceText
+    from omnigraph.lang.schema.accepted import AcceptedSchema, fresh_identities
+
+    identities = fresh_identities(reading, DOMAIN, SourceText("")).identities
+    accepted = AcceptedSchema(catalog=reading, identities=identities)
+
+    assert read_contract(json.loads(json.dumps(write_contract(accepted))), reading) == accepted
+
+
+def test_numbers_after_migrations_are_read_back() -> None:
+    new = 'node C { n: I32? } node B { x: I32 z: I32 @rename_from("y") @key(z, x) }'
+    accepted = apply("node B { x: I32 y: I32 @key(y, x) }", new)
+
+    read = read_contract(json.loads(json.dumps(write_contract(accepted))), catalog_of(new))
+
+    assert read.identities == accepted.identities
+
+
+def test_comments_order_and_hints_of_the_source_do_not_matter() -> None:
+    other = "// moved\n" + TEXT.replace("x: I32 y: I32", "y: I32 @rename_from(z) x: I32")
+
+    assert read_contract(stored(), catalog_of(other)).identities == accept(TEXT).identities
+
+
+@each_case(
+    "text",
+    [
+        pytest.param(TEXT.replace("w: F32?", "w: F64?"), id="type"),
+        pytest.param(TEXT + "node C {}", id="new type"),
+        pytest.param(TEXT.replace("@card(0..2)", ""), id="cardinality"),
+        pytest.param(TEXT.replace("node B", 'node B @description("x")'), id="description"),
+        pytest.param(TEXT.replace("edge E: A -> B @card(0..2) { w: F32? }", ""), id="type gone"),
+        pytest.param(TEXT.replace("w: F32?", ""), id="property gone"),
+    ],
+)
+def test_an_edited_source_is_refused(text: str) -> None:
+    with pytest.raises(BadRequestError, match=r"schema apply|damaged"):
+        read_contract(stored(), catalog_of(text))
+
+
+def _set(path: list[str | int], value: object) -> Callable[[Contract], None]:
+    def damage(contract: Contract) -> None:
+        place: Any = contract
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+
+    return damage
+
+
+def _remove(path: list[str | int]) -> Callable[[Contract], None]:
+    def damage(contract: Contract) -> None:
+        place: Any = contract
+        for part in path[:-1]:
+            place = place[part]
+        del place[path[-1]]
+
+    return damage
+
+
+@each_case(
+    "damage",
+    [
+        pytest.param(_remove(["nodes"]), id="no nodes"),
+        pytest.param(_set(["nodes"], None), id="nodes is null"),
+        pytest.param(_set(["nodes"], [1]), id="a node is a number"),
+        pytest.param(_set(["nodes"], "AB"), id="nodes is a text"),
+        pytest.param(_remove(["nodes", 0, "id"]), id="type without number"),
+        pytest.param(_remove(["nodes", 0, "incarnation"]), id="node without incarnation"),
+        pytest.param(_set(["interfaces", 0, "incarnation"], 90), id="interface with incarnation"),
+        pytest.param(_remove(["nodes", 0, "properties", 0, "id"]), id="property without number"),
+        pytest.param(_set(["nodes", 0, "id"], "2"), id="number as text"),
+        pytest.param(_set(["nodes", 0, "id"], None), id="number is null"),
+        pytest.param(_set(["nodes", 0, "id"], 2.5), id="number is a fraction"),
+        pytest.param(_set(["nodes", 0, "id"], True), id="number is a boolean"),
+        pytest.param(_set(["nodes", 0, "id"], 3), id="number used twice"),
+        pytest.param(_set(["nodes", 0, "id"], 0), id="number zero"),
+        pytest.param(_set(["nodes", 0, "id"], -4), id="negative number"),
+        pytest.param(_set(["nodes", 0, "id"], 1000), id="number beyond the counter"),
+        pytest.param(_set(["next_identity_id"], 3), id="counter too small"),
+        pytest.param(_set(["next_identity_id"], "99"), id="counter as text"),
+        pytest.param(_remove(["next_identity_id"]), id="no counter"),
+        pytest.param(_set(["identity_domain"], "x"), id="domain is no ULID"),
+        pytest.param(_set(["identity_domain"], DOMAIN.lower()), id="domain in lower case"),
+        pytest.param(_set(["identity_domain"], None), id="domain is null"),
+        pytest.param(_remove(["identity_domain"]), id="no domain"),
+        pytest.param(_set(["nodes", 0, "name"], "Z"), id="other name"),
+        pytest.param(_set(["extra"], 1), id="unknown member"),
+        pytest.param(_set(["ir_version"], 1), id="older version"),
+        pytest.param(_set(["ir_version"], 3), id="newer version"),
+        pytest.param(_remove(["ir_version"]), id="no version"),
+    ],
+)
+def test_a_damaged_contract_is_refused(damage: Callable[[Contract], None]) -> None:
+    contract = copy.deepcopy(stored())
+    damage(contract)
+
+    with pytest.raises(BadRequestError):
+        read_contract(contract, catalog_of(TEXT))
+
+
+def test_another_version_is_named() -> None:
+    with pytest.raises(BadRequestError, match="version 7, this release reads 2"):
+        read_contract({"ir_version": 7}, catalog_of(""))
+
+
+def test_the_state_hashes_source_shape_and_contract_apart() -> None:
+    state = write_state(accept(TEXT), TEXT)
+
+    assert set(state) == {"source_hash", "schema_hash", "contract_hash"}
+    assert len(set(state.values())) == 3
+    assert all(str(value).startswith("sha256:") for value in state.values())
+    assert state["schema_hash"] == catalog_of(TEXT).schema_hash
+
+
+def test_a_comment_changes_only_the_hash_of_the_source() -> None:
+    commented = TEXT + "// more"
+
+    before, after = write_state(accept(TEXT), TEXT), write_state(accept(commented), commented)
+
+    assert before["source_hash"] != after["source_hash"]
+    assert before["schema_hash"] == after["schema_hash"]
+    assert before["contract_hash"] == after["contract_hash"]
+
+
+def test_other_numbers_change_only_the_hash_of_the_contract() -> None:
+    text = "node A { a: I32? } node B {}"
+    again = apply(apply(text, "node A { a: I32? }"), text)
+
+    before, after = write_state(accept(text), text), write_state(again, text)
+
+    assert before["schema_hash"] == after["schema_hash"]
+    assert before["contract_hash"] != after["contract_hash"]
+
+
+def test_the_contract_is_plain_json_data() -> None:
+    contract = write_contract(accept(TEXT))
+
+    assert json.loads(json.dumps(contract, allow_nan=False)) == contract
+
+
+def test_the_contract_holds_no_rename_hint() -> None:
+    compiled = compile_schema("node A @rename_from(Z) { a: I32 @rename_from(b) }")
+
+    assert compiled.catalog.nodes["A"].renamed_from is not None
+    assert "rename" not in json.dumps(write_contract(accept(compiled.source.text)))

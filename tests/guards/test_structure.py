@@ -1,0 +1,112 @@
+"""The command line starts fast because it imports little."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from omnigraph.lang.query.compiler import QUERY_CODES
+from omnigraph.lang.schema.checks import SCHEMA_CODES
+from support.subtests import each_case
+
+PROBE = """
+import json, sys
+from omnigraph.cli.main import main
+try:
+    main({words!r})
+except SystemExit:
+    pass
+heavy = ("pyspark", "lance", "starlette", "pyarrow", "numpy", "pandas", "lark")
+print("\\n@" + json.dumps([name for name in heavy if name in sys.modules]))
+"""
+
+
+def _imported(*words: str) -> list[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE.format(words=list(words))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(run.stdout.rpartition("@")[2])
+
+
+@each_case("words", [("--help",), ("version",), ("schema", "--help"), ("mutate", "--help")])
+def test_help_imports_no_heavy_library(words: tuple[str, ...]) -> None:
+    assert _imported(*words) == []
+
+
+def test_explain_needs_only_the_parser() -> None:
+    imported = _imported(
+        "explain",
+        "--schema",
+        "tests/unit/lang/golden/reading.pg",
+        "-e",
+        "query q() { match { $p: Paper } return { $p } }",
+    )
+    # pyarrow imports pandas by itself when it is installed.
+    assert set(imported) <= {"lark", "pyarrow", "numpy", "pandas"}
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = (
+        "import sys, omnigraph; print(sorted(m for m in sys.modules if m.startswith('omnigraph.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+# ---- Every code is registered, used, explained by a golden file, and unique
+
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "omnigraph"
+GOLDEN = ROOT / "tests" / "unit" / "lang" / "golden"
+
+
+def _named(room: str, pattern: str) -> Counter[str]:
+    """How often the modules of a room name each code; the table of codes does so once."""
+    texts = (path.read_text(encoding="utf-8") for path in (SOURCES / room).glob("*.py"))
+    return Counter(code for text in texts for code in re.findall(pattern, text))
+
+
+@pytest.mark.parametrize(
+    ("room", "pattern", "codes"),
+    [
+        ("lang/schema", r'"(S-\d\d)"', SCHEMA_CODES),
+        ("lang/query", r'"(T\d+|Q\d{3}|D2|L\d{3})"', QUERY_CODES),
+    ],
+)
+def test_the_codes_are_the_ones_that_the_checks_use(
+    room: str, pattern: str, codes: Mapping[str, str]
+) -> None:
+    named = _named(room, pattern)
+    assert set(named) == set(codes)
+    assert [code for code, count in named.items() if count < 2] == []
+
+
+@each_case("code", [code for code in SCHEMA_CODES if code <= "S-28"])
+def test_a_schema_code_has_a_golden_file(code: str) -> None:
+    assert list((GOLDEN / "schema_errors").glob(f"{code}*.pg"))
+
+
+def test_a_schema_warning_has_a_golden_file() -> None:
+    assert list((GOLDEN / "schema_warnings").glob("S-32*.pg"))
+
+
+@pytest.mark.parametrize("code", ["S-29", "S-30", "S-31"])
+def test_an_identity_code_has_a_golden_file(code: str) -> None:
+    errors = (GOLDEN / "migrations").glob("*/error.expected")
+    assert any(f"error {code}:" in path.read_text(encoding="utf-8") for path in errors)
+
+
+@each_case("code", QUERY_CODES)
+def test_a_query_code_has_a_golden_file(code: str) -> None:
+    assert list((GOLDEN / "query_errors").glob(f"{code}-*.gq"))

@@ -1,0 +1,424 @@
+"""`omnigraph export`: lines on stdout without a JVM, files on request, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from omnigraph.graph.graph import Graph
+from omnigraph.server.boot import open_service
+from omnigraph.server.config import single_graph
+from omnigraph.server.settings import ServerSettings
+from support.servers import listening
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.cli_graphs import History, Outcome
+
+    Run = Callable[..., Outcome]
+    from pathlib import Path
+
+    from support.cli_graphs import Outcome
+
+
+def ids(text: str) -> list[str]:
+    return [json.loads(line)["data"]["id"] for line in text.splitlines()]
+
+
+@pytest.fixture
+def local_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command asks for Spark; what Spark does is tested elsewhere."""
+    export = Graph.export
+
+    def locally(self: Graph, target: Any, **options: Any) -> Any:
+        return export(self, target, **options, engine="local")
+
+    monkeypatch.setattr(Graph, "export", locally)
+
+
+def test_lines_go_to_stdout(og: Run, past: History) -> None:
+    outcome = og("export", past.uri)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == '{"type":"Item","data":{"id":"b","k":"b"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--branch", "side"], ["a", "b", "c"]),
+        (["--type", "Item", "--type", "node:Item"], ["b"]),
+    ],
+)
+def test_flags_choose_the_rows(og: Run, past: History, words: list[str], expected: Any) -> None:
+    assert ids(og("export", "--store", past.uri, *words).out) == expected
+
+
+def test_a_commit_is_exported_as_it_was(og: Run, past: History) -> None:
+    assert ids(og("export", past.uri, "--snapshot", past.commits[3]).out) == ["a", "b"]
+    assert ids(og("export", past.uri, "--graph-version", "3").out) == ["a", "b"]
+
+
+def test_the_old_flag_is_accepted_with_a_warning(og: Run, past: History) -> None:
+    outcome = og("export", past.uri, "--jsonl")
+    assert ids(outcome.out) == ["b"]
+    assert "deprecated" in outcome.err
+    assert "--jsonl" not in og("export", "--help").out
+
+
+def test_every_value_of_the_world_is_json(og: Run, things: str) -> None:
+    assert ids(og("export", things).out) == ["empty", "full", "nulls"]
+
+
+@pytest.mark.usefixtures("local_engine")
+def test_a_file_is_written_and_counted(og: Run, past: History, tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+    outcome = og("export", past.uri, "--branch", "side", "--out", str(target))
+    assert outcome.code == 0
+    assert ids(target.read_text()) == ["a", "b", "c"]
+    assert "node:Item: 3" in outcome.out
+    assert f"to {target} (1 file)" in outcome.out
+    again = og("export", past.uri, "--out", str(target))
+    assert again.code == 1
+    assert "an export replaces nothing" in again.err
+
+
+@pytest.mark.usefixtures("local_engine")
+def test_json_tells_what_was_written(og: Run, past: History, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    found = og("export", past.uri, "--out", str(target), "--format", "parquet", "--json").json()
+    assert found["format"] == "parquet"
+    assert found["nodes"] == {"Item": 1}
+    assert found["graph_commit_id"] == past.commits[6]
+    assert sorted(Path(file).name for file in found["files"]) == [
+        "mapping.yaml",
+        "part-00000.parquet",
+    ]
+    parts = og("export", past.uri, "--out", str(tmp_path / "parts"), "--parts", "--json").json()
+    assert [Path(file).name for file in parts["files"]] == ["node-Item-00000.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json"],
+        ["--parts"],
+        ["--format", "parquet"],
+        ["--format", "csv", "--out", "x"],
+        ["--format", "parquet", "--parts", "--out", "x"],
+        ["--branch", "main", "--snapshot", "c"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_command_lines_are_usage_errors(og: Run, past: History, words: list[str]) -> None:
+    outcome = og("export", past.uri, *words)
+    assert outcome.code == 2
+    assert outcome.out == "" or outcome.json()["kind"] == "usage"
+
+
+def test_an_unknown_type_fails_and_prints_no_line(og: Run, past: History) -> None:
+    outcome = og("export", past.uri, "--type", "Nope")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "node:Item" in outcome.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error_message(past: History) -> None:
+    """As `omnigraph export … | head -0`: the pipe is closed before the first line."""
+    command = [sys.executable, "-m", "omnigraph", "export", past.uri]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        assert run.stderr.read() == b""
+
+
+# ---- `omnigraph load` and `ingest` as a person or a script uses them
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "people"
+MORE = str(GUIDE / "more.jsonl")
+BROKEN = str(GUIDE / "broken.jsonl")
+MAPPING = str(GUIDE / "mapping.yaml")
+
+
+@pytest.fixture
+def store(tmp_path: Path, og) -> str:
+    uri = str(tmp_path / "people.omni")
+    assert og("init", uri, "--schema", str(GUIDE / "people.pg")).code == 0
+    return uri
+
+
+@pytest.fixture
+def load(og):
+    return lambda *words: og("load", *words, "--engine", "local")
+
+
+def test_the_receipt_counts_every_type_and_progress_goes_to_stderr(store: str, load) -> None:
+    result = load(store, "--mapping", MAPPING, "--mode", "append")
+    assert result.code == 0
+    assert result.out.splitlines()[:2] == ["node Person: 3", "edge Knows: 2"]
+    assert result.out.splitlines()[2].startswith("5 records in commit ")
+    lines = result.err.splitlines()
+    assert lines[0] == f"load into {store} (direct, local)"
+    assert [line.partition(":")[0] for line in lines[1:]] == [
+        "write fragments",
+        "check relations",
+        "commit",
+    ]
+    assert "5 rows in" in lines[1]
+
+
+def test_the_receipt_as_json_names_the_commit(store: str, load, og) -> None:
+    result = load(store, "--data", MORE, "--mode", "merge", "--as", "ann", "--json", "--quiet")
+    body = json.loads(result.out)
+    assert result.err == ""
+    assert body["nodes"] == [{"name": "Person", "entities_loaded": 2}]
+    assert body["edges"] == [{"name": "Knows", "entities_loaded": 1}]
+    assert (body["mode"], body["total_entities"], body["superseded"]) == ("merge", 3, 0)
+    assert (body["branch"], body["base_branch"], body["branch_created"]) == ("main", None, False)
+    assert body["actor_id"] == body["commit"]["actor_id"] == "ann"
+    head = json.loads(og("commit", "list", store, "--json").out)
+    assert head["commits"][0]["graph_commit_id"] == body["commit"]["graph_commit_id"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_records_that_a_later_one_replaced_are_read_and_not_written(
+    store: str, tmp_path: Path, load, times: int
+) -> None:
+    data = tmp_path / "twice.jsonl"
+    ann = '{"type": "Person", "data": {"email": "ann@example.org", "name": "Ann"}}'
+    bob = '{"type": "Person", "data": {"email": "bob@example.org", "name": "Bob"}}'
+    data.write_text("\n".join([ann] * times + [ann, bob]), encoding="utf-8")
+    lines = load(store, "--data", str(data), "--mode", "merge", "--quiet").out.splitlines()
+    said = {
+        1: "1 record was replaced by a later one of the same id",
+        2: "2 records were replaced by later ones of the same id",
+    }
+    assert lines[:2] == [f"node Person: 2 ({2 + times} read)", said[times]]
+    assert lines[2].startswith("2 records in commit ")
+    again = load(store, "--data", str(data), "--mode", "merge", "--quiet", "--json")
+    body = json.loads(again.out)
+    assert (body["total_entities"], body["superseded"]) == (2 + times, times)
+
+
+def test_refused_records_are_shown_written_to_a_file_and_printed_as_json(
+    store: str, tmp_path: Path, load, og
+) -> None:
+    report = tmp_path / "report.json"
+    result = load(store, "--data", BROKEN, "--mode", "append", "--report", str(report))
+    assert result.code == 1
+    assert result.out == ""
+    assert f"{BROKEN}:2: unknown field: Person has no property `nam`" in result.err
+    written = json.loads(report.read_text())
+    assert written["total"] == 3
+    as_json = load(store, "--data", BROKEN, "--mode", "append", "--json", "--quiet")
+    body = json.loads(as_json.out)
+    assert body["code"] == "bad_request"
+    assert body["report"] == written
+    assert json.loads(og("snapshot", store, "--json").out)["graph_manifest_version"] == 1
+
+
+def test_an_id_that_exists_is_a_key_conflict(store: str, load) -> None:
+    load(store, "--data", MORE, "--mode", "append")
+    result = load(store, "--data", MORE, "--mode", "append", "--json", "--quiet")
+    body = json.loads(result.out)
+    assert result.code == 1
+    assert body["kind"] == "key_conflict"
+    assert body["key_conflict"]["entity_id"] in ("ada@example.org", "dan@example.org")
+
+
+def test_a_dry_run_writes_nothing(store: str, load, og) -> None:
+    result = load(store, "--data", MORE, "--mode", "append", "--dry-run", "--quiet")
+    assert result.code == 0
+    assert "3 records would be loaded into main (append); nothing was written" in result.out
+    assert json.loads(og("snapshot", store, "--json").out)["graph_manifest_version"] == 1
+
+
+def test_a_branch_is_created_with_its_data_and_a_typo_is_not(store: str, load) -> None:
+    typo = load(store, "--data", MORE, "--mode", "append", "--branch", "imprt")
+    assert typo.code == 1
+    assert "there is no branch `imprt`" in typo.err
+    made = load(store, "--data", MORE, "--mode", "append", "--branch", "import", "--from", "main")
+    assert "on import, a new branch from main (append)" in made.out
+
+
+def test_ingest_is_a_deprecated_merge_of_forgiving_grammar(store: str, tmp_path: Path, og) -> None:
+    data = tmp_path / "old.jsonl"
+    data.write_text('{"type": "Person",\n "data": {"email": "x@y", "name": "X", "shoe": 42}}')
+    result = og("ingest", store, "--data", str(data), "--engine", "local", "--quiet")
+    assert result.code == 0, result.err
+    assert result.err == "`ingest` is deprecated: use `load --mode merge`\n"
+    assert "1 record in commit" in result.out
+    assert "ingest" not in og("--help").out
+
+
+@pytest.mark.parametrize(
+    ("heights", "said"),
+    [(["tall"], "1 value that does not fit was"), ([True, "x"], "2 values that do not fit were")],
+)
+def test_values_that_become_null_are_told(
+    store: str, tmp_path: Path, load, heights: list[object], said: str
+) -> None:
+    data = tmp_path / "old.jsonl"
+    people = [
+        {"type": "Person", "data": {"email": f"{n}@y", "name": "X", "height": height}}
+        for n, height in enumerate(heights)
+    ]
+    data.write_text("\n".join(map(json.dumps, people)), encoding="utf-8")
+    words = ["--data", str(data), "--mode", "merge", "--grammar", "compatible", "--quiet"]
+    line = f"Person.height: {said} stored as null; `--grammar strict --dry-run` shows them"
+    assert load(store, *words).out.splitlines()[1] == line
+    assert load(store, *words, "--json").json()["nulled"] == {"Person.height": len(heights)}
+    strict = load(store, "--data", str(data), "--mode", "merge", "--dry-run")
+    assert strict.code == 1
+    assert "invalid value for Person.height" in strict.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--data", MORE], "give --mode append, merge or overwrite"),
+        (["--mode", "append"], "give one of --data PATH and --mapping FILE"),
+        (["--data", MORE, "--mapping", MAPPING, "--mode", "append"], "give one of --data PATH"),
+        (["--data", MORE, "--mode", "upsert"], "'upsert' is not one of"),
+    ],
+)
+def test_a_wrong_call_is_a_usage_error(store: str, words: list[str], message: str, load) -> None:
+    result = load(store, *words)
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_overwriting_a_remote_graph_needs_consent(load) -> None:
+    result = load("s3://bucket/graph", "--data", MORE, "--mode", "overwrite", "--json")
+    assert result.code == 2
+    assert "give --yes" in result.json()["error"]
+
+
+# ---- `omnigraph queries`: the stored queries of a server, listed and checked before it starts
+
+
+SCHEMA = "node Paper { doi: String @key  year: I32? }"
+GOOD = """
+query by_year($y: I32?, $tags: [String]) @description("Papers of one year.") @instruction("Four digits.")
+{ match { $p: Paper { year: $y } } return { $p.doi } }
+query add($doi: String) { insert Paper { doi: $doi } }
+"""
+BAD = "query titles() { match { $p: Paper } return { $p.title } }"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "queries" / "papers.gq").write_text(GOOD)
+    (tmp_path / "schema.pg").write_text(SCHEMA)
+    Graph.init(tmp_path / "papers.omni", SCHEMA).close()
+    (tmp_path / "serve.yaml").write_text(
+        "graphs: {papers: {store: papers.omni, queries: queries}, other: {store: other.omni}}"
+    )
+    return tmp_path
+
+
+def test_a_list_says_what_a_caller_needs_to_know(og: Run, folder: Path) -> None:
+    done = og("queries", "list", "--config", str(folder / "serve.yaml"), "--graph", "papers")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "mutation add(doi: string)",
+        "         tool: add",
+        "read     by_year(y: int?, tags: list of string)",
+        "         Papers of one year.",
+        "         instruction: Four digits.",
+        "         tool: by_year",
+    ]
+
+
+def test_a_list_as_json_is_the_catalog(og: Run, folder: Path) -> None:
+    done = og("queries", "list", "--queries", str(folder / "queries"), "--json")
+    entries = json.loads(done.out)["queries"]
+    assert [(entry["name"], entry["mutation"]) for entry in entries] == [
+        ("add", True),
+        ("by_year", False),
+    ]
+
+
+def test_a_graph_without_stored_queries_has_an_empty_list(og: Run, folder: Path) -> None:
+    done = og("queries", "list", "--config", str(folder / "serve.yaml"), "--graph", "other")
+    assert (done.code, done.out) == (0, "no stored queries\n")
+
+
+def test_queries_that_fit_are_validated_against_the_graph_of_the_configuration(
+    og: Run, folder: Path
+) -> None:
+    done = og("queries", "validate", "--config", str(folder / "serve.yaml"), "--graph", "papers")
+    assert (done.code, done.out) == (0, "2 queries, 0 breakages, 0 warnings\n")
+
+
+@pytest.mark.parametrize("against", [("--store", "papers.omni"), ("--schema", "schema.pg")])
+def test_a_query_that_does_not_fit_fails_with_its_place(
+    og: Run, folder: Path, against: tuple[str, str]
+) -> None:
+    bad = folder / "queries" / "bad.gq"
+    bad.write_text(BAD)
+    flag, name = against
+    done = og("queries", "validate", "--queries", str(folder / "queries"), flag, str(folder / name))
+    assert done.code == 1
+    assert f"{bad}:1:47: error T6" in done.out
+    assert done.out.endswith("3 queries, 1 breakage, 0 warnings\n")
+
+
+def test_a_validation_as_json_is_a_report_even_when_a_file_does_not_parse(
+    og: Run, folder: Path
+) -> None:
+    (folder / "queries" / "bad.gq").write_text("query (")
+    done = og(
+        *("queries", "validate", "--queries", str(folder / "queries")),
+        *("--schema", str(folder / "schema.pg"), "--json"),
+    )
+    report = json.loads(done.out)
+    assert done.code == 1
+    assert (report["ok"], len(report["breakages"]), report["warnings"]) == (False, 1, [])
+    assert report["breakages"][0]["code"] == "Q000"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list"], "no server is addressed"),
+        (["list", "--server", "http://127.0.0.1:1", "--queries", "b"], "give one of --server"),
+        (["list", "--store", "papers.omni"], "does not take --store"),
+        (["validate"], "exactly one of --config FILE and --queries PATH"),
+        (["list", "--config", "a", "--queries", "b"], "exactly one of --config"),
+        (["list", "--queries", "queries", "--graph", "g"], "--graph chooses among"),
+        (["validate", "--queries", "queries"], "nothing to check against"),
+        (["validate", "--queries", "queries", "--store", "a", "--schema", "b"], "give one of"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(
+    og: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    done = og("queries", *words)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_a_configuration_with_several_graphs_asks_for_one(og: Run, folder: Path) -> None:
+    done = og("queries", "list", "--config", str(folder / "serve.yaml"))
+    assert done.code == 1
+    assert "there are 2 graphs, name one: other, papers" in done.err
+
+
+def test_the_list_of_a_server_is_that_of_its_configuration(og: Run, folder: Path) -> None:
+    config = single_graph(folder / "papers.omni", queries=folder / "queries")
+    service = open_service(config, ServerSettings(), unauthenticated=True, environment={})
+    files = og("queries", "list", "--queries", str(folder / "queries"))
+    with capture_logs(), listening(service) as url:
+        served = og("queries", "list", "--server", url, "--graph", "default")
+    assert (served.code, served.err) == (0, "")
+    assert served.out == files.out
