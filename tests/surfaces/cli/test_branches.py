@@ -18,8 +18,7 @@ from omnigraph.cli.scope import Address, ScopeFlags
 from omnigraph.cli.tables import VALUE_WIDTH, compared
 from omnigraph.errors import ConflictKind, MergeConflict
 from omnigraph.graph.graph import Graph
-from support.subtests import each_case
-from surfaces.cli.test_commands import HEAVY, probe
+from surfaces.cli.test_commands import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -484,26 +483,6 @@ def test_a_small_merge_starts_no_jvm(store: str) -> None:
     assert "omnigraph.graph.branches" in report["modules"], "the probe sees what is loaded"
     assert report["asked"] == []
     assert not {"pyspark", "py4j"} & set(report["modules"])
-
-
-@each_case(
-    "words",
-    [
-        ("branch", "--help"),
-        ("branch", "merge", "--help"),
-        ("branch", "delete", "a", "--store", "s3://bucket/graph"),
-        ("changes", "poll", "--help"),
-        ("changes", "poll", "--store", "g", "--cursor", "c", "--start", "now"),
-        ("commit", "changes", "--help"),
-        ("diff", "--help"),
-        ("log", "--help"),
-    ],
-    ids=" ".join,
-)
-def test_help_and_wrong_command_lines_load_no_graph(words: tuple[str, ...]) -> None:
-    modules = set(probe(*words)["modules"])
-    assert modules & HEAVY == set()
-    assert "omnigraph.graph" not in modules
 
 
 # ---- `omnigraph log`, `commit show` and `diff`: what a graph was, and what differs between its states

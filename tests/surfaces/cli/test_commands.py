@@ -299,20 +299,29 @@ class Watch:
 
 sys.meta_path.insert(0, Watch())
 from omnigraph.cli.main import main
-try:
-    main({words!r})
-except SystemExit as ended:
-    code = ended.code or 0
+loaded = []
+for words in {lines!r}:
+    try:
+        main(words)
+    except SystemExit as ended:
+        code = ended.code or 0
+    loaded.append(sorted(sys.modules))
 report = {{
-    "code": code, "modules": sorted(sys.modules), "asked": asked, "pandas": pandas_importers,
+    "code": code, "modules": loaded[-1], "loaded": loaded, "asked": asked, "pandas": pandas_importers,
 }}
 print("\\n@@" + json.dumps(report))
 """
 
 
 def probe(*words: str) -> dict[str, Any]:
+    """What a command line loads in a process of its own."""
+    return probe_all([list(words)])
+
+
+def probe_all(lines: list[list[str]]) -> dict[str, Any]:
+    """What several command lines load in one process, one after the other."""
     run = subprocess.run(
-        [sys.executable, "-c", PROBE.format(words=list(words))],
+        [sys.executable, "-c", PROBE.format(lines=lines)],
         capture_output=True,
         text=True,
         check=True,
@@ -358,25 +367,32 @@ def test_a_remote_read_starts_no_jvm_and_loads_no_server() -> None:
 HEAVY = {"lance", "pyarrow", "numpy", "pandas", "lark", "httpx", "obstore", "pyspark", "yaml"}
 
 
-@each_case(
-    "words",
-    [
-        ("--help",),
-        ("version",),
-        ("query", "--help"),
-        ("explain", "--help"),
-        ("optimize", "--help"),
-        ("export", "--help"),
-        ("export", "--parts"),
-        ("query", "--format", "csv", "--json"),
-        ("query", "--as", "ann", "-e", "q"),
-        ("profile", "list"),
-    ],
-    ids=" ".join,
-)
-def test_help_and_wrong_command_lines_load_no_graph(words: tuple[str, ...]) -> None:
-    modules = set(probe(*words)["modules"])
-    assert "omnigraph.cli.main" in modules
-    assert modules & HEAVY == set()
+#: Starting a process takes longer than any of them.
+LIGHT = [
+    "--help",
+    "version",
+    "query --help",
+    "explain --help",
+    "optimize --help",
+    "export --help",
+    "export --parts",
+    "query --format csv --json",
+    "query --as ann -e q",
+    "profile list",
+    "branch --help",
+    "branch merge --help",
+    "branch delete a --store s3://bucket/graph",
+    "changes poll --help",
+    "changes poll --store g --cursor c --start now",
+    "commit changes --help",
+    "diff --help",
+    "log --help",
+]
+
+
+def test_help_and_wrong_command_lines_load_no_graph() -> None:
     rooms = {"omnigraph.graph", "omnigraph.engine", "omnigraph.storage", "omnigraph.commit"}
-    assert modules & rooms == set()
+    report = probe_all([line.split() for line in LIGHT])
+    for line, modules in zip(LIGHT, report["loaded"], strict=True):
+        assert "omnigraph.cli.main" in modules
+        assert set(modules) & (HEAVY | rooms) == set(), line
