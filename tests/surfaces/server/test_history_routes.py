@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from omnigraph.branches.deltas import DeltaReader
 from omnigraph.pipeline import deltas
 from omnigraph.spark import worker_choice
 from support.servers import client_of, make_graph, open_server
@@ -101,10 +100,10 @@ def test_pages_of_a_large_diff_are_read_from_one_comparison(past, monkeypatch):
     url, states = f"{GRAPH}/diff", {"from": "main", "to": "draft"}
     whole = past.get(url, params=states).json()
     monkeypatch.setattr(worker_choice, "ELASTIC_ROWS", 0)
-    # The graph remembers small differences: here nothing is small any more.
-    monkeypatch.setattr(DeltaReader, "_remember", lambda *_: None)
     graph = past.app.state.service.graphs["default"].graph
     graph._history.close()
+    # The graph remembers small differences: here nothing is small any more.
+    monkeypatch.setattr(graph._history._reader._held, "put", lambda *_: None)
     compared = []
     real = deltas.filed_deltas
     monkeypatch.setattr(deltas, "filed_deltas", lambda *given: compared.append(1) or real(*given))
