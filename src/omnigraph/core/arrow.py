@@ -27,7 +27,7 @@ Array: TypeAlias = "pyarrow.Array[Any]"
 Field: TypeAlias = "pyarrow.Field[Any]"
 Batch: TypeAlias = pyarrow.RecordBatch
 
-# ---- How value types are stored: the mapping to Arrow
+# ---- Arrow types of value types
 #
 # Kept apart from `core.types`, so that the compilers run without importing pyarrow.
 
@@ -71,7 +71,7 @@ def arrow_field(name: str, type_: PropertyType) -> pyarrow.Field[pyarrow.DataTyp
     return pyarrow.field(name, arrow_type(type_.base), nullable=type_.nullable)
 
 
-# ---- Values of Arrow columns as JSON, one meaning for results, images of rows and changes
+# ---- Arrow values as JSON
 
 
 #: Larger integers lose digits in readers that know floats only; they travel as text.

@@ -21,7 +21,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 
-# ---- What one read may use: time, memory and rows, and whether its answer is still wanted
+# ---- The budget of a read
 #
 # A `Budget` travels with a read to everything that works for it. Work that goes on in steps calls `check` at every
 # step; one call of a foreign kernel that may take long runs through `patiently`, which looks while the kernel works.
@@ -181,7 +181,7 @@ class Budget:
         self._is_free = timeout_s is None and cancel is None and turns is None
         self._deadline = None if timeout_s is None else clock() + timeout_s
         self._rows = 0
-        #: Bytes that are held, and how many of them the account knows of: it is told about larger amounts only.
+        #: Bytes that are held, and how many of them the account knows of: only larger amounts are reported to it.
         self._held = 0
         self._told = 0
         self._grain = min(_GRAIN, self.memory.least_limit // 16)
@@ -479,7 +479,7 @@ class LinkedSignal:
         return self._own.is_set() or self._other.is_set()
 
 
-# ---- The bounds that a caller gives a read
+# ---- Limits given by a caller
 
 
 #: The longest time that is counted; more is as good as none.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from threading import Event, Lock
 from typing import Generic, TypeVar
 
-# ---- Threads that want the same thing at the same time: one makes it, the others wait for it
+# ---- Single-flight computation
 #
 # Without it every commit makes all readers of a busy server build the same caches at once.
 
@@ -65,7 +65,7 @@ class _Work(Generic[_Made]):
         self.made: tuple[_Made] | None = None
 
 
-# ---- What the engine keeps between queries: everything in it follows from immutable data, so nothing ever expires
+# ---- The engine cache
 
 
 Kept = TypeVar("Kept")

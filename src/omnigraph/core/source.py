@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-# ---- Words for error messages: near names and readable enumerations
+# ---- Suggestions and enumerations in messages
 
 
 _LISTED = 8
@@ -83,7 +83,7 @@ def one_of(phrases: Iterable[str]) -> str:
     return f"{', '.join(items[:-1])} or {items[-1]}"
 
 
-# ---- How large and how deep a source text may be: every bound of the two languages, in one place
+# ---- Limits of source texts
 #
 # Each of them is far beyond what people and tools write, and far below what a parser, a recursive walk or a reader of
 # errors could not survive. `docs/decisions/0003-source-limits.md` gives the reasons.
@@ -271,7 +271,7 @@ def read_source(path: str | Path, *, code: str) -> SourceText:
 
     Raises:
         InputFileError: the file cannot be read.
-        CompilerError: it is no UTF-8 text, or it is larger than `MAX_SOURCE_BYTES`; the finding carries `code`.
+        CompilerError: the file is not UTF-8, or is larger than `MAX_SOURCE_BYTES`; the finding carries `code`.
     """
     name = str(path)
     try:
@@ -309,7 +309,7 @@ def check_readable(source: SourceText, code: str) -> None:
         is_large = len(text) > MAX_SOURCE_BYTES or len(text.encode()) > MAX_SOURCE_BYTES
     except UnicodeEncodeError as cause:
         place = Span(cause.start, cause.start + 1)
-        _refuse(code, source, "the text holds half a surrogate pair, which is no character", place)
+        _refuse(code, source, "the text holds half a surrogate pair, not a character", place)
     if is_large:
         _refuse(code, source, _too_large())
     if (offset := text.find("\0")) >= 0:

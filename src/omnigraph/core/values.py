@@ -22,7 +22,7 @@ from omnigraph.core.types import (
     integer_range,
 )
 
-# ---- Which values fit a type, in which form they are stored, and how they are spelled inside ids
+# ---- Validation and spelling of values
 #
 # A *stored value* is the form that storage holds: `str`, `bool`, `int`, `float`, `bytes`; a `Date` is its epoch day
 # and a `DateTime` its epoch millisecond, both `int`; lists and vectors are tuples; null is None. Every entry into the
@@ -191,7 +191,7 @@ def parse_spelling(base: BaseType, text: str) -> StoredValue:
     """The stored value of a canonical spelling: the inverse of `canonical_spelling`.
 
     Raises:
-        ValueError: `text` is no canonical spelling of a value of `base`.
+        ValueError: `text` is not the canonical spelling of a value of `base`.
     """
     value: StoredValue
     match base:
@@ -265,7 +265,7 @@ def _expect_text(scalar: Scalar, value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as cause:
-        raise ValueError("the text holds half a surrogate pair, which is no character") from cause
+        raise ValueError("the text holds half a surrogate pair, not a character") from cause
     return value
 
 
@@ -336,14 +336,14 @@ def _positional(text: str) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
-# ---- A blob cell on its way through the system: one binary value that is either bytes or the address of bytes
+# ---- Blob cells
 #
 # Rows travel as Arrow tables in which a Blob column is binary. A cell that holds bytes is these bytes; a cell that
 # only refers to bytes elsewhere is a mark followed by the address. Bytes that happen to begin with the mark get it
 # once more in front, so the two can never be taken for each other. Storage does not see the mark: there both have
 # descriptors of their own.
 #
-# Whoever takes bytes in from outside calls `managed_cell`, whoever hands them out looks at `reference_of` first.
+# Code that takes bytes in from outside calls `managed_cell`; code that returns them checks `reference_of` first.
 
 
 #: Chosen at random; 16 bytes that hardly a file begins with.

@@ -43,7 +43,7 @@ def read_yaml(path: Path, *, are_texts: bool = False) -> Any:
 
     Raises:
         InputFileError: the file cannot be read.
-        BadRequestError: it is no YAML, or repeats a key.
+        BadRequestError: the file is not valid YAML, or repeats a key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -53,8 +53,8 @@ def read_yaml(path: Path, *, are_texts: bool = False) -> Any:
     try:
         # The loaders are the safe one, made strict: a repeated key would silently hide what it held first.
         return yaml.load(text, Loader=_TextLoader if are_texts else _StrictLoader)
-    except yaml.YAMLError as error:
-        raise BadRequestError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    except yaml.YAMLError as bad:
+        raise BadRequestError(f"{path} is not valid YAML: {' '.join(str(bad).split())}") from bad
 
 
 def raise_problems(path: Path, problems: Iterable[Problem], *, code: str) -> NoReturn:
@@ -95,7 +95,7 @@ class YamlDocument:
 
         Raises:
             InputFileError: the file cannot be read.
-            ConfigurationError: it is no YAML.
+            ConfigurationError: the file is not valid YAML.
         """
         try:
             return cls(read_source(path, code=code), code=code)
@@ -114,7 +114,7 @@ class YamlDocument:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What is no mistake, but will not do what it seems to."""
+        """A finding that is not an error, but probably not what was meant."""
         return self.findings.warnings
 
     def raise_errors(self) -> None:
@@ -198,7 +198,7 @@ class YamlValue:
                 place.error(f"the key `{key.value}` is given twice")
             elif known is not None and key.value not in known:
                 place.error(
-                    f"`{key.value}` is no key of {what}", did_you_mean(str(key.value), known)
+                    f"`{key.value}` is not a key of {what}", did_you_mean(str(key.value), known)
                 )
             else:
                 found[str(key.value)] = member
@@ -255,9 +255,9 @@ def _composed(source: SourceText, code: str) -> yaml.Node:
         node = yaml.compose(source.text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        offset = len(source.text) if mark is None else mark.index
+        at = len(source.text) if mark is None else mark.index
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
-        finding = source.diagnostic(code, Span(offset, offset + 1), f"this is no YAML: {problem}")
+        finding = source.diagnostic(code, Span(at, at + 1), f"this is not valid YAML: {problem}")
         raise ConfigurationError((finding,)) from error
     except RecursionError as error:
         finding = source.diagnostic(code, Span(0, 1), "the text nests too deeply to be read")

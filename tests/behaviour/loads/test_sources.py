@@ -830,7 +830,7 @@ def test_a_mapping_that_does_not_fit_is_explained(
     ("content", "text"),
     [
         ("nodes: {Person: {source: x}, Person: {source: y}}", "the key 'Person' is given twice"),
-        ("nodes: [", "is no YAML"),
+        ("nodes: [", "is not valid YAML"),
         ("", "m.yaml:1:1: error mapping: the file is a mapping, not null"),
         ("- 1", "m.yaml:1:1: error mapping: the file is a mapping, not a list"),
         ("nodes:\n  1: {source: x}", "there is no node type `1`"),
@@ -843,7 +843,7 @@ def test_a_mapping_that_does_not_fit_is_explained(
             "nodes:\n  Person:\n  - source: [1]",
             "m.yaml:3:13: error mapping: `nodes.Person[0].source` is",
         ),
-        ("nodes: !!python/object:os.system {}", "is no YAML"),
+        ("nodes: !!python/object:os.system {}", "is not valid YAML"),
     ],
 )
 def test_a_mapping_file_that_is_none(

@@ -125,7 +125,7 @@ def test_unknown_keys_are_named_with_their_place_and_ignored(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("servers: [", ":1:11: error config: this is no YAML"),
+        ("servers: [", ":1:11: error config: this is not valid YAML"),
         ("[]", "the configuration is a mapping, not a list"),
         ("servers: { lab: {} }", ":1:17: error config: server `lab` has no `url`"),
         ("servers: { lab: { url: ftp://x } }", "`url` of server `lab` is no address"),

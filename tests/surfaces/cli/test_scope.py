@@ -509,7 +509,7 @@ def test_cases_are_run(og: Run, folder: Path) -> None:
         ("expect: deny", "expect: maybe", "a case expects `allow` or `deny`, not `maybe`"),
         ("id: publish", "id: bots read", "the id 'bots read' is given twice"),
         ("id: publish, actor: act-ivo", "id: publish", "a case has no `actor`"),
-        ("branch: d,", "brunch: d,", "`brunch` is no key of a case"),
+        ("branch: d,", "brunch: d,", "`brunch` is not a key of a case"),
         ("cases:", "casus:", "a file of cases has no `cases`"),
     ],
 )

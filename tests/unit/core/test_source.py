@@ -450,7 +450,7 @@ def test_every_mistake_is_reported_at_its_place() -> None:
         (4, 8),
         (5, 8),
     ]
-    assert "`namme` is no key of the file" in raised.value.message
+    assert "`namme` is not a key of the file" in raised.value.message
     assert "did you mean `name`?" in raised.value.message
     assert "the key `name` is given twice" in raised.value.message
 
@@ -469,7 +469,9 @@ def test_a_number_that_was_meant_as_text_is_refused_with_the_way_out() -> None:
 
 @each_case("text", ["a: [", "a: b: c", "\t- x", "a: *nobody", "--- a\n--- b\n"])
 def test_broken_yaml_is_reported_with_a_place(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"serve\.yaml:\d+:\d+: error config: this is no"):
+    with pytest.raises(
+        ConfigurationError, match=r"serve\.yaml:\d+:\d+: error config: this is not valid YAML"
+    ):
         _document(text)
 
 
@@ -524,7 +526,7 @@ def test_words_stay_words_where_all_values_are_texts(tmp_path: Path) -> None:
         "base": {"a": "1"},
         "more": {"a": "1", "b": "2"},
     }
-    for text, said in (("1: a\n'1': b", "'1' is given twice"), ("? [a]\n: b", "is no YAML")):
+    for text, said in (("1: a\n'1': b", "'1' is given twice"), ("? [a]\n: b", "is not valid YAML")):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(BadRequestError) as caught:
             read_yaml(path, are_texts=True)
