@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from omnigraph.api.protocol import BEARER_TOKEN
 from omnigraph.errors import BadRequestError, without_credentials
 
-# ---- Addresses of servers, ids of graphs and tokens: what is accepted, before anything is sent
+# ---- Validation of server addresses, graph ids and tokens
 
 
 _GRAPH_ID = re.compile(r"[a-zA-Z0-9-]{1,64}")
@@ -43,17 +43,17 @@ def parse_address(url: str) -> ServerAddress:
     ServerAddress(base='http://127.0.0.1:8080', graph='papers', is_loopback=True)
 
     Raises:
-        BadRequestError: it is no address of a server, or carries a password.
+        BadRequestError: the text is not the address of a server, or contains a password.
     """
     shown = without_credentials(url)
     try:
         parts = urlsplit(url.strip())
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise BadRequestError(f"{shown} is no address of a server: {error}") from error
+        raise BadRequestError(f"{shown} is not the address of a server: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
         raise BadRequestError(
-            f"{shown} is no address of a server: give one such as https://host:8080/graphs/papers"
+            f"{shown} is not the address of a server: give one such as https://host:8080/graphs/papers"
         )
     if parts.username is not None or parts.password is not None:
         raise BadRequestError(f"{shown}: an address carries no password; give the token apart")
@@ -78,7 +78,7 @@ def check_graph_id(name: str) -> str:
     """
     if not _GRAPH_ID.fullmatch(name):
         raise BadRequestError(
-            f"{name[:100]!r} is no id of a graph: it has up to 64 letters, digits and dashes"
+            f"{name[:100]!r} is not a graph id: it has up to 64 letters, digits and dashes"
         )
     return name
 
@@ -109,7 +109,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-# ---- Addresses: what those of graphs and servers look like, and which server an address belongs to
+# ---- Parsing of addresses
 
 
 _PORTS = {"http": 80, "https": 443}
@@ -139,12 +139,12 @@ def server_url(text: str) -> str:
         ValueError: it is none; the message goes on after the name of what was read.
     """
     if not is_server_url(text) or any(character.isspace() for character in text):
-        raise ValueError(f"is no address such as https://graphs.example: `{text}`")
+        raise ValueError(f"is not an address such as https://graphs.example: `{text}`")
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"is no address: {error}") from error
+        raise ValueError(f"is not an address: {error}") from error
     if not host:
         raise ValueError(f"names no host: `{text}`")
     if parts.username is not None or parts.password is not None:

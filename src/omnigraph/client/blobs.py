@@ -156,7 +156,7 @@ class _Cell:
     def stream(
         self, members: dict[str, str | int | None], offset: int, length: int | None
     ) -> Iterator[bytes]:
-        """A range; what can be wrong about it is told before the first piece."""
+        """The bytes of a range; an invalid range is refused before the first piece."""
         headers = {}
         if offset or length is not None:
             end = "" if length is None else str(offset + length - 1)

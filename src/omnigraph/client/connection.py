@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from omnigraph.core.source import SourceText
 
 
-# ---- The way to one server: requests, answers, and every way in which they fail, as typed errors
+# ---- The connection to one server
 #
-# A read is asked again once when its connection broke before the answer began. A write never is: whoever sent it
-# cannot know whether it happened, and is told so.
+# A read is sent again once when its connection broke before the answer began. A write never is: its outcome is
+# unknown, and the error says so.
 
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Connection:
         is_write: bool = False,
         accepts_redirect: bool = False,
     ) -> httpx.Response:
-        """The same; whoever opens it closes it."""
+        """The same as a stream, which the caller closes."""
         response = self._send(method, path, params, body, headers, is_write=is_write)
         if response.is_success or (accepts_redirect and response.is_redirect):
             return response
@@ -274,7 +274,7 @@ class Connection:
             return self._odd(response, is_write=is_write)
         return error_from_body(response.status_code, body)
 
-    # ---- failures of the way
+    # ---- errors
 
     def _unreachable(self, error: Exception) -> ServerUnreachableError:
         return ServerUnreachableError(
@@ -307,8 +307,8 @@ class Connection:
         kind = response.headers.get("content-type", "no content type")[:100]
         outcome = "; whether the write happened is unknown" if is_write else ""
         return UnexpectedAnswerError(
-            f"{self.base} answered with status {response.status_code} and {kind}, which is no answer of an OmniGraph "
-            f"server: check the address{outcome}"
+            f"{self.base} answered with status {response.status_code} and {kind}, which is not an answer of an "
+            f"OmniGraph server: check the address{outcome}"
         )
 
 
@@ -329,12 +329,12 @@ def json_bytes(body: Mapping[str, object]) -> bytes:
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Answers of another shape than expected are a failure of the server, not of this program."""
+    """Raise an invalid answer as an error of the server, not of this program."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnexpectedAnswerError(
-            f"the server answered {what} in another shape than this release knows: it may be of another release"
+            f"the server's answer for {what} is not valid in this release: the server may be of another release"
         ) from error
 
 
@@ -359,7 +359,7 @@ def _reason(error: BaseException) -> str:
     return lines[0][:200] if lines else type(error).__name__
 
 
-# ---- What every part of a remote graph has in common: its connection, and how arguments become requests
+# ---- The base of the parts of a remote graph
 
 
 class OpenRemoteGraph(GraphApi):
@@ -452,7 +452,7 @@ def refuse_actor(actor: str | None) -> None:
     """The token decides who writes.
 
     Raises:
-        BadRequestError: somebody was named.
+        BadRequestError: an actor was given.
     """
     if actor is not None:
         raise BadRequestError(

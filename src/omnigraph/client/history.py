@@ -49,7 +49,7 @@ class RemoteHistory(OpenRemoteGraph):
         timeout_s: float | None = None,
         cancel: CancelSignal | None = None,
     ) -> ReportedDiff:
-        # Late here and below: whoever looks at no changes needs nothing of branches.
+        # Lazy here and below: only changes need `branches`.
         from omnigraph.api.diffs import ReportedDiff
         from omnigraph.branches.changes import MAX_PAGE_CHANGES
         from omnigraph.branches.diffs import DiffPage

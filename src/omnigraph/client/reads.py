@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
 
 
-# ---- Streams of JSON lines: written to a sink or a file that appears when it is complete, and counted on the way
+# ---- Streams of JSON lines
 
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def opened_target(target: ExportTarget, graph_uri: str) -> Iterator[tuple[str, W
     """The name of a target, and how it takes lines. A path appears when all went well, or not at all.
 
     Raises:
-        BadRequestError: the path is in use, or not one that an export can go to; or it is no stream.
+        BadRequestError: the path is in use, or not one that an export can go to; or the sink is not a stream.
     """
     if not isinstance(target, str | os.PathLike) or os.fspath(target) == STDOUT:
         yield STDOUT, line_writer(target)
@@ -117,7 +117,7 @@ def held_back(blocks: Iterable[bytes], last: list[bytes]) -> Iterator[bytes]:
     last.append(line)
 
 
-# ---- Reads of a remote graph: queries, plans, entities, snapshots, exports, the schema
+# ---- Reads of a remote graph
 
 
 ROWS = {"Accept": f"{ARROW_STREAM}, {JSON}"}

@@ -133,7 +133,7 @@ def _blocks(file: InputFile) -> Iterator[bytes]:
 
 def _plain_size(file: InputFile) -> int | None:
     """How many bytes of the body a file becomes: without its mark, and with the end of its last line."""
-    # Of what is no plain file the size is 0 as well.
+    # The size of anything but a regular file is 0 as well.
     if file.compression is not None or file.size == 0:
         return None
     with readable(file), open_bytes(file) as stream:

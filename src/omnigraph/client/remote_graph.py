@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.api.rows import Result
 
 
-# ---- Stored queries of a server: which there are, and running them by name
+# ---- Stored queries of a server
 
 
 class RemoteStoredQueries(RemoteReading):
@@ -132,7 +132,7 @@ class RemoteStoredQueries(RemoteReading):
             return MutationResult.from_json(answer)
 
 
-# ---- The façade of a graph behind a server: connecting, and all methods together
+# ---- The remote graph
 
 
 class RemoteGraph(RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs):
@@ -161,7 +161,7 @@ class RemoteGraph(RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs
         Raises:
             BadRequestError: the address or the token is malformed, or the server has several graphs.
             UnauthorizedError: the server was asked, and does not know the token.
-            ServerUnreachableError: the server was asked, and nobody answered.
+            ServerUnreachableError: the server was asked, and did not respond.
         """
         address = parse_address(url)
         if address.graph is not None and graph not in (None, address.graph):
@@ -176,7 +176,7 @@ class RemoteGraph(RemoteStoredQueries, RemoteWriting, RemoteHistory, RemoteBlobs
         )
         try:
             return cls(connection, name or _only_graph(connection))
-        except BaseException:  # also after an interrupt: nobody else closes it
+        except BaseException:  # also after an interrupt: only this closes it
             connection.close()
             raise
 
@@ -197,7 +197,7 @@ def list_graphs(
     Raises:
         PolicyDeniedError: the server does not tell.
         UnauthorizedError: it does not know the token.
-        ServerUnreachableError: nobody answered.
+        ServerUnreachableError: no response from the server.
     """
     connection = Connection(parse_address(url), find_token(token), transport=transport)
     try:

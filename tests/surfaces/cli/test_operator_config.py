@@ -128,7 +128,7 @@ def test_unknown_keys_are_named_with_their_place_and_ignored(
         ("servers: [", ":1:11: error config: this is not valid YAML"),
         ("[]", "the configuration is a mapping, not a list"),
         ("servers: { lab: {} }", ":1:17: error config: server `lab` has no `url`"),
-        ("servers: { lab: { url: ftp://x } }", "`url` of server `lab` is no address"),
+        ("servers: { lab: { url: ftp://x } }", "`url` of server `lab` is not an address"),
         ("servers: { lab: { url: 'http://a:b@c' } }", "use `omnigraph login`"),
         ("servers: { 'a b': { url: http://x } }", "`a b` is no name"),
         ("servers: { a: { url: http://x }, a: { url: http://y } }", "`a` is given twice"),

@@ -219,7 +219,7 @@ def test_a_write_whose_answer_breaks_off_has_an_unknown_outcome() -> None:
     ],
 )
 def test_something_that_is_no_omnigraph_server_is_recognised(answer: httpx.Response) -> None:
-    with pytest.raises(UnexpectedAnswerError, match="no answer of an OmniGraph server"):
+    with pytest.raises(UnexpectedAnswerError, match="not an answer of an OmniGraph server"):
         Fake(answer).graph().branches()
 
 

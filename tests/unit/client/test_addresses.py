@@ -57,7 +57,7 @@ def test_other_addresses_are_refused_without_showing_a_password(url: str) -> Non
 
 @each_case("name", ["", "a b", "a/b", "ü", "x" * 65, ".."])
 def test_an_id_of_a_graph_is_plain(name: str) -> None:
-    with pytest.raises(BadRequestError, match="is no id of a graph"):
+    with pytest.raises(BadRequestError, match="is not a graph id"):
         check_graph_id(name)
 
 
