@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.core.yaml_files import YamlDocument, YamlValue
 
 
-# ---- The configuration of the person at the keyboard: servers, scopes, defaults and aliases, never secrets
+# ---- The user configuration
 #
 # It is `config.yaml` in the folder that `OMNIGRAPH_HOME` names, else in `~/.omnigraph`. Without the file everything
 # is empty, and nothing that reads YAML is loaded.
@@ -253,7 +253,7 @@ def _named(sections: Mapping[str, YamlValue], name: str) -> dict[str, YamlValue]
     for key, member in members.items():
         if not _NAME.fullmatch(key):
             member.key_error(
-                f"`{key}` is no name",
+                f"`{key}` is not a valid name",
                 "a name is made of letters, digits, `_`, `-` and `.`, and begins with a letter or a digit",
             )
     return members
@@ -265,7 +265,7 @@ def _members(
     """The known members; the others are passed over with a warning."""
     members = value.members(what, required=required)
     for name in [name for name in members if name not in known]:
-        members.pop(name).key_warning(f"`{name}` is no key of {what}; it is ignored", known)
+        members.pop(name).key_warning(f"`{name}` is not a key of {what}; it is ignored", known)
     return members
 
 
@@ -295,7 +295,7 @@ def _store(members: Mapping[str, YamlValue], folder: Path) -> str | None:
     return str(folder / Path(text).expanduser())
 
 
-# ---- Tokens of servers: the file that `login` writes, and which token goes to which server
+# ---- Stored server tokens
 
 
 _CREDENTIALS_FILE = "credentials"
@@ -357,7 +357,7 @@ def read_credentials() -> dict[str, str]:
     path = credentials_path()
     try:
         with path.open(encoding="utf-8") as file:
-            # The open file is asked, not the path: nobody can exchange it in between.
+            # The mode of the open file, not of the path: the file cannot be exchanged in between.
             if os.fstat(file.fileno()).st_mode & _OTHERS:
                 raise BadRequestError(
                     f"{path} holds tokens, and others than you may use it: run `chmod 600 {path}`"

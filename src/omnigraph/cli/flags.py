@@ -190,7 +190,7 @@ ConfiguredGraph = Annotated[
 ]
 
 
-# ---- Scope flags on every command: declared once, shown where they mean something, refused where they do not
+# ---- Scope flags
 
 
 #: Before the name of each parameter that fills the field of that name in `ScopeFlags`.
@@ -346,7 +346,7 @@ def _switch(name: str) -> inspect.Parameter:
 _SWITCHES = (_switch("yes"), _switch("quiet"))
 
 
-# ---- Where a command takes its query and its parameters from
+# ---- Query and parameter sources
 
 
 #: Why a name alone needs a server.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from omnigraph.errors import MergeConflict
 
 
-# ---- The history of a graph as a drawing: a line per commit, and lanes that lead down to its parents
+# ---- The history graph
 #
 # A lane is a column that waits for one commit, and no two lanes wait for the same one: they join as soon as they
 # would. So a drawing is at most one column wider than its history has open ends::
@@ -190,11 +190,11 @@ def time_text(microseconds: int) -> str:
     return f"{datetime.fromtimestamp(microseconds / 1e6, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-# ---- Changes of entities as lines: `+` came, `~` changed, `-` went
+# ---- Changes of entities as lines
 
 
 _MARKS = {"insert": "+", "update": "~", "delete": "-"}
-#: Longest text about an entity that came or went. Of one that changed, every change is told.
+#: Longest text of an inserted or deleted entity. Of an updated one, every change is shown.
 _ROW_WIDTH = 100
 
 
@@ -256,7 +256,7 @@ def _properties(row: Mapping[str, object]) -> str:
     return ", ".join(f"{name}: {fit(text, VALUE_WIDTH)}" for name, text in present.items())
 
 
-# ---- Conflicts of a merge as tables: what the branches disagree about, side by side
+# ---- Merge conflicts as tables
 
 
 #: Conflicts that are shown; the rest is counted.

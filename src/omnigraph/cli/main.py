@@ -41,7 +41,7 @@ _DEBUG = Variable(
     "OMNIGRAPH_DEBUG", "Prints the stack trace of an internal error.", default="off", values="`1`"
 )
 
-# ---- The words of a command line before they are parsed: old spellings, and global flags wherever they stand
+# ---- Normalising the arguments
 
 
 #: Old spellings of commands, rewritten before parsing.
@@ -113,7 +113,7 @@ def _leading_flags(words: list[str]) -> tuple[list[str], list[str]]:
     return flags, words
 
 
-# ---- The `omnigraph` executable: commands, exit codes, and the edge where failures become messages
+# ---- The `omnigraph` executable
 
 
 app = typer.Typer(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Progress, StageProgress
 
 
-# ---- Printing: results on stdout, everything about the run on stderr
+# ---- Printing to stdout and stderr
 #
 # This is the border to the terminal. What is printed for people passes `printable`; while a command runs, so does all
 # that other libraries print to stderr, and to stdout when that is a terminal. Only data for programs is written as it
@@ -150,7 +150,7 @@ def print_error(error: OmniError, *, as_json: bool) -> None:
             print_warning(_HOW_TO_LOG_IN)
 
 
-# ---- Progress of bulk work for people: moving bars on a terminal, plain lines in a log. Always on stderr
+# ---- Progress bars and progress lines
 
 
 #: How often a log hears of a stage that goes on.
@@ -354,8 +354,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-# ---- Ctrl-C of a command: the first one stops it, the next ones wait with it, and a person who insists ends it at
-#      once
+# ---- Ctrl-C
 #
 # SIGTERM, by which Kubernetes, systemd and schedulers end a process, is the same with another exit code. A command
 # that is done has nothing to stop: while Spark and Python end, an interrupt only waits with them.

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.graph import Graph
 
 
-# ---- Which graph the words of a command line mean: a decision about flags and configuration, without looking
-#      anywhere
+# ---- Resolving the graph of a command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ class ScopeFlags:
 
     @property
     def given(self) -> dict[ScopeFlag, str]:
-        """The flags that were given, without the addresses that are no flag of their own."""
+        """The flags that were given, without addresses, which have no flag of their own."""
         values = {
             ScopeFlag.SERVER: self.server,
             ScopeFlag.CLUSTER: self.cluster,
@@ -205,7 +204,7 @@ def server_scope(text: str, config: OperatorConfig, graph: str | None = None) ->
     """The server of a name or an address, which may name a graph too.
 
     Raises:
-        typer.BadParameter: there is no such name, or it is no address.
+        typer.BadParameter: there is no such name, or it is not an address.
     """
     name = None
     if is_server_url(text):
@@ -280,8 +279,7 @@ def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
     return f"there is no {kind} `{name}` in {config_path()}: {listed}{hint}"
 
 
-# ---- The graph of a command: resolved, opened in this process or behind a server, and named before it is written
-#      to
+# ---- Opening the graph of a command
 
 
 class Address:
@@ -413,7 +411,7 @@ class Address:
         """Destroying something in a graph that is not on this machine needs a word.
 
         Raises:
-            typer.BadParameter: nobody can be asked.
+            typer.BadParameter: there is no terminal to ask on.
             typer.Exit: the answer was no.
         """
         if yes or self._access == _LOCAL:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.api.rows import Result
 
 
-# ---- Rows as text: fitted tables, blocks of pairs, CSV and JSON lines
+# ---- Rows as tables, CSV and JSON lines
 
 
 #: Longest cell of a table; longer ones end with an ellipsis.
@@ -196,7 +196,7 @@ def _json_lines(result: Result) -> Iterator[str]:
         yield json.dumps(row, ensure_ascii=False)
 
 
-# ---- Single values beside each other as text: where they differ is what is shown
+# ---- Values side by side
 
 
 #: Longest value in a line or a cell that holds several.

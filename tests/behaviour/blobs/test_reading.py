@@ -327,7 +327,7 @@ def test_a_get_that_fails_leaves_the_file_untouched(
 
 def test_get_into_a_folder_is_refused(og: Command, library: Graph, tmp_path: Path) -> None:
     words = ("node", "Paper", "small", "scan", "--store", library.uri)
-    assert "is no file" in og("blob", "get", *words, "--out", str(tmp_path)).err
+    assert "is not a file" in og("blob", "get", *words, "--out", str(tmp_path)).err
     missing = tmp_path / "no" / "folder"
     assert "cannot be written" in og("blob", "get", *words, "--out", str(missing)).err
 

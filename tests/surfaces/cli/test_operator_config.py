@@ -116,10 +116,10 @@ def test_unknown_keys_are_named_with_their_place_and_ignored(
     path = configure("operator: { actr: ann }\nthemes: {}\ndefaults: { server: x, colour: red }\n")
     assert read_operator_config().defaults.server == "x"
     told = capsys.readouterr().err
-    assert f"{path}:1:13: warning config: `actr` is no key of `operator`; it is ignored" in told
+    assert f"{path}:1:13: warning config: `actr` is not a key of `operator`; it is ignored" in told
     assert "did you mean `actor`?" in told
     assert f"{path}:2:1: warning config: `themes`" in told
-    assert "`colour` is no key of `defaults`" in told
+    assert "`colour` is not a key of `defaults`" in told
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_unknown_keys_are_named_with_their_place_and_ignored(
         ("servers: { lab: {} }", ":1:17: error config: server `lab` has no `url`"),
         ("servers: { lab: { url: ftp://x } }", "`url` of server `lab` is not an address"),
         ("servers: { lab: { url: 'http://a:b@c' } }", "use `omnigraph login`"),
-        ("servers: { 'a b': { url: http://x } }", "`a b` is no name"),
+        ("servers: { 'a b': { url: http://x } }", "`a b` is not a valid name"),
         ("servers: { a: { url: http://x }, a: { url: http://y } }", "`a` is given twice"),
         ("operator: { actor: 5 }", "`actor` is a text, not the value `5`"),
         ("defaults: { output: xml }", "`output` is one of table, kv, csv, jsonl, json, not `xml`"),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.api.results import MergeResult
 
 
-# ---- `omnigraph branch`: lines of work beside each other, and how they come together
+# ---- `omnigraph branch`
 
 
 app = typer.Typer(
@@ -96,7 +96,7 @@ def delete_branch(
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Delete a branch; what it did and nobody merged is gone."""
+    """Delete a branch, with all of its commits that were not merged."""
     actor = address.actor
     address.require_consent(f"deletes branch {name} of", yes=yes, json=json)
     address.echo("branch delete in", quiet=quiet)
@@ -191,7 +191,7 @@ def merge_lines(result: MergeResult) -> Iterator[str]:
         yield f"deleted branch {source}"
 
 
-# ---- `omnigraph diff`: what differs between two branches or commits
+# ---- `omnigraph diff`
 
 
 def _state(metavar: str) -> Any:

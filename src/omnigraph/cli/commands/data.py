@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from omnigraph.api.results import BlobInfo, ExportResult, LoadResult
 
 
-# ---- `omnigraph load`: files of any size into a graph, as one commit
+# ---- `omnigraph load`
 
 
 class Mode(StrEnum):
@@ -258,7 +258,7 @@ def _write_report(path: Path, report: LoadReport) -> None:
     print_warning(f"refused records are described in {path}")
 
 
-# ---- `omnigraph export`: every entity of one snapshot, as a load reads it
+# ---- `omnigraph export`
 
 
 class FileFormat(StrEnum):
@@ -315,7 +315,7 @@ def export(
             )
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read the lines has seen enough (`| head`). What is still in the buffer has no reader either.
+            # The reader closed the pipe (`| head`). What is still in the buffer has no reader either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
     if json:
@@ -331,7 +331,7 @@ def _text(result: ExportResult) -> str:
     return "\n".join([*counts, f"exported commit {result.commit_id} to {result.target} ({files})"])
 
 
-# ---- `omnigraph blob`: the bytes of one blob cell, or what it is
+# ---- `omnigraph blob`
 
 
 app = typer.Typer(no_args_is_help=True, help="Read single blob cells.")
@@ -431,7 +431,7 @@ def _to_stdout(chunks: Iterator[bytes]) -> None:
             sys.stdout.buffer.write(chunk)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the bytes has seen enough. What is still in the buffer has no reader either.
+        # The reader closed the pipe. What is still in the buffer has no reader either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
 
@@ -440,7 +440,7 @@ def _to_file(chunks: Iterator[bytes], out: Path) -> None:
     """The file appears when it is complete; until then, and after a failure, what was there stays."""
     out = out.resolve()
     if out.exists() and not out.is_file():
-        raise BadRequestError(f"{out} is no file: give the path of a file")
+        raise BadRequestError(f"{out} is not a file: give the path of a file")
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         with unfinished.open("xb") as file:

@@ -178,7 +178,7 @@ def _set_stage(graph: Graph, doi: str, stage: str, *, branch: str, actor: str) -
 
 
 def _describe(commit: GraphCommit) -> str:
-    actor = commit.actor or "nobody in particular"
+    actor = commit.actor or "an unnamed actor"
     return f"{commit.commit_id} {commit.kind} on {commit.branch} by {actor}"
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.snapshot import Snapshot
 
 
-# ---- `omnigraph commit`: the history of a graph
+# ---- `omnigraph commit`
 
 
 commit_app = typer.Typer(
@@ -169,7 +169,7 @@ def _actor(filter_: str | None, actor: str | None) -> str | None:
     return value
 
 
-# ---- `omnigraph log`: the history of a graph, as a list or as a drawing
+# ---- `omnigraph log`
 
 
 @scoped("log", positional=True)
@@ -211,7 +211,7 @@ def branch_heads(graph: GraphApi) -> dict[str, Snapshot]:
     """Where every branch is."""
     heads = {}
     for name in graph.branches():
-        with suppress(BranchNotFoundError):  # somebody deleted it just now
+        with suppress(BranchNotFoundError):  # it was deleted meanwhile
             heads[name] = graph.snapshot(name)
     return heads
 
@@ -244,7 +244,7 @@ def head_labels(heads: Mapping[str, Snapshot]) -> dict[str, list[str]]:
     return labels
 
 
-# ---- `omnigraph changes`: what happens on a branch, for readers that come back
+# ---- `omnigraph changes`
 
 
 changes_app = typer.Typer(
@@ -368,7 +368,7 @@ def _blocks(pages: list[FeedPage]) -> list[dict[str, object]]:
     ]
 
 
-# ---- `omnigraph snapshot`: the dataset versions of a branch head
+# ---- `omnigraph snapshot`
 
 
 @renders("get_snapshot")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.verify import VerifyReport
 
 
-# ---- `omnigraph optimize`: bring layout, indexes and catalog into their best shape
+# ---- `omnigraph optimize`
 
 
 @scoped("optimize", positional=True)
@@ -142,7 +142,7 @@ def _index_text(report: IndexReport) -> str:
     return "\n".join(lines)
 
 
-# ---- `omnigraph cleanup`: remove old versions and leftovers
+# ---- `omnigraph cleanup`
 
 
 @scoped("cleanup", positional=True)
@@ -240,7 +240,7 @@ _REASONS = {
 }
 
 
-# ---- `omnigraph repair`: datasets that moved without the catalog
+# ---- `omnigraph repair`
 
 
 @scoped("repair", positional=True)
@@ -307,11 +307,11 @@ def _drift_lines(report: RepairReport) -> Iterator[str]:
     yield from (f"{table.type_key}: {table.advice}" for table in drifted if table.advice)
 
 
-# ---- `omnigraph doctor`: is a graph healthy, and what should be run
+# ---- `omnigraph doctor`
 
 
 _LARGEST_TYPES = 10
-#: Rows of the table that are no types; with them it adds up.
+#: The row of the table for what belongs to no type, so that the sum is complete.
 _DERIVED = "kept indexes and vectors (__derived)"
 _OTHER = "catalog and control files"
 _MESSAGE_WIDTH = 160
@@ -376,7 +376,7 @@ def _finding_rows(item: Finding) -> Iterator[list[str]]:
     yield from (["", "", line] for line in more)
 
 
-# ---- `omnigraph verify`: does every file hold what was written to it
+# ---- `omnigraph verify`
 
 
 @scoped("verify", positional=True)
@@ -429,7 +429,7 @@ def verify_lines(report: VerifyReport) -> Iterator[str]:
         yield f"damaged: {len(report.problems):,} of {total}{note}; restore them from a copy"
 
 
-# ---- `omnigraph recovery`: what was settled after crashes
+# ---- `omnigraph recovery`
 
 
 app = typer.Typer(

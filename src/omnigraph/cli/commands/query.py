@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.query.lint import LintReport
 
 
-# ---- `omnigraph query`: read a graph
+# ---- `omnigraph query`
 
 
 RowFormatOption = Annotated[
@@ -146,7 +146,7 @@ def print_rows(
         print_lines(lines)
 
 
-# ---- `omnigraph mutate`: change a graph
+# ---- `omnigraph mutate`
 
 
 @scoped("mutate")
@@ -197,7 +197,7 @@ def result_line(result: MutationResult) -> str:
     return f"{nodes}, {edges} in commit {result.commit.commit_id} on {result.branch}"
 
 
-# ---- `omnigraph explain`: the plan of a query
+# ---- `omnigraph explain`
 
 
 @scoped("explain")
@@ -256,7 +256,7 @@ def explain(
     )
 
 
-# ---- `omnigraph lint`: check queries against a schema
+# ---- `omnigraph lint`
 
 
 @scoped("lint", positional=True)
@@ -339,7 +339,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-# ---- `omnigraph alias`: a stored read query under a name of one's own
+# ---- `omnigraph alias`
 
 
 @scoped("alias")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.plan import MigrationPlan
 
 
-# ---- `omnigraph init`: create a graph
+# ---- `omnigraph init`
 
 
 @scoped("init")
@@ -54,7 +54,7 @@ def init(
             print_text(f"initialized {graph.uri}")
 
 
-# ---- `omnigraph schema`: look at schemas and change them
+# ---- `omnigraph schema`
 
 
 app = typer.Typer(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.server.stored_queries import CheckReport
 
 
-# ---- `omnigraph queries`: the stored queries of a server, before it starts and while it runs
+# ---- `omnigraph queries`
 
 
 queries_app = typer.Typer(
@@ -170,7 +170,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-# ---- `omnigraph policy`: policy files, checked, tested and asked before a server uses them
+# ---- `omnigraph policy`
 
 
 policy_app = typer.Typer(
@@ -370,7 +370,7 @@ def _case_count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-# ---- `omnigraph graphs`: what a server serves
+# ---- `omnigraph graphs`
 
 
 graphs_app = typer.Typer(

@@ -32,7 +32,7 @@ from omnigraph.cli.scope import (
 )
 from omnigraph.cli.tables import text_table
 
-# ---- `omnigraph profile`: the named scopes of the configuration, and which one holds
+# ---- `omnigraph profile`
 
 
 app = typer.Typer(
@@ -156,7 +156,7 @@ def _target(scope: Scope) -> str:
     return scope.url if isinstance(scope, ServerScope) else scope.uri
 
 
-# ---- `omnigraph login` and `logout`: the tokens of named servers
+# ---- `omnigraph login` and `logout`
 
 
 ServerName = Annotated[
@@ -194,7 +194,7 @@ def login(
 
 @scoped("logout")
 def logout(name: ServerName, json: AsJson = False) -> None:
-    """Forget the token of a server; it is no mistake when there is none."""
+    """Forget the token of a server, if one is stored."""
     was_known = forget_token(name)
     if json:
         print_json({"server": name, "removed": was_known})
