@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 
-# ---- How much unfinished work there may be: requests and bytes of one actor, and the bodies of all requests
-#      together
+# ---- Limits of requests and bytes per actor
 
 
 RETRY_AFTER_S = 60
@@ -178,7 +177,7 @@ def memory_of(request: Request) -> HeldMemory:
     return held
 
 
-# ---- Places for responses that stream: how many may be open at the same time, and how many of them for one caller
+# ---- Limits of streaming responses
 
 
 class StreamSlots:
@@ -212,7 +211,7 @@ class StreamSlots:
                 del self._taken[caller]
 
 
-# ---- What a server counts, in the text form of Prometheus
+# ---- Prometheus metrics
 
 
 _GRAPHS = "omnigraph_graphs"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HANDLERS = (endpoint, history, reads, schema, writes)
 
 
-# ---- Around every request: an id, one log line, counts, headers that browsers need, and the last line of defence
+# ---- Middleware: request ids, logs, counts and headers
 
 
 _log = logger(__name__)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.server.settings import ServerSettings
 
 
-# ---- From a configuration to open graphs: which state the server is in, and which graphs it can serve
+# ---- Opening the graphs of a configuration
 
 
 _log = logger(__name__)
@@ -53,10 +53,10 @@ class FreshAuthority:
 def read_authority(
     config: ServerConfig, environment: Mapping[str, str], *, is_open: bool
 ) -> FreshAuthority:
-    """Read tokens and policies, and refuse combinations that would serve more than somebody meant to.
+    """Read tokens and policies, and refuse combinations that would serve more than was meant.
 
     Raises:
-        BadRequestError: there are no tokens and nobody asked for an open server, or there is a policy without tokens.
+        BadRequestError: there are no tokens and the server was not opened, or there is a policy without tokens.
         InputFileError: a file cannot be read.
     """
     tokens = read_tokens(environment)
@@ -64,12 +64,12 @@ def read_authority(
     if tokens is None:
         if has_policy:
             raise BadRequestError(
-                "there is a policy and no token: nobody could be told apart. Set OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
+                "there is a policy and no token: actors cannot be told apart. Set OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
             )
         if not is_open:
             raise BadRequestError(
                 "there is no token: set OMNIGRAPH_SERVER_BEARER_TOKEN or OMNIGRAPH_SERVER_BEARER_TOKENS_FILE, "
-                "or serve everybody with --unauthenticated"
+                "or serve every client with --unauthenticated"
             )
         return FreshAuthority(tokens=None, policies={}, server_policy=None)
     for warning in token_warnings(tokens, environment):
@@ -164,7 +164,7 @@ def _open(
     return OpenGraph(graph_id=item.graph_id, graph=graph, queries=queries, gate=gate, slots=slots)
 
 
-# ---- SIGHUP: tokens and policies are read again, all of them or none, while requests go on
+# ---- Reloading tokens and policies on SIGHUP
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def reload(service: Service) -> bool:
             fresh = read_authority(service.config, os.environ, is_open=service.is_open)
         except OmniError as problem:
             _log.error("reload refused, nothing changed", reason=problem.message)
-        except Exception:  # noqa: BLE001  # nobody waits for this thread: what it does not tell is never known
+        except Exception:  # noqa: BLE001  # no caller waits for this thread: its log is the only report
             _log.exception("reload failed, nothing changed")
         else:
             _replace(service, fresh)

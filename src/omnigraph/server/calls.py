@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from omnigraph.server.settings import ServerSettings
 
 
-# ---- Threads for work that would hold up the loop
+# ---- Worker threads
 
 
 _Outcome = TypeVar("_Outcome")
@@ -65,7 +65,7 @@ def _contained(work: Callable[..., _Outcome], arguments: tuple[Any, ...]) -> _Ou
         raise
 
 
-# ---- One request as the routes see it: who asks, which graph, what is allowed, and where the work runs
+# ---- The call of a route
 
 
 _log = logger(__name__)
@@ -200,7 +200,7 @@ class GraphCall(Call):
         """A commit that the caller may read.
 
         Raises:
-            NotFoundError: there is none, or its branch must not be read; nobody can tell which.
+            NotFoundError: there is none, or its branch must not be read; the error is the same.
         """
         try:
             commit = self.graph.commit(commit_id)
@@ -216,7 +216,7 @@ class GraphCall(Call):
         return commit
 
     def _may_know(self, commit_id: str, action: Action) -> bool:
-        """Whether the caller may be told why a commit cannot be read: its branch was deleted, and was no secret."""
+        """Whether the caller may know why a commit cannot be read: its branch was deleted, and was readable."""
         if self.served.gate is None:
             return True
         made = next((item for item in self.graph.log() if item.commit_id == commit_id), None)
@@ -234,7 +234,7 @@ class GraphCall(Call):
         """The commit that a name without surrounding blanks means where branches have names too; None for a branch.
 
         Raises:
-            NotFoundError: there is no such commit, or its branch must not be read; nobody can tell which.
+            NotFoundError: there is no such commit, or its branch must not be read; the error is the same.
         """
         if not is_ulid(name) or name in self.graph.branches():
             return None
@@ -295,7 +295,7 @@ def enter(request: Request) -> Call:
     Raises:
         UnauthorizedError: the token is missing or unknown.
         ForbiddenHostError: the server is open, and was addressed by a name that is not its own, or by a page of
-            somebody else.
+            another site.
     """
     service: Service = request.app.state.service
     tokens = service.authority.tokens
@@ -401,7 +401,7 @@ def _token(request: Request) -> str:
 
 
 def _check_host(request: Request, settings: ServerSettings) -> None:
-    """Refuse names that somebody else may have pointed at this machine, to let a browser reach an open server."""
+    """Refuse foreign host names, by which a page of another site could reach an open server (DNS rebinding)."""
     host = request.headers.get("host", "").lower()
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if name in ("", "localhost") or name in settings.allowed_hosts:

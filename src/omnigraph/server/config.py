@@ -11,7 +11,7 @@ from pathlib import Path
 from omnigraph.core.yaml_files import YamlDocument, YamlValue
 from omnigraph.errors import BadRequestError, InputFileError
 
-# ---- Where stored queries are written: files, and which queries of them
+# ---- Stored query files
 
 
 _ENDING = ".gq"
@@ -116,7 +116,7 @@ def single_graph(
     """The configuration of a server with one graph.
 
     Raises:
-        BadRequestError: the store is no address of a graph, or the id is no graph id.
+        BadRequestError: the store is not the address of a graph, or the id is not a graph id.
         InputFileError: there are no queries, or no policy, at their path.
     """
     if problem := _graph_id_problem(graph_id):
@@ -265,7 +265,7 @@ class _Reader:
 
 def _graph_id_problem(graph_id: str) -> str | None:
     if not _GRAPH_ID.fullmatch(graph_id):
-        return f"`{graph_id}` is no graph id: it is 1 to 64 letters, digits and `-`"
+        return f"`{graph_id}` is not a graph id: it is 1 to 64 letters, digits and `-`"
     if graph_id in RESERVED_GRAPH_IDS:
         return f"`{graph_id}` is reserved, and no graph id"
     return None

@@ -69,7 +69,7 @@ class BoundedConnection(H11Protocol):
         self._quiet_since = self.loop.time()
         self._unsent_bytes = 0
 
-    # ---- what the transport tells
+    # ---- calls from the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class
         """Take a place among the connections, or refuse."""
@@ -105,7 +105,7 @@ class BoundedConnection(H11Protocol):
         if self.transport.is_closing():
             self._watch_sending()  # there will not be more, and the rest has to be taken too
 
-    # ---- what the server tells
+    # ---- calls from the server
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""

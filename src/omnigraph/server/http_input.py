@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.server.untrusted_json import LongText
 
 
-# ---- Bodies and query strings of requests: bounded in size and time, and exactly of the shape that a route takes
+# ---- Request bodies and query strings
 
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def read_json(
         UnsupportedMediaTypeError: it is announced as something else.
         ResourceLimitError: it is larger than the limit, or holds more values.
         TooManyRequestsError: the bodies of all requests together take too much memory.
-        BadRequestError: it is not JSON, or JSON of another shape.
+        BadRequestError: the body is not JSON, or not valid for the route.
     """
     if optional and not _has_body(request):
         return _validated(model, {}), 0
@@ -125,7 +125,7 @@ async def read_load(
         UnsupportedMediaTypeError: it is announced as something else.
         ResourceLimitError: it is larger than the limit, or holds more values than a load has.
         TooManyRequestsError: the bodies of all requests together take too much memory.
-        BadRequestError: it is not JSON, or JSON of another shape.
+        BadRequestError: the body is not JSON, or not valid for the route.
     """
 
     def measure(body: bytearray) -> None:
@@ -260,7 +260,7 @@ def _has_body(request: Request) -> bool:
 async def _chunks(
     request: Request, settings: ServerSettings, limit: BodyLimit, grow: Grow
 ) -> AsyncIterator[bytes]:
-    """The pieces of a body as they come; `grow` is told the size of each that was not announced."""
+    """The pieces of a body as they come; `grow` gets the size of each that was not announced."""
     is_announced = announced_size(request, limit) is not None
     received = 0
     deadline = anyio.current_time() + settings.body_total_s
@@ -284,7 +284,7 @@ async def _chunks(
         yield chunk
 
 
-# ---- Which state of a graph a request reads
+# ---- Read targets of requests
 
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def target_of(request: _Targeted) -> Target:
         raise BadRequestError("give one of branch and snapshot")
     version: int | None = getattr(request, "version", None)
     if version is not None and not 0 <= version <= _MAX_VERSION:
-        raise BadRequestError(f"{version} is no graph version")
+        raise BadRequestError(f"{version} is not a graph version")
     return Target(
         branch=MAIN if request.branch is None else request.branch,
         snapshot=request.snapshot,
@@ -338,7 +338,7 @@ def arguments_of(target: Target) -> TargetArguments:
     }
 
 
-# ---- Ranges and preconditions of HTTP, for values with strong tags
+# ---- HTTP ranges and preconditions
 
 
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII | re.IGNORECASE)

@@ -83,7 +83,7 @@ def serve(
         typer.Option("--bind", metavar="HOST:PORT", help=f"{_DEFAULT_BIND} is the default"),
     ] = None,
     unauthenticated: Annotated[
-        bool, typer.Option("--unauthenticated", help="serve everybody, without tokens")
+        bool, typer.Option("--unauthenticated", help="serve every client, without tokens")
     ] = False,
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="fail when a graph cannot be opened")
@@ -103,7 +103,7 @@ def serve(
         if is_open and not service.is_open:
             _log.warning("there are tokens, so --unauthenticated has no effect")
         if service.is_open and not _is_loopback(host):
-            _log.warning("everybody who reaches this address may do everything", address=host)
+            _log.warning("every client that reaches this address may do everything", address=host)
         _run(service, host, port)
 
 
@@ -147,7 +147,7 @@ def parse_bind(text: str) -> tuple[str, int]:
     ('::1', 0)
 
     Raises:
-        BadRequestError: it is no such address.
+        BadRequestError: the text is not such an address.
     """
     host, colon, port = text.strip().rpartition(":")
     is_number = port.isascii() and port.isdigit() and len(port) <= 5
@@ -209,7 +209,7 @@ class _AnnouncedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal that was obeyed is no failure: it is not raised again when everything is done."""
+        """Handle signals without raising them again after a clean shutdown."""
         with super().capture_signals():
             yield
             self._captured_signals.clear()

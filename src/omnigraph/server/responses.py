@@ -48,9 +48,9 @@ def json_response(
     return Response(json_bytes(document), status_code=status, headers=headers, media_type=JSON)
 
 
-# ---- Structured logs: one JSON object per line on standard error, or readable lines on a terminal
+# ---- Structured logs
 #
-# Loggers belong to the standard library, so that whoever embeds the application decides where they go; only the
+# Loggers belong to the standard library, so that an embedding application decides where they go; only the
 # executable configures them.
 
 
@@ -111,12 +111,12 @@ def configure_logs(*, level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # What they tell at INFO is told here with more facts, or is about one request.
+    # Their INFO records repeat those of this server with fewer facts.
     for name in ("uvicorn", "mcp"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-# ---- Failures as responses: one envelope for everything that can go wrong
+# ---- Error responses
 
 
 _log = logger(__name__)
@@ -149,12 +149,12 @@ def failure_response(error: OmniError, hidden: HiddenPlaces | None = None) -> Re
 
 
 def internal_response() -> Response:
-    """The response of a failure that nobody foresaw; it tells nothing about the inside."""
+    """The response of an unexpected failure, without internal details."""
     return json_response(internal_document(), status=500)
 
 
 def internal_document() -> dict[str, object]:
-    """The body of a failure that nobody foresaw."""
+    """The body of an unexpected failure."""
     return {"error": _INTERNAL, "kind": "internal", "code": "internal"}
 
 

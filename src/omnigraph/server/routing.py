@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from starlette.types import Scope
 
-# ---- Routes: the handler of an operation, or what follows from its entry
+# ---- Routes from the operation catalogue
 
 
 Handler = Callable[[Request, Operation], Awaitable[Response]]

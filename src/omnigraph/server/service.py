@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.server.stored_queries import StoredQueries
 
 
-# ---- Bearer tokens: where they come from, and whose a token is
+# ---- Bearer tokens
 #
 # Only digests are kept. Which token matched decides the actor, and nothing else in a request does.
 
@@ -162,7 +162,7 @@ def _parsed(text: str, origin: str) -> dict[str, str]:
     try:
         tokens = json.loads(text, object_pairs_hook=refuse_twice)
         if not isinstance(tokens, dict) or not all(isinstance(t, str) for t in tokens.values()):
-            raise ValueError("it is no object of texts")
+            raise ValueError("it is not an object of strings")
     except json.JSONDecodeError:
         # Its message would be harmless, and its context would carry the text.
         raise BadRequestError(f'{origin}: not JSON such as {{"actor": "token"}}') from None
@@ -186,7 +186,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-# ---- Refusals of unknown tokens: told to the log, and later and later to an address that goes on guessing
+# ---- Refusals of unknown tokens
 #
 # A known token is never delayed, also not one that comes from such an address: it is compared first.
 
@@ -263,8 +263,7 @@ def _network(peer: str) -> str:
     return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
 
 
-# ---- Large differences that a server keeps for the pages to come: comparing again for every page would take too
-#      long
+# ---- The cache of large diffs
 
 
 #: Each of them takes space on a disk.
@@ -295,8 +294,7 @@ class KeptDiffs:
         self._known.clear()
 
 
-# ---- Where graphs are stored is known to the server and its log; failures, which may name files, are sent without
-#      it
+# ---- Removing storage paths from errors
 
 
 _FILE_SCHEME = "file://"
@@ -377,7 +375,7 @@ def _path_pattern(path: str) -> str:
     return rf"/?(?<![\w.-]){re.escape(path)}(?![\w-])"
 
 
-# ---- What one process serves: its graphs, who may do what with them, and the bounds that all requests share
+# ---- The service: graphs, policies and shared limits
 
 
 #: Streams of all graphs at the same time.
@@ -391,7 +389,7 @@ class OpenGraph:
     graph_id: str
     graph: Graph
     queries: StoredQueries
-    #: Who may do what; None in the open state, where everybody may do everything.
+    #: Who may do what; None in the open state, where every client may do everything.
     gate: PolicyGate | None
     #: Places for its exports.
     slots: StreamSlots
@@ -409,7 +407,7 @@ class Authority:
 
     #: None in the open state.
     tokens: Tokens | None
-    #: Who may list graphs; nobody without one.
+    #: Who may list graphs; None allows no actor.
     server_gate: PolicyGate | None = None
 
 
@@ -452,7 +450,7 @@ class Service:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked who they are."""
+        """Whether requests need no token."""
         return self.authority.tokens is None
 
     def close(self) -> None:

@@ -164,7 +164,7 @@ class ServerSettings:
     #: Reads and writes have their own threads, so that neither waits for the other.
     read_threads: int = _READ_THREADS.default
     write_threads: int = _WRITE_THREADS.default
-    #: None is no limit, here and below.
+    #: None means no limit, here and below.
     query_timeout_s: float | None = _QUERY_TIMEOUT.default_s
     query_timeout_max_s: float | None = _QUERY_TIMEOUT_MAX.default_s
     export_timeout_s: float | None = _EXPORT_TIMEOUT.default_s

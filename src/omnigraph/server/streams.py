@@ -57,7 +57,7 @@ class Sink:
         """Take a piece of text or bytes; waits while two pieces are on their way.
 
         Raises:
-            ReaderGoneError: nobody reads any more.
+            ReaderGoneError: the reader is gone.
         """
         self._buffer += piece.encode() if isinstance(piece, str) else piece
         while len(self._buffer) >= CHUNK_BYTES:
@@ -114,7 +114,7 @@ class _Production:
                 pass
             except OmniError as failure:
                 _log.info("a stream ended early", reason=failure.message)
-            except Exception:  # noqa: BLE001  # it was told where pieces were taken, or nobody is left to be told
+            except Exception:  # noqa: BLE001  # the reader of the pieces got it, or is gone
                 _log.info("a stream ended early", exc_info=True)
             finally:
                 self._release()
@@ -147,7 +147,7 @@ class _Source(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Nobody asks for more."""
+        """Stop: no more pieces are read."""
         ...
 
 
@@ -172,7 +172,7 @@ class StreamedResponse(Response):
         self._signal = signal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the pieces until there are no more, or nobody listens."""
+        """Send the pieces until there are no more, or the client is gone."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(until_gone, receive, self._signal, group.cancel_scope)
@@ -210,7 +210,7 @@ async def produced(
     production = _Production(produce, service.producers, release)
     try:
         first = await production.next()
-    except BaseException:  # also when cancelled: the thread would go on for nobody
+    except BaseException:  # also when cancelled: the thread would go on without a reader
         signal.set()
         await production.stop()
         raise
@@ -273,4 +273,4 @@ async def _take_stream(service: Service, caller: str) -> None:
             raise ResourceLimitError(
                 "stream_export_transport_bytes", limit, limit + RESERVED_BYTES, advice
             )
-        await anyio.sleep(_POLL_S)  # places are given back in threads, which wake nobody
+        await anyio.sleep(_POLL_S)  # places are given back in threads, which do not wake the loop

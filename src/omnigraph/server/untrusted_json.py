@@ -11,7 +11,7 @@ from typing import Any
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.errors.text import size_text
 
-# ---- Untrusted JSON: measured in its bytes before any value of it is built, then parsed
+# ---- Limits and parsing of untrusted JSON
 #
 # The parser of the standard library is one call that keeps every other thread waiting, the event loop too, and makes
 # an object of every bracket: 32 MiB of `[],[],` take seconds and 800 MB. Here the bytes are looked at in pieces, each
@@ -139,7 +139,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-# ---- The JSON body of a load: a few short members around one long text, which never exists in memory as a whole
+# ---- The JSON body of a load
 #
 # The text is decoded piece by piece into the file that the load reads.
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 
-# ---- Requests to the routes of this server from inside: as from outside, with the same token, without a socket
+# ---- In-process requests to the server's own routes
 
 
-#: Answers beyond this are of no use to an agent, and of much to somebody who wants to fill the memory.
+#: Larger answers are of no use to an agent, and would fill the memory.
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 #: What an inner request keeps of the headers of the outer one: who asks, and under which name of the server.
 _KEPT = (b"authorization", b"host")
@@ -118,7 +118,7 @@ class _Collected:
             self.parts.append(part)
 
 
-# ---- `POST /graphs/{graph_id}/mcp`: the tools that the caller may see, and calls of them
+# ---- `POST /graphs/{graph_id}/mcp`
 #
 # Stateless: every request stands alone, is answered with JSON, and belongs to the actor of its token.
 
@@ -127,7 +127,7 @@ _log = logger(__name__)
 
 _INSTRUCTIONS = (
     "A typed property graph with branches and history. Prefer the tools that are named after what they find or do; "
-    "`schema` and `query` answer everything else. Work that somebody should look at belongs on a branch: create one, "
+    "`schema` and `query` answer everything else. Work that should be reviewed belongs on a branch: create one, "
     "write there, and merge it."
 )
 
@@ -155,7 +155,7 @@ def visible_tools(call: GraphCall) -> dict[str, GraphTool]:
 
 
 def _check_message(message: object) -> None:
-    """Refuse what is no request and no notification, before the protocol looks at it.
+    """Refuse a message that is not one request or notification, before the protocol reads it.
 
     Raises:
         BadRequestError: it is neither.
@@ -167,7 +167,7 @@ def _check_message(message: object) -> None:
         or not isinstance(message.get("params", {}), dict)
         or not _is_id(message.get("id", 0))
     ):
-        raise BadRequestError("the body is no single request or notification of JSON-RPC 2.0")
+        raise BadRequestError("the body is not a single request or notification of JSON-RPC 2.0")
 
 
 def _is_id(value: object) -> bool:

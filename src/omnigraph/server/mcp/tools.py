@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.server.stored_queries import StoredQuery
 
 
-# ---- What a tool is: its description for the agent, and the request that a call of it stands for
+# ---- Tool definitions
 
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class InnerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphTool:
-    """One tool. Whoever may do none of `needs` on any branch does not get to know that it exists."""
+    """One tool, hidden from callers that may do none of `needs` on any branch."""
 
     name: str
     description: str
@@ -103,7 +103,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-# ---- The tools that every graph has: operations of the catalogue, described by the same models as their routes
+# ---- The built-in tools of every graph
 
 
 def _built_in(operation: Operation, tool: Tool) -> GraphTool:
@@ -169,7 +169,7 @@ BUILT_INS: dict[str, GraphTool] = {
 }
 
 
-# ---- Stored queries as tools: typed parameters, and the branch apart from them
+# ---- Stored queries as tools
 
 
 #: Where the query runs, and for how long. No parameter has such a name: two underscores at the beginning are reserved.

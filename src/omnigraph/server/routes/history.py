@@ -131,7 +131,7 @@ async def _merge(request: Request, _operation: Operation) -> Response:
     return json_response(result.document())
 
 
-# ---- History: commits, the log over all branches, and the differences of two states
+# ---- Commits, the log, and diffs
 
 
 @handles("get_log")
@@ -160,7 +160,7 @@ async def _log(request: Request, _operation: Operation) -> Response:
 def _heads(call: GraphCall) -> dict[str, Snapshot]:
     heads = {}
     for name in call.graph.branches():
-        with suppress(BranchNotFoundError):  # somebody deleted it just now
+        with suppress(BranchNotFoundError):  # it was deleted meanwhile
             heads[name] = call.graph.snapshot(name)
     return heads
 
@@ -208,7 +208,7 @@ async def _diff(request: Request, _operation: Operation) -> Response:
     return Response(await call.stoppable(work, signal), media_type=JSON)
 
 
-# ---- What happened: the changes of a commit, the feed of a branch, and baselines to begin from
+# ---- Changes, the change feed, and baselines
 
 
 @handles("get_changes_baseline")

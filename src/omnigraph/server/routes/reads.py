@@ -159,7 +159,7 @@ async def _arrow_answer(
 
 
 def _joined(pieces: list[bytes], rest: Generator[bytes]) -> Generator[bytes]:
-    """What is made already, then the rest; whoever closes it closes the rest as well."""
+    """Yields buffered bytes, then the stream, which is closed with it."""
     with closing(rest):
         yield from pieces
         yield from rest
@@ -242,7 +242,7 @@ def _is_in(table_key: str, names: set[str]) -> bool:
     return key in names or key.partition(":")[2] in names
 
 
-# ---- Single blob cells, whole or in ranges, with the preconditions of HTTP
+# ---- Blob cells
 
 
 #: What an address may hold as it is; everything else cannot stand in a header.
@@ -269,7 +269,7 @@ async def _blob(request: Request, operation: Operation) -> Response:
         return Response(status_code=302, headers=_facts(info) | address)
     etag = quoted(info.etag or "")
     if fails_if_match(request.headers, etag):
-        raise BlobChangedError("the blob is another one by now: read it again")
+        raise BlobChangedError("the blob was changed meanwhile: read it again")
     facts = _facts(info) | {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
     if is_not_modified(request.headers, etag):
         return Response(status_code=304, headers=facts)

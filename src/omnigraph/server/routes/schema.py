@@ -83,7 +83,7 @@ def _annotations(definition: NodeDef | EdgeDef, item: PropertyDef) -> Iterator[s
         yield f"@embed({item.embedding.source})"
 
 
-# ---- The schema: what it is, and making another one the accepted one
+# ---- Reading and changing the schema
 
 
 @handles("get_schema")

@@ -23,7 +23,7 @@ from omnigraph.server.http_input import is_not_modified
 from omnigraph.server.responses import json_response
 from omnigraph.server.routing import handles, openapi_document
 
-# ---- Whether the server lives, what it counts, which graphs it serves
+# ---- Health, metrics, and the list of graphs
 
 
 @handles("health")

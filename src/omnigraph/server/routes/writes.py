@@ -104,7 +104,7 @@ def condition_of(request: Request, operation: Operation) -> str | None:
     return given[0]
 
 
-# ---- Stored queries: which there are, and running them by name
+# ---- Stored queries
 
 
 @handles("list_queries")
@@ -126,7 +126,7 @@ def find_stored(call: GraphCall, name: str) -> StoredQuery:
     """A stored query that the caller may run.
 
     Raises:
-        NotFoundError: there is none of that name, or the caller may run none; nobody can tell which.
+        NotFoundError: there is none of that name, or the caller may run none; the error is the same.
     """
     stored = call.served.queries.get(name)
     if not call.decide(Action.INVOKE_QUERY).allowed or stored is None:
@@ -177,7 +177,7 @@ def check_expectation(stored: StoredQuery, expect_mutation: bool | None) -> None
         raise BadRequestError(f"`{stored.name}` is a {kind}: run it with `{verb}`")
 
 
-# ---- Reports about loads, in terms of whoever sent the records
+# ---- Load reports for clients
 
 
 def named(
@@ -310,7 +310,7 @@ def _load(call: GraphCall, wanted: _LoadRequest, path: str, signal: LinkedSignal
             cancel=signal,
         )
     except (LoadRejectedError, LoadKeyConflictError, InputFileError) as refused:
-        # Reports name the file that the body was kept in, which means nothing to whoever sent it.
+        # Reports name the file that the body was kept in, which means nothing to the client.
         raise named(refused, path, wanted.source) from None
 
 
