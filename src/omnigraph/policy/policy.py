@@ -136,7 +136,7 @@ def _uid(kind: str, name: str) -> dict[str, str]:
     return {"type": kind, "id": str(name)}
 
 
-# ---- A policy: rules with their compiled form, and the sentences around a decision
+# ---- The policy
 
 
 class Policy:
@@ -216,7 +216,7 @@ class Policy:
     def decide(self, request: PolicyRequest) -> Decision:
         """Whether a request is allowed, by which rule, and a sentence about it. Takes well below a millisecond."""
         if request.actor is None:
-            reason = f"nobody is named who wants to {request.describe()}: a policy allows nothing without an actor"
+            reason = f"no actor is given to {request.describe()}: a policy allows nothing without an actor"
             return Decision(False, None, reason)
         matching = self._cedar.matching(
             request.actor,
@@ -283,7 +283,7 @@ READ_ONLY = Policy(
 )
 
 
-# ---- The gate: the policy that holds right now, asked by the server at its edge and by the engine before a write
+# ---- The policy gate
 
 
 _log = logging.getLogger(__name__)
@@ -297,7 +297,7 @@ class PolicyGate:
     """
 
     def __init__(self, policy: Policy) -> None:
-        # One reference, read once per decision: nobody sees a mixture of two policies.
+        # One reference, read once per decision, so that no decision mixes two policies.
         self._policy = policy
 
     @classmethod
@@ -365,7 +365,7 @@ class PolicyGate:
         return self._policy.knows(actor)
 
 
-# ---- Tests of a policy: files of requests with the answer that is expected
+# ---- Policy tests
 
 
 _ANSWERS = ("allow", "deny")

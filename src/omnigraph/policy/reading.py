@@ -133,7 +133,7 @@ def _rule(name: str, allow: YamlValue, groups: Mapping[str, frozenset[str]]) -> 
     read = {key: _word(place, "a scope", Scope) or Scope.ANY for key, place in scopes.items()}
     return Rule(
         id=name,
-        # A rule whose group could not be read never becomes one for everybody: the file is refused.
+        # A rule whose group could not be read never becomes one for every actor: the file is refused.
         group=group or "",
         actions=actions,
         branch_scope=read.get(ScopeKey.BRANCH, Scope.ANY),
@@ -180,7 +180,7 @@ def _word(value: YamlValue, what: str, known: type[_Word]) -> _Word | None:
 def _text(value: YamlValue, what: str) -> str | None:
     text = value.text(what)
     if text is not None and not _is_sendable(text):
-        value.error(f"{what} holds half a surrogate pair, which is no character")
+        value.error(f"{what} holds half a surrogate pair, not a character")
         return None
     return text
 

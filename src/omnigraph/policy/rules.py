@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from omnigraph.errors import PolicyDeniedError
 
-# ---- What a policy is made of: actions, scopes and rules. Only data; `cedar` gives it its meaning
+# ---- Actions, scopes and rules
 
 
 class Action(StrEnum):
@@ -83,7 +83,7 @@ class PolicyRules:
     rules: tuple[Rule, ...] = ()
 
 
-# ---- What a policy is asked, and what it answers
+# ---- Requests and decisions
 
 
 #: Longest name that a sentence repeats in full.

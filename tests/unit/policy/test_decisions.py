@@ -117,7 +117,7 @@ rules:
         ),
         (
             PolicyRequest(None, Action.CHANGE, "main"),
-            "nobody is named who wants to change branch `main`: a policy allows nothing without an actor",
+            "no actor is given to change branch `main`: a policy allows nothing without an actor",
         ),
     ],
 )
@@ -329,7 +329,12 @@ ALL = "actors: { group: all }"
         (rule(f"{ALL}, actions: []"), 5, 47, "the rule allows no action"),
         (rule(f"{ALL}, actions: [reed]"), 5, 48, "`reed` is not an action"),
         (rule("actors: { group: al }, actions: [read]"), 5, 31, "there is no group `al`"),
-        (rule("actors: { actor: ada }, actions: [read]"), 5, 24, "`actor` is not a key of `actors`"),
+        (
+            rule("actors: { actor: ada }, actions: [read]"),
+            5,
+            24,
+            "`actor` is not a key of `actors`",
+        ),
         (rule("actors: ada, actions: [read]"), 5, 22, "`actors` is a mapping, not the text `ada`"),
         (
             rule(f"{ALL}, actions: [read], branch_scope: all"),
