@@ -60,7 +60,7 @@ def unescape(literal: str, offset: int) -> str:
     return _ESCAPE.sub(replace, body)
 
 
-# ---- Where analysed grammars are kept between processes: the analysis takes longer than most commands
+# ---- The cache of analysed grammars
 
 
 def grammar_cache(grammar: str) -> str | None:
@@ -72,7 +72,7 @@ def grammar_cache(grammar: str) -> str | None:
     return str(folder / f"{sha256(grammar.encode()).hexdigest()[:24]}-{python}.bin")
 
 
-# ---- Runs a lark grammar over a file of declarations and reports every broken one
+# ---- Parsing declarations
 #
 # The whole file is parsed in one go. Only when that fails is it cut at the beginnings of declarations and each piece
 # parsed alone, so that one run shows the first syntax error of every declaration instead of the first of the file.

@@ -10,7 +10,7 @@ from typing import Literal, assert_never
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
 
-# ---- Syntax tree of a query file, as written: nothing resolved, nothing checked
+# ---- The syntax tree of a query file
 #
 # Spans never take part in equality, so two trees are equal when their texts mean the same.
 
@@ -338,7 +338,7 @@ class QueryFile:
     queries: tuple[Query, ...]
 
 
-# ---- Syntax tree → canonical query text; parsing the text gives an equal tree
+# ---- Printing a tree as canonical text
 
 
 _INDENT = "  "

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog
 
 
-# ---- Checks of a declaration that need no schema: parameters and annotations
+# ---- Checks of a declaration without a schema
 
 
 _SCALARS = {scalar.value: scalar for scalar in Scalar}
@@ -104,7 +104,7 @@ def _check_notes(findings: Findings, query: ast.Query) -> None:
         seen.add(note.kind)
 
 
-# ---- The codes of query findings and what they mean; the codes are stable, the texts are not
+# ---- Stable codes of query findings
 
 
 QUERY_CODES: dict[str, str] = {
@@ -157,7 +157,7 @@ QUERY_CODES: dict[str, str] = {
 }
 
 
-# ---- How much one query lists, and the refusal of what is beyond the limits of the language
+# ---- Size limits of a query
 
 
 _PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
@@ -215,7 +215,7 @@ def _parts(body: ast.ReadBody | ast.MutationBody, clauses: Iterable[ast.Clause])
                 yield 1 if isinstance(statement, ast.Delete) else 1 + len(statement.assignments)
 
 
-# ---- Type-check of one query: syntax tree and catalog in, intermediate representation and findings out
+# ---- Type checking of one query
 
 
 def check_query(query: ast.Query, catalog: Catalog, findings: Findings) -> ir.QueryIR | None:
@@ -282,7 +282,7 @@ def _report_mixed(
     context.error("D2", first.span, message, hint)
 
 
-# ---- Query text → compiled queries: the one entrance to the query language, and its cache
+# ---- Compiling query files, with a cache
 
 
 _CACHE_ENTRIES = 256
@@ -355,7 +355,7 @@ def read_queries(path: str | Path) -> SourceText:
 
     Raises:
         InputFileError: the file cannot be read.
-        CompilerError: it is no UTF-8 text, or too large.
+        CompilerError: the file is not UTF-8, or too large.
     """
     return read_source(path, code=SYNTAX_ERROR)
 

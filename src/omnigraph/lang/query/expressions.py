@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog, EdgeDef, NodeDef, PropertyDef
 
 
-# ---- What a name means at one place of a query, and the findings made so far
+# ---- Name resolution and findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +365,7 @@ def _near_parameter(context: Context, name: str) -> str:
     return hint or "declare it: `query name($x: Type)`"
 
 
-# ---- Checks of the search functions: text conditions of `match` and rank functions of `order`
+# ---- Checks of the search functions
 
 
 _TEXT_CODES = {"search": "T19", "fuzzy": "T19", "match_text": "T20", "bm25": "T20"}
@@ -379,7 +379,7 @@ def text_condition(context: Context, scope: Scope, call: ast.Call) -> ir.TextMat
             message = f"`{function}` ranks rows: it belongs into `order`"
             context.error("Q112", call.span, message)
         elif function in ("count", "sum", "avg", "min", "max", "now", "date", "datetime"):
-            context.error("Q110", call.span, f"`{function}(…)` alone is no condition")
+            context.error("Q110", call.span, f"`{function}(…)` alone is not a condition")
         else:
             report_unknown_function(context, call)
         return None

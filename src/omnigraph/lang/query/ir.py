@@ -95,7 +95,7 @@ class EntityRef:
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """A parameter; `NOW` is the reserved one. `type` is that of its place: F32 where it stands beside an F32."""
+    """A parameter; `NOW` is the reserved one. `type` is that of its place: F32 where it is compared with an F32."""
 
     name: str
     type: PropertyType

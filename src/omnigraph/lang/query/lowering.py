@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import EdgeDef
 
 
-# ---- A type-checked match block: every name resolved, every edge with its direction, ready to be lowered
+# ---- Type-checked match blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class CheckedPattern:
     outer: tuple[str, ...] = ()
 
 
-# ---- An order of traversals in which each begins at something known, found in near-linear time
+# ---- The order of traversals
 
 
 class Link(Protocol):
@@ -166,7 +166,7 @@ class _Joined:
     right: str
 
 
-# ---- A checked pattern → the pipeline of the intermediate representation
+# ---- Lowering patterns to pipelines
 
 
 def lower_pattern(

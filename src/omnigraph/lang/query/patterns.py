@@ -157,7 +157,7 @@ def _edge_of(context: Context, clause: ast.Traversal) -> EdgeDef | None:
     word = clause.hop.edge_word
     ends = (clause.left.name, clause.right.name)
     if word == "not":
-        context.error("Q000", clause.hop.span, "`not` is no edge word", "write `not { … }`")
+        context.error("Q000", clause.hop.span, "`not` is not an edge word", "write `not { … }`")
         return None
     edge = context.catalog.edge(word)
     if edge is None and word in _WORD_OPERATORS and all(end in context.params for end in ends):

@@ -201,7 +201,7 @@ def _report_word(context: Context, expression: ast.Alias, name: str) -> None:
     hint = f"write the variable too: `$p.{name}`"
     if name == "distinct":
         hint = "there is no `distinct`: group with an aggregate, for example `count($p)`"
-    message = f"`{name}` is no value: properties are written with their variable"
+    message = f"`{name}` is not a value: properties are written with their variable"
     context.error("Q117", expression.span, message, hint)
 
 

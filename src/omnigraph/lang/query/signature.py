@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import Catalog
 
 
-# ---- What an operation returns, reads and writes: known before it runs, and the same for every surface
+# ---- Signatures of operations
 
 
 class ValueKind(StrEnum):

@@ -36,7 +36,7 @@ class AcceptedSchema:
     identities: Identities
 
 
-# ---- Stable identities: which accepted type or property a declaration continues
+# ---- Stable ids of types and properties
 #
 # Every type, property and dataset incarnation of a graph has a number that is never used twice. Names may change, the
 # number stays; a name that is dropped and added again gets a new one. Pure functions; the identity domain comes in as
@@ -182,9 +182,7 @@ def _match_types(accepted: Identities, wanted: Catalog, findings: Findings) -> d
     for (kind, name), hint in renames:
         known = [other for other_kind, other in accepted.types if other_kind is kind]
         if hint.name not in known:
-            message = (
-                f"`@rename_from` names `{hint.name}`, which is no {kind} of the accepted schema"
-            )
+            message = f"`@rename_from` names `{hint.name}`: the accepted schema has no {kind} of that name"
             findings.error("S-29", hint.span, message, partial(did_you_mean, hint.name, known))
         elif (kind, hint.name) in consumed:
             other = consumed[kind, hint.name]
@@ -410,7 +408,7 @@ def _text(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-# ---- The persisted contract of a graph: typed shape with stable ids (`_schema.ir.json`) and its hashes
+# ---- The persisted schema contract (`_schema.ir.json`)
 #
 # The accepted source text is the authority; the contract adds the identities and proves that the text was not edited.
 
@@ -489,5 +487,5 @@ def _read_identities(contract: Json) -> Identities:
             )
     domain = cast("str", contract["identity_domain"])
     if not is_ulid(domain):
-        raise ValueError("the identity domain is no ULID")
+        raise ValueError("the identity domain is not a ULID")
     return Identities(domain=domain, next_id=cast("int", contract["next_identity_id"]), types=types)

@@ -9,7 +9,7 @@ from typing import Literal, assert_never
 from omnigraph.core.source import Span, span_field
 from omnigraph.core.values import quote
 
-# ---- Syntax tree of a schema, as written: nothing resolved, nothing checked
+# ---- The syntax tree of a schema
 #
 # Spans never take part in equality, so two trees are equal when their texts mean the same.
 
@@ -89,7 +89,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class MemberConstraint:
-    """Body form of `@key`, `@unique` or `@index`; members that are no bare names are an error found later."""
+    """Body form of `@key`, `@unique` or `@index`; members other than bare names are refused later."""
 
     kind: Literal["key", "unique", "index"]
     members: tuple[Value, ...]
@@ -210,7 +210,7 @@ def constraints_of(members: tuple[Member, ...]) -> tuple[Constraint, ...]:
     return tuple(item for item in members if not isinstance(item, Property))
 
 
-# ---- Syntax tree → canonical schema text; parsing the text gives an equal tree
+# ---- Printing a tree as canonical text
 
 
 _INDENT = "    "

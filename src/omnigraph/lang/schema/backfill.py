@@ -149,7 +149,7 @@ class _Reader:
             return json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError) as error:
             raise self._wrong(
-                f"a {type(value).__name__} is no value in JSON: give a text in double quotes, such as '\"2024-01-31\"'"
+                f"a {type(value).__name__} is not a JSON value: give a text in double quotes, such as '\"2024-01-31\"'"
             ) from error
 
     def read(self, text: str) -> Expression:

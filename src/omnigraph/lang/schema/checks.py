@@ -26,7 +26,7 @@ from omnigraph.lang.schema.property_checks import (
     semantics_of,
 )
 
-# ---- Static checks of a schema, S-03 to S-28: syntax tree in, findings out
+# ---- Static checks of a schema, S-03 to S-28
 #
 # Rules about one property are in `property_checks`; here are the rules about whole declarations and across them.
 
@@ -462,7 +462,7 @@ def _pattern_problem(pattern: str) -> str | None:
     return None
 
 
-# ---- The codes of schema findings and what they mean; the codes are stable, the texts are not
+# ---- Stable codes of schema findings
 
 
 SCHEMA_CODES: dict[str, str] = {

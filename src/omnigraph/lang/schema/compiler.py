@@ -231,7 +231,7 @@ def _argument_text(value: ast.Value) -> str:
     return str(value.value) if isinstance(value.value, str) else value.text
 
 
-# ---- Schema text → catalog: the one entrance to the schema language
+# ---- Compiling a schema to a catalog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +286,6 @@ def compile_schema_file(path: str | Path) -> CompiledSchema:
 
     Raises:
         InputFileError: the file cannot be read.
-        CompilerError: as `compile_schema`, or the file is no UTF-8 text.
+        CompilerError: as `compile_schema`, or the file is not UTF-8.
     """
     return compile_schema(read_source(path, code=SYNTAX_ERROR))

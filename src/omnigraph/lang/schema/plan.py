@@ -175,7 +175,7 @@ def plan_migration(
     steps = [*_changes(accepted.catalog, catalog, resolution, backfills)]
     steps += _drops(accepted.catalog, resolution, mode)
     if not steps:
-        # Whoever repeats a change whose outcome is not known repeats its backfills too.
+        # A change that is repeated because its outcome is unknown brings its backfills again.
         backfills.pass_over(catalog)
     backfills.check_all_used()
     if not steps and accepted.catalog.schema_hash != catalog.schema_hash:

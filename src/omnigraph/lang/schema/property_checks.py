@@ -21,7 +21,7 @@ from omnigraph.core.types import (
 )
 from omnigraph.lang.schema import ast
 
-# ---- Static checks of one property and of the annotations of a declaration
+# ---- Checks of properties and annotations
 
 
 Owner = Literal["interface", "node", "edge"]
@@ -231,7 +231,7 @@ def _repeated(names: Iterable[ast.Name]) -> list[ast.Name]:
     return again
 
 
-# ---- Types as written → types of the system, with the findings of the type rules
+# ---- Resolution of written types
 
 
 _SCALARS = {scalar.value: scalar for scalar in Scalar}

@@ -124,7 +124,7 @@ RowRule = DistinctIds | NewIds | Unique | End | EdgesPerSource
 Rule = ValueRule | EndGiven | RowRule
 
 
-# ---- What people read about rules
+# ---- Rules as text
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 from omnigraph.errors import Severity
 from omnigraph.lang.schema.catalog import TypeKind
 
-# ---- The catalogue of schema-change codes; the code is the contract, not the text
+# ---- Stable codes of schema changes
 
 
 #: Families whose codes exist, and families kept free for later rules.
@@ -102,7 +102,7 @@ RULES: tuple[LintRule, ...] = (
 )
 
 
-# ---- The steps of a migration plan, as data; `kind` and the members are the JSON contract
+# ---- The steps of a migration plan
 
 
 class DropMode(StrEnum):
