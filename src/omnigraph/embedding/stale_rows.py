@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table, TableStore
 
 
-# ---- Rows whose text changed after their vector: found in the history, without any stored state
+# ---- Rows whose text changed after their vector
 #
 # The commits of a branch are looked at from its head backwards, until one that embedded. Per commit only rows that
 # differ from the state before are compared. An id whose vector changed in a later commit is decided; so is one that
@@ -222,7 +222,7 @@ def _ids(delta: Delta, code: int) -> frozenset[str]:
     )
 
 
-# ---- Which rows of a graph need a vector, and why: no vector yet, a text that changed since, or all of them
+# ---- The rows that need a vector
 
 
 #: Ids that one filter names, and rows of a scan that are in memory.

@@ -28,12 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# ---- Vectors that were computed and are not in the graph yet: they survive a crash, a failing provider and a lost
-#      race
+# ---- Part files of computed vectors
 #
 # They lie below `__derived/embeddings/` of the graph, on disk and on S3 alike. A part is two objects of one name,
 # which says who embedded: the vectors, and the digests of their texts, which are written last, so that a part is
-# there as a whole or not at all. Parts never change. Whoever finds one gone computes its vectors again.
+# there as a whole or not at all. Parts never change. The vectors of a missing part are computed again.
 
 
 _FOLDER = f"{DERIVED_FOLDER}/{EMBEDDINGS_GROUP}"
@@ -109,7 +108,7 @@ class KeptVectors:
                 self._objects.delete(f"{_FOLDER}/{part}{ending}")
 
     def remove_older(self, than_ms: int) -> None:
-        """Delete parts that nobody came back for, whoever embedded them."""
+        """Delete parts older than this, of every model."""
         made = ((part, part.rpartition("-")[2]) for part in self._all_parts())
         self.remove(part for part, ulid in made if is_ulid(ulid) and ulid_time_ms(ulid) < than_ms)
 
@@ -160,15 +159,15 @@ def fill_vectors(
     return len(found) == len(places)
 
 
-# ---- Embedding as tasks: each reads the texts of some rows and keeps their vectors in part files
+# ---- Embedding tasks
 #
 # A task answers with counts and names of parts. It may run anywhere and more than once: vectors that it kept before
 # it died are found again.
 
 
-#: Texts of a task: many enough to be worth one, few enough that it is no loss when it has to run again.
+#: Texts of a task: many enough to be worth one, few enough to be run again.
 _MIN_TASK_TEXTS, _MAX_TASK_TEXTS = 256, 8_192
-#: Tasks that a run is cut into: in this process for progress, elsewhere so that nobody waits long for the last.
+#: Tasks that a run is cut into: in this process for progress, elsewhere to keep the last ones short.
 _TASKS_HERE = 2_000
 _TASKS_PER_CORE = 16
 

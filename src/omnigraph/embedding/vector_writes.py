@@ -139,7 +139,7 @@ def stage_edits(
         _check(answers)
         return stage_updates(table, updates)
     except BaseException:
-        # Also after an interrupt: nobody else knows these files.
+        # Also after an interrupt: no other process knows these files.
         remove_updates(table, updates, objects)
         raise
 
@@ -155,7 +155,7 @@ def _stage_rows(
         _check(answers)
         return stage_replacement(table, fragments, mark_replaced(table, row_ids, workers))
     except BaseException:
-        # Also after an interrupt: nobody else knows these files.
+        # Also after an interrupt: no other process knows these files.
         remove_written(table, fragments)
         raise
 

@@ -158,13 +158,13 @@ def test_the_text_has_one_line_per_field_with_a_value(data: dict[str, Any], text
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ('{"type":"Note"}', "`data` is no object"),
-        ('{"type":"Note","data":[1]}', "`data` is no object"),
-        ('{"type":3,"data":{}}', "`type` is no text"),
-        ("{", "it is no JSON"),
-        ("[1]", "it is no JSON object"),
-        ('{"type":"Note","data":{"title":NaN}}', "NaN is no number"),
-        ('{"type":"Note","data":{"x":1e999}}', "1e999 is no number"),
+        ('{"type":"Note"}', "`data` is not an object"),
+        ('{"type":"Note","data":[1]}', "`data` is not an object"),
+        ('{"type":3,"data":{}}', "`type` is not a string"),
+        ("{", "it is not JSON"),
+        ("[1]", "it is not a JSON object"),
+        ('{"type":"Note","data":{"title":NaN}}', "NaN is not a number"),
+        ('{"type":"Note","data":{"x":1e999}}', "1e999 is not a number"),
         ('{"type":"Note","data":{"x":1,"x":2}}', "given twice"),
     ],
 )
@@ -269,7 +269,7 @@ def test_types_and_selectors_have_to_be_in_the_spec(tmp_path: Path) -> None:
     with pytest.raises(BadRequestError, match="no type Person; it has Note, Tag"):
         run(tmp_path, [], types=frozenset({"Person"}))
     for wrong in ("title", "=x", ":f=1"):
-        with pytest.raises(BadRequestError, match="is no selector"):
+        with pytest.raises(BadRequestError, match="is not a selector"):
             parse_selector(wrong)
     with pytest.raises(BadRequestError, match="one of clean and reembed_all"):
         choose_mode(clean=True, reembed_all=True)
