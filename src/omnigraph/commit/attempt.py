@@ -121,7 +121,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             self.has_healed = bool(settle_all(environment))
             self._position = environment.manifest.locate(self._intent.expectations)
         except BaseException as error:
-            # Also after an interrupt: a lock that nobody leaves would stop every writer.
+            # Also after an interrupt: a lock that is not released would stop every writer.
             window.__exit__(type(error), error, error.__traceback__)
             raise
         return self
@@ -309,7 +309,7 @@ class Attempt(AbstractContextManager["Attempt"]):
             reason = f"{error}; the commit lock could not be taken again: {second}"
             raise RecoveryRequiredError(sidecar.operation_id, reason) from error
         if isinstance(error, DriftError) and not is_healed:
-            # The successor moved the table, which is no reason to repair it.
+            # The successor moved the table, which does not need a repair.
             raise LeaseLostError from error
         return is_healed
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.snapshot import ManifestState
 
 
-# ---- Everything a writer needs to reach one graph, gathered once
+# ---- The environment of a writer
 
 
 DEFAULT_LOCK_TIMEOUT_S = 60.0
@@ -212,7 +212,7 @@ class GraphEnvironment:
         """Be the only writer that makes a branch together with its data: their forks would share directories.
 
         Raises:
-            RetryableCommitConflictError: somebody else is making it now.
+            RetryableCommitConflictError: another writer is creating it.
         """
         name_on_disk = f"{BRANCH_CLAIM}{fnv1a64(name.encode()):016x}"
         with ExitStack() as stack:
@@ -362,7 +362,7 @@ def _external_policy() -> ExternalPolicy:
     try:
         bases = json.loads(text)
         if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-            raise ValueError("it is no list of texts")
+            raise ValueError("it is not a list of strings")
         return policy_of(bases)
     except (ValueError, RecursionError, BadRequestError) as problem:
         # The text is not repeated: it may hold credentials.

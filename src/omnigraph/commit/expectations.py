@@ -128,7 +128,7 @@ class NewBranch:
         """Make sure that the branch may still begin there.
 
         Raises:
-            ReadSetConflictError: it exists by now, its fork name is taken, or its base is another one.
+            ReadSetConflictError: it was created meanwhile, its fork name is taken, or its base changed.
         """
         self.check_free(state)
         check_new_branch(state, self.name)

@@ -159,7 +159,7 @@ def remove_unpublished_forks(environment: GraphEnvironment, forks: Iterable[Tabl
         _log.warning("forks stay until cleanup: %s", error)
 
 
-# ---- What bulk writes leave behind when they fail: forks that they made for nothing, and files of tasks that died
+# ---- Leftovers of failed bulk writes
 
 
 #: Failures on purpose that end tasks wherever they are.
@@ -188,7 +188,7 @@ def unharmed(error: BaseException, promise: str) -> BaseException:
 def tidy_up(
     environment: GraphEnvironment, forks: Collection[Table], *, has_unknown_files: bool
 ) -> None:
-    """Remove forks that nothing refers to, and files that nobody knows; what stays is reclaimed by cleanup."""
+    """Remove unreferenced forks and files; what cannot be removed is reclaimed by cleanup."""
     with finishing():
         try:
             if has_unknown_files:

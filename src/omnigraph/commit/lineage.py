@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.rows import GraphCommit, Head
 
 
-# ---- The commit graph: ancestors, and where two lines of work last agreed. Pure functions of commits
+# ---- The commit graph
 
 
 def first_parents(commits: Mapping[str, GraphCommit], newest: str) -> Iterator[GraphCommit]:
@@ -198,7 +198,7 @@ def disordered(commits: Mapping[str, GraphCommit]) -> list[str]:
     )
 
 
-# ---- When a commit was made: the clocks of writers differ and go backwards, the times of commits do not
+# ---- Commit times
 
 
 def after_parents(

@@ -15,7 +15,7 @@ from omnigraph.core.ids import TableKey
 from omnigraph.errors import DamageError, OutsideRootError, StorageFormatError
 from omnigraph.storage.location import check_dataset_path, check_fork_name
 
-# ---- The rows of the catalog: their meaning as frozen data, their form in Arrow, and the way between the two
+# ---- Rows of the catalog
 #
 # Rows are only ever added; the state of the graph at any commit is a function of them. A catalog is input, too: paths
 # in it are taken only in the form in which this system makes them.
@@ -376,7 +376,7 @@ def _json(body: Mapping[str, object]) -> str:
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
 
 
-# ---- The storage-format stamp: one strict version, checked before anything else is read
+# ---- The storage-format stamp
 
 
 #: Storage format that this release reads and writes.

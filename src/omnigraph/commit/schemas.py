@@ -138,7 +138,7 @@ def find_schema(objects: ControlObjects, manifest: Manifest, schema_hash: str) -
 def _find_staged(
     objects: ControlObjects, manifest: Manifest, schema_hash: str
 ) -> GraphSchema | None:
-    """The schema of a change whose files are on the way; somebody else may be moving them at this moment."""
+    """The schema of a pending change, whose files another process may be moving at this moment."""
     for is_staged in (True, False):
         try:
             return read_schema_files(objects, schema_hash, staged=is_staged)
@@ -151,8 +151,8 @@ def _find_staged(
 def _find_past(objects: ControlObjects, manifest: Manifest, schema_hash: str) -> GraphSchema | None:
     """A schema out of the commit that accepted it.
 
-    The present one has to be in its files, unless they are those of another schema of this graph: then nobody edited
-    them, but a change that lost its lock came late and gave its own files their names.
+    The present one has to be in its files, unless they are those of another schema of this graph: then they were
+    not edited: a change that lost its lock came late and gave its own files their names.
     """
     heads = manifest.state().heads.values()
     if any(head.schema_hash == schema_hash for head in heads) and not _are_files_late(
@@ -194,7 +194,7 @@ def _read_json(objects: ControlObjects, name: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise _damaged(name, error) from error
     if not isinstance(body, dict):
-        raise _damaged(name, "it is no JSON object")
+        raise _damaged(name, "it is not a JSON object")
     return body
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.objects import ControlObjects
 
 
-# ---- Sidecars: what a writer is about to do, on disk before its first effect
+# ---- Sidecars
 #
 # One JSON file per writer in flight, named by the ULID of its operation. In steady state the folder is empty.
 #
@@ -210,7 +210,7 @@ def _first_problem(error: ValidationError, data: bytes) -> str:
     return problems_of(error, content)[0].text("it")
 
 
-# ---- What happened to an interrupted write: pure decisions from facts
+# ---- The outcome of an interrupted write
 #
 # The shell in `sweep` gathers the facts and acts; nothing here reads or writes.
 
@@ -235,7 +235,7 @@ class Decision(StrEnum):
     #: Nothing moved: only the sidecar has to go.
     FORGET = "forget"
     ROLL_BACK = "roll_back"
-    #: HEAD is behind the catalog: nobody may touch anything.
+    #: HEAD is behind the catalog: nothing may be changed.
     REFUSE = "refuse"
 
 

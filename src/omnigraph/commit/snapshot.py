@@ -28,7 +28,7 @@ from omnigraph.errors import (
     ReadSetConflictError,
 )
 
-# ---- What is visible when: pure functions from catalog rows to snapshots
+# ---- Snapshots from catalog rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ def _is_hidden(history: History, pin: TablePin, published: int, graph_version: i
     )
 
 
-# ---- Where every branch is: the newest head rows, put together
+# ---- Branch heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +241,7 @@ def state_of(
     )
 
 
-# ---- The life of a branch as head rows: where it begins, under which name its tables fork, when it may end
+# ---- Head rows of new and deleted branches
 #
 # Pure functions of the state. A branch is a pointer: creating one copies nothing, deleting one removes authority
 # first.
@@ -271,7 +271,7 @@ def check_new_branch(state: ManifestState, name: str) -> None:
         raise BranchExistsError(name)
     for other in state.heads:
         if _overlap(name, other):
-            raise BadRequestError(f"branch {name!r} cannot stand beside branch {other!r}")
+            raise BadRequestError(f"branch {name!r} conflicts with branch {other!r}")
 
 
 def free_fork_name(state: ManifestState, name: str) -> str:
@@ -344,7 +344,7 @@ def deleted_branch(
             f"branch {name!r} cannot be deleted: {', '.join(children)} began at it or reads its tables; "
             "delete these first"
         )
-    # Without pins: nobody reads it any more, and these rows stay for ever.
+    # Without pins: a deleted branch is never read, and these rows stay for ever.
     return replace(head, graph_version=graph_version, pins={}, actor=actor, deleted=True)
 
 

@@ -145,7 +145,7 @@ def settle(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord | 
 def _end_schema_change(
     environment: GraphEnvironment, sidecar: Sidecar, change: SidecarSchema
 ) -> None:
-    """What is left to do beside the catalog, whichever way the change went; whoever comes later repeats it."""
+    """Finish the files of a settled change, published or not; a later sweep repeats what failed."""
     if environment.manifest.commit(sidecar.commit.commit_id) is not None:
         finish_published(environment, sidecar)
     else:
@@ -197,7 +197,7 @@ def _recover(environment: GraphEnvironment, sidecar: Sidecar) -> RecoveryRecord:
     is_current = head.commit_id == sidecar.commit.parent_id
     change = sidecar.schema_change
     prepared = None if change is None or published else find_prepared(environment, change)
-    # Like its writer, whoever completes a schema change may meet no other branch.
+    # Like its writer, a sweep completes a schema change only while there is no other branch.
     is_complete = change is None or (prepared is not None and set(state.heads) == {sidecar.branch})
     decision = decide(
         sidecar.writer_kind,

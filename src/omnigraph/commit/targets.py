@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.publisher import Manifest
 
 
-# ---- Which snapshot a read means: a branch head, a commit, a graph version or a moment
+# ---- The snapshot of a read target
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -181,7 +181,7 @@ def _shown(value: object) -> str:
     return f"{value!r}, which is a {type(value).__name__}"
 
 
-# ---- Opening what a snapshot pins, and telling what was cleaned up from what is broken
+# ---- Opening the tables of a snapshot
 
 
 def open_pin(store: TableStore, pin: TablePin) -> Table:
@@ -224,7 +224,7 @@ def check_pins(store: TableStore, pins: Iterable[TablePin]) -> None:
 
 @contextmanager
 def reading_pins(store: TableStore, pins: Iterable[TablePin | None]) -> Iterator[None]:
-    """Read tables that were opened before: one that was cleaned up since then is told as such.
+    """Read tables that were opened before: one that was cleaned up since then is reported as such.
 
     Raises:
         HistoricalVersionReclaimedError: reading failed, and one of the versions was cleaned up.

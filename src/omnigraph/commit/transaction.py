@@ -120,14 +120,14 @@ class Transaction(AbstractContextManager["Transaction"]):
         #: What was published.
         self.receipt: GraphCommit | None = None
 
-    # ---- what it sees
+    # ---- Reads
 
     def begin(self) -> Snapshot:
         """Look at the branch as it is now, or at the position that a new one begins at.
 
         Raises:
             BranchNotFoundError: there is no such branch.
-            ReadSetConflictError: the new branch exists by now, or the schema did not stay.
+            ReadSetConflictError: the new branch was created meanwhile, or the schema changed.
         """
         self._forget()
         state = self.environment.manifest.state()
@@ -195,7 +195,7 @@ class Transaction(AbstractContextManager["Transaction"]):
             new_branch=self.new_branch,
         )
 
-    # ---- where it writes
+    # ---- Target tables
 
     def open(self, pin: TablePin) -> Table:
         """The table as the snapshot reads it."""
@@ -233,7 +233,7 @@ class Transaction(AbstractContextManager["Transaction"]):
         self._forks[pin.table_key] = table
         return table
 
-    # ---- what it writes
+    # ---- Staged writes
 
     def stage(self, pin: TablePin, write: StagedWrite | None) -> None:
         """Add a staged write to a table that the snapshot reads at this pin, if there is one."""
@@ -281,7 +281,7 @@ class Transaction(AbstractContextManager["Transaction"]):
             self._has_looked, self._has_healed = True, attempt.has_healed
         return self.receipt
 
-    # ---- from the first try to the last
+    # ---- Commit and retries
 
     def run(self, prepare: Callable[[Transaction], _Outcome]) -> _Outcome:
         """Prepare and commit; again after a lost race, in the end inside the window, where no other writer can win."""

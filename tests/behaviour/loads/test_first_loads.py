@@ -537,7 +537,7 @@ def test_a_branch_inside_of_another_is_refused_before_anything_is_touched(
     source = notes(tmp_path, "a.jsonl", "one")
     graph_of_load_branches.load(source, mode="append", branch="x/y", base="main", engine="local")
     for name in ("x", "x/y/z"):
-        with pytest.raises(BadRequestError, match="cannot stand beside"):
+        with pytest.raises(BadRequestError, match="conflicts with branch"):
             graph_of_load_branches.load(
                 source, mode="append", branch=name, base="main", engine="local", dry_run=dry_run
             )

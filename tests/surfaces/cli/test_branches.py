@@ -115,7 +115,7 @@ def test_global_flags_may_stand_before_the_command(og: Run, store: str) -> None:
     ("words", "message"),
     [
         (["create", "review"], "branch 'review' exists already"),
-        (["create", "review/a"], "cannot stand beside"),
+        (["create", "review/a"], "conflicts with branch"),
         (["create", "a..b"], "a..b"),
         (["create", "a", "--from", "nope"], "there is no branch `nope`"),
         (["create", "a", "--from", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "there is no commit"),
