@@ -57,7 +57,7 @@
     │   ├── RequestTimeoutError          a body came too slowly
     │   ├── UnsupportedMediaTypeError    a body of another content type
     │   ├── TooManyRequestsError         the actor or the server has too much in flight
-    │   ├── ServerUnreachableError       nobody answered
+    │   ├── ServerUnreachableError       no response from the server
     │   ├── UnexpectedAnswerError        something else answered, or not to the end
     │   └── RemoteError                  a refusal that this release does not know
     └── InternalError                    an invariant is broken

@@ -16,7 +16,7 @@ from omnigraph.codec import (
     own_members,
 )
 
-# ---- What every failure has: a kind, a code, a message, and diagnostics for texts
+# ---- The base of all errors
 
 
 #: Characters of the message of a failure.

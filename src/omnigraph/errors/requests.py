@@ -223,7 +223,7 @@ def _more(total: int, word: str) -> list[str]:
     return [f"… and {hidden} more {word}{'' if hidden == 1 else 's'}"] if hidden > 0 else []
 
 
-# ---- Reads and bulk work that were stopped before their end; nothing was changed by them
+# ---- Stopped reads and bulk work
 
 
 #: What bulk operations call themselves where a read names its operator.
@@ -339,7 +339,7 @@ class PolicyDeniedError(OmniError):
         super().__init__(message)
 
 
-# ---- Failures of blob cells: ranges, external addresses, and values that are not what storage says they are
+# ---- Errors of blob cells
 
 
 _SHOWN_CHARACTERS = 500
@@ -356,7 +356,7 @@ def without_credentials(uri: str) -> str:
         host = parts.netloc.rpartition("@")[2]
         shown = urlunsplit((parts.scheme, host, parts.path, "", ""))
     except ValueError:
-        # Not even the parts can be told apart, so nobody knows where a secret may be.
+        # Not even the parts can be told apart, so a secret may be anywhere.
         shown = f"{uri.partition(':')[0][:20]}:…"
     return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
 
@@ -431,8 +431,7 @@ class BlobIntegrityError(OmniError):
         )
 
 
-# ---- Failures that only exist between a client and a server: who asks, how, how often, and whether anybody
-#      answers
+# ---- Errors between client and server
 
 
 class TransportError(OmniError):
@@ -505,7 +504,7 @@ class ServerUnreachableError(TransportError):
 
 
 class UnexpectedAnswerError(TransportError):
-    """What answered is no OmniGraph server, or the answer is not complete. Of a write, the outcome is unknown."""
+    """The answer is not from an OmniGraph server, or is not complete. Of a write, the outcome is unknown."""
 
     kind = "unexpected_answer"
     code = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# ---- Untrusted text without power over a terminal: the one table of what is escaped
+# ---- Escaping of untrusted text
 #
 # A terminal obeys control characters: they move its cursor, colour it, set its title, or write into its input. Marks
 # of direction let a text look like another one. Both are shown as escapes instead, as JSON and Python spell them.

@@ -11,7 +11,7 @@ from omnigraph.codec import ENTITY_TYPE, HIDDEN, OMIT_NONE, Document, Key, When
 from omnigraph.errors.base import OmniError
 from omnigraph.errors.requests import BadRequestError
 
-# ---- Failures around a commit: lost races, unmet preconditions, unsettled writes
+# ---- Errors of commits
 
 
 class ConflictError(OmniError):
@@ -246,7 +246,7 @@ class MergeConflictsError(OmniError):
         )
 
 
-# ---- Failures of bulk work: refused records with their report, and a Spark that cannot run
+# ---- Errors of bulk work
 
 
 #: How many records of one rule a report spells out; its totals count all of them.
@@ -386,7 +386,7 @@ def _rejection(report: LoadReport) -> str:
     return f"the load was refused, nothing was written: {count}\n{report.render(_SHOWN_VIOLATIONS)}"
 
 
-# ---- Failures of a schema change: what no step can do, and rows that stand against it
+# ---- Errors of schema changes
 
 
 #: How many rows of a rule the message spells out.
@@ -420,7 +420,7 @@ class SchemaViolationsError(BadRequestError):
         super().__init__(f"the schema was not changed: {count}\n{report.render(_SHOWN)}")
 
 
-# ---- Failures of changes and their feed: what cannot be told, and tokens that do not belong here
+# ---- Errors of changes and their feed
 
 
 class ChangeDiffRefusedError(OmniError):
