@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- Equality of rows: a digest per row that is equal exactly when all typed values are
+# ---- Digests of rows
 #
 # Null, the empty text and the empty list are three values; lists compare item by item; a NaN equals itself; columns
 # that a state lacks are null. Values are put one behind the other with their lengths, so that different rows never
@@ -144,7 +144,7 @@ def _sliced(offsets: NDArray[Any], values: NDArray[Any]) -> Any:
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
-# ---- What differs between two states of a table, row by row: which ids are new, changed or gone
+# ---- Row differences of two table states
 #
 # Candidates come from `storage.datasets.row_changes`, and are compared by id through digests: equal rows that were only
 # written again do not count. A delta holds ids, digests and row ids, never the values: these are read when needed.
@@ -281,7 +281,7 @@ def operation_counts(delta: Any) -> tuple[int, ...]:
     return tuple(np.bincount(operation_codes(delta), minlength=OPERATIONS).tolist())
 
 
-# ---- Rows that may differ between two states, as parts for tasks, where they are too many to be named one by one
+# ---- Candidate rows as parts for tasks
 
 
 #: Rows that one task reads, unless a fragment has more.

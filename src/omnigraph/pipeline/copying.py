@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.location import GraphLocation
 
 
-# ---- What a merge does to the rows of one table: few of them in memory, many of them in files of the merge
+# ---- Row changes of a merge
 #
 # A plan consists of parts, each with rows of one kind. Tasks read the parts; the driver knows how many rows they
 # have.
@@ -184,7 +184,7 @@ def filed_parts(
         )
 
 
-# ---- Copying rows from one state of a table into another: fragments for the new rows, marks on those they replace
+# ---- Copying rows between table states
 #
 # Rows that replace others keep the row ids of these. Tasks read the plan, read and write rows; the driver holds
 # neither.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- The rows that differ between two states, ordered by id: few of them in memory, many of them in files
+# ---- Deltas in memory and in files
 #
 # Both are read in the same way: how many there are by what happened to them, any stretch of them, and only some of
 # the operations. What is in files is streamed; memory does not grow with the number of rows.
@@ -80,7 +80,7 @@ class Delta(Protocol):
         ...
 
     def shared(self) -> Delta:
-        """The same rows for several users: `close` removes nothing, the files go when nobody refers to them."""
+        """The same rows for several users: `close` removes nothing, the files are removed with the last reference."""
         ...
 
     def place_behind(self, entity_id: str) -> int:
@@ -245,8 +245,7 @@ def _count_up_to(rows: Any, entity_id: str) -> int:
     return int(rows.num_rows - np.count_nonzero(np.asarray(behind)))
 
 
-# ---- Differences of many rows: tasks read the candidates, an exchange brings equal ids together, deltas become
-#      files
+# ---- Deltas computed by tasks
 #
 # Buckets are ranges of ids, the same for all pairs of states that are compared together: the files of a delta follow
 # each other in the order of ids, and what several states say about an id lies in files of one bucket.
@@ -441,8 +440,7 @@ def _held(pair: Pair, number: int, sides: Sequence[_Side]) -> HeldDelta:
     return HeldDelta(delta_of(*tables, with_moved=pair.with_moved))
 
 
-# ---- Comparing states of tables: in this process and in memory while candidates are few, with tasks and files
-#      beyond
+# ---- Comparing table states
 
 
 #: So many times the rows that this process compares may be named by their row ids before tasks look for them.

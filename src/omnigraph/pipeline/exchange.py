@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# ---- What is exchanged between tasks: rows that some read, and the buckets in which others get them
+# ---- Sources and buckets of an exchange
 
 
 #: The column that says to which bucket a row belongs; the first one.
@@ -114,8 +114,7 @@ def hash_buckets(hashes: NDArray[np.uint64], buckets: int) -> Any:
     return pa.array((hashes % np.uint64(buckets)).astype(np.int32))
 
 
-# ---- Rows that tasks read, brought together by bucket: every bucket is handled by one task, whatever read its
-#      rows
+# ---- Exchanging rows by bucket
 #
 # On Spark it is a shuffle. In this process the rows of each bucket are written one behind the other into files, so
 # that memory does not grow with their number.
@@ -170,7 +169,7 @@ def _exchanged_here(
     return [answer for answer in answers if answer]
 
 
-# ---- Keys that tasks wrote into answer files: as many as there are, without one process that holds them all
+# ---- Answer files with keys
 
 
 _SCHEMA = pa.schema([pa.field("key", pa.utf8())])

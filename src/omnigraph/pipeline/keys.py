@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- Ids of whole columns: derived from keys, or generated in a way that every try of a task repeats exactly
+# ---- Ids of whole columns
 #
 # A generated id is a ULID: 10 characters of time, 6 random ones per load, 10 that count. The counter is the number of
 # the part of the input and the number of the row in it, so ids follow the order of the input and never meet.
@@ -95,7 +95,7 @@ def derived_ids(spellings: Sequence[Any]) -> Any:
     return pc.binary_join_element_wise(*pieces, '"]', "")
 
 
-# ---- A prefilter for texts: passes every text of a set and few others, many times faster than looking each one up
+# ---- A prefilter for texts
 #
 # Texts are told apart by their last eight bytes, hashed into a bitmap. What passed still has to be looked up.
 
@@ -158,7 +158,7 @@ def _tails(data: Any, offsets: Any) -> Any:
     return tails
 
 
-# ---- Key columns of tables: what rows are compared by, as one text per row
+# ---- Key columns of tables
 #
 # Texts are equal exactly when the typed values are. Rows with a null member have no key.
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- The interpreter of backfill expressions: batches of rows in, columns out
+# ---- The interpreter of backfill expressions
 
 
 def evaluate(expression: Expression, batch: Any, field: Any) -> Any:
@@ -84,7 +84,7 @@ def _text_function(function: str, columns: list[Any]) -> Any:
     raise AssertionError(f"the checker lets no function {function!r} pass")
 
 
-# ---- Changing the columns of tables as bulk work: one task per fragment writes the values that are new
+# ---- Rewriting columns in tasks
 #
 # Nothing moves here: what comes out is staged, and the caller commits it under the commit protocol. A change
 # without new values needs no task at all, whatever the size of the table.
@@ -251,8 +251,7 @@ def _write_rows(item: _Item) -> Message:
     return {"fragments": written, "nulls": values.nulls.to_message()}
 
 
-# ---- What a migration plan means for the tables: their new columns, and the rules that their rows are held
-#      against
+# ---- Table changes of a migration plan
 
 
 _KEYS = {TypeKind.NODE: node_table_key, TypeKind.EDGE: edge_table_key}

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- The identify stage of an upsert: which new rows replace which old ones, and which are replaced by later ones
+# ---- The identify stage of an upsert, in memory
 #
 # A replaced row keeps its row id: the fragment that brings its successor is written again, with those rows apart, and
 # the fragment that held it gets a deletion mark. Fragments without either stay as they are.
@@ -322,7 +322,7 @@ def _concatenated(streams: Any) -> Any:
     return pa.concat_tables([empty, *(table for stream in streams for table in stream)])
 
 
-# ---- The identify stage of an upsert when the load brings more rows than one process should hold
+# ---- The identify stage of an upsert, in tasks
 #
 # Ids of the load and of the table meet in buckets of their hashes; what is decided in a bucket is written to a file.
 # A second exchange brings the decisions to the fragments that they are about: those of the load are written again,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- Counting what is wrong with the records of a load: exact totals per rule, and some examples of each
+# ---- Counts and examples of violations
 
 
 #: Longer values are cut in reports.
@@ -201,7 +201,7 @@ def _record(
     )
 
 
-# ---- Tables as they are now and after a write: loads, merges and schema changes
+# ---- Tables before and after a write
 #
 # Written once over `Joins`; which side of a comparison is large is the business of the joins.
 

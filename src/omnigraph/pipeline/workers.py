@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# ---- Progress of bulk work: every stage says how many tasks and rows are done
+# ---- Progress of bulk work
 #
 # A task that takes long says on the way how many rows it has done (`advance`); what runs it listens (`listening`).
 
@@ -61,7 +61,7 @@ class StageProgress(Protocol):
 
 
 class Progress(Protocol):
-    """Whoever shows progress to a person or writes it to a log."""
+    """Receives the progress of bulk work, to show or to log it."""
 
     def stage(self, name: str, tasks: int) -> AbstractContextManager[StageProgress]:
         """A stage begins; it ends with the block."""
@@ -84,7 +84,7 @@ class Silent:
 
     @contextmanager
     def stage(self, name: str, tasks: int) -> Iterator[StageProgress]:
-        """A stage that nobody watches."""
+        """A stage whose progress is not shown."""
         del name, tasks
         yield _Nothing()
 
@@ -135,7 +135,7 @@ class _Inner:
         self._outer.note(fact)
 
 
-# ---- Where tasks of bulk work run: in this process, or on Spark executors
+# ---- Workers: this process, or Spark executors
 #
 # A task is a module-level function of one plain value; it answers with a small JSON message. Data never travels in
 # messages: tasks read and write files. A task may run more than once (retries, speculation), and only the answer of
@@ -301,7 +301,7 @@ def raise_failure(message: Message) -> None:
         raise error_from_body(message["status"], message["failure"])
 
 
-# ---- What the operation that runs is called where people look for it: in Spark's UI, its history and its logs
+# ---- The name of the running operation in Spark's UI
 
 
 _OPERATION: ContextVar[str] = ContextVar("omnigraph_operation", default="")

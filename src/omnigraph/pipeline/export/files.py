@@ -21,7 +21,7 @@ from omnigraph.pipeline.export.formats import LINES
 from omnigraph.storage.location import parse_location
 from omnigraph.storage.objects import sync_files
 
-# ---- Lines in the order of their ids, however many there are: sorted runs in files, merged block by block
+# ---- External sort of lines by id
 #
 # Memory is bounded by the size of a run while sorting, and by one block per run while merging. Both work on whole
 # blocks; no line is handled on its own.
@@ -166,7 +166,7 @@ def _write_run(blocks: Iterable[pa.RecordBatch], folder: str) -> str:
     return path
 
 
-# ---- Where an export goes: built in a hidden directory beside the target, which then appears all at once
+# ---- The target of an export
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class Staging:
             sync_files([self.target])
 
     def _link(self) -> bool:
-        """Name the file by a link, which replaces nothing that somebody made meanwhile; False where there are none."""
+        """Name the file by a hard link, which never replaces a file; False where links are not supported."""
         try:
             os.link(self.result, self.target)
         except FileExistsError:
@@ -233,7 +233,7 @@ def local_target(target: str | os.PathLike[str], graph_uri: str) -> Path:
     if path.is_relative_to(graph_uri):
         raise BadRequestError(f"{path} is inside the graph: choose a place outside of it")
     if not path.parent.is_dir():
-        raise BadRequestError(f"{path.parent} is no directory: create it first")
+        raise BadRequestError(f"{path.parent} is not a directory: create it first")
     return path
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.core.ids import TableKey
 
 
-# ---- Rows as lines of JSON, a column at a time: Arrow makes the text, Python touches only what has to be escaped
+# ---- JSON lines
 
 
 #: The published stubs type each kernel per element type, which columns do not know.
@@ -205,11 +205,11 @@ def _check_finite(owner: str, base: BaseType, column: Array, ids: Array) -> None
             )
 
 
-# ---- Rows as Parquet files with the natural type of every column, and the mapping by which a load reads them back
+# ---- Parquet files and their mapping
 
 
 MAPPING = "mapping.yaml"
-#: How a file names the columns of an entity that are no properties. The schema language reserves these words.
+#: File names of the columns of an entity that are not properties. The schema language reserves these words.
 _ENDS = {"src": "from", "dst": "to"}
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _MOMENT = pa.timestamp("ms", tz="UTC")

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.tables import Table
 
 
-# ---- The tasks of an export: they read fragments, write files into a scratch directory, and answer with their
-#      paths
+# ---- Export tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +111,7 @@ class _Counter:
             yield json_lines(task.shape, batch)
 
 
-# ---- Export: the rows of pinned tables as sorted JSON lines or as Parquet, in tasks or in this process
+# ---- The export job
 #
 # A task takes a group of fragments. For one sorted file it makes sorted runs, which the driver merges as it writes;
 # for a directory it makes one part. Tasks write into a scratch directory and answer with paths; the driver moves what

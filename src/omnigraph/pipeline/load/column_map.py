@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load.plan import EntityShape
 
 
-# ---- Which columns of one source feed which columns of one type: a mapping and a source, put together and checked
+# ---- Binding a mapping to the columns of a source
 
 
 #: How many columns a message names.
@@ -336,7 +336,7 @@ def _listed(names: list[str]) -> str:
     return f"{some} and {hidden:,} more" if hidden > 0 else some
 
 
-# ---- Columns and rows of mapped sources → records of a type: what feeds what is known, and nothing is read yet
+# ---- Records from mapped columns and rows
 
 
 def raw_records(

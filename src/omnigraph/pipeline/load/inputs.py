@@ -20,7 +20,7 @@ from omnigraph.errors import BadRequestError, InputFileError, ResourceLimitError
 from omnigraph.errors.text import size_text
 from omnigraph.pipeline.load.records import MAX_LINE_BYTES
 
-# ---- Files of a load: finding them by path, directory or pattern, and opening them wherever they are
+# ---- Finding and opening input files
 #
 # A file may be much smaller than what it holds. How much more a load takes from it is bounded (`UnpackLimits`): for
 # packed texts here, for columnar files where their batches are read.
@@ -366,7 +366,7 @@ def _system(source: str) -> tuple[Any, str]:
     return system, path
 
 
-# ---- Whole lines of a range of bytes: parts of a file meet without losing or repeating a line
+# ---- Whole lines of a byte range
 
 
 _BLOCK_BYTES = 8 * 1024 * 1024

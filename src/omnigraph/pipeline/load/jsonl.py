@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load.plan import EntityShape, LoadPlan
 
 
-# ---- Lines of the graph format → records per type. Good lines are parsed column by column in C++, all others one
-#      by one
+# ---- Records from lines of the graph format
 #
 # The fast reading is a shortcut of `records`: it is taken for a group of lines only when every one of them is a plain
 # record of its type, and then it gives the same values.
@@ -318,7 +317,7 @@ def group_records(found: list[tuple[int, Record]]) -> Iterator[RawRecords]:
         )
 
 
-# ---- JSON values of a text one after the other: objects as old files have them, or the items of one list
+# ---- Sequences of JSON values in one text
 #
 # A text of any size is read in bounded memory: one value, and the block that it ends in.
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load.inputs import InputFile
 
 
-# ---- Reading what a mapping says about one value: `{column: birthday, date_format: "%d.%m.%Y"}` → a `ValueSource`
+# ---- Parsing the source of one value
 #
 # A value of a mapping file is a text, whatever it looks like; a Python dictionary may bring numbers and truth values.
 
@@ -248,7 +248,7 @@ def _constant(value: object, where: str) -> str:
     )
 
 
-# ---- Which table, file or frame feeds which type, and how: mapping files (YAML) and their Python form
+# ---- Mapping files (YAML) and their Python form
 #
 #     nodes:
 #       Person:

@@ -17,8 +17,7 @@ from omnigraph.pipeline.keys import MAX_PARTS
 from omnigraph.pipeline.load.inputs import InputFile, find_files, open_bytes, readable
 from omnigraph.pipeline.load.mapping import MappedType, SourceFormat, endings_of, format_of
 
-# ---- Columnar files of a load (Parquet, ORC) as batches of bounded size, however little space their rows take in
-#      the file
+# ---- Batches of columnar files (Parquet, ORC)
 #
 # One value of a dictionary can stand for a million rows, and a run of equal values for a billion: neither the size of
 # a file nor the number of its rows says how much memory a batch takes. What a file says about itself is checked
@@ -233,7 +232,7 @@ class _Orc:
             yield from pa.Table.from_batches([stripe]).to_batches(max_chunksize=rows)
 
 
-# ---- Cutting the input into parts: each is read by one task, and together they are every record exactly once
+# ---- Splitting the input into parts
 #
 # Parts are numbered in the order of the input: files by path, then by position.
 

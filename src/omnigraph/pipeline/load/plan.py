@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.writes.columns import TypeDef
 
 
-# ---- External blobs in the records of a load: allowed or not, then kept as references or copied
+# ---- External blobs of a load
 #
 # Which of both is decided by the mode: an overwrite keeps references, whatever adds to existing rows copies the
 # bytes. A task looks at its own records; the number of them is bounded for the whole load.
@@ -120,8 +120,7 @@ def with_external(
     return pa.array(cells, pa.large_binary()), violations
 
 
-# ---- What tasks of a load know: the types that may appear, how ids are made, how strict the input is. Plain
-#      values
+# ---- The context of load tasks
 
 
 class Grammar(StrEnum):

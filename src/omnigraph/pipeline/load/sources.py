@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load.shaping import RawRecords
 
 
-# ---- Frames of a load: Spark frames, Arrow tables and pandas frames, one per type
+# ---- Frames: Spark, Arrow and pandas
 #
 # A mapping says how a frame is read. Without one, columns have the names of properties, edges bring their ends in
 # `from` and `to` (or `src` and `dst`), and any type may bring `id`.
@@ -219,7 +219,7 @@ def _data(name: str, given: Any) -> Any:
     )
 
 
-# ---- The input of a load: files of graph records, or mapped tables and frames; planned before anything is read
+# ---- Planning the input of a load
 
 
 _FRAME_PER_TYPE = 'give a frame per type, as in frames={"Paper": papers}'

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.load.parts import Part
 
 
-# ---- The task that turns one part of the input into fragments: read, shape, check values, write
+# ---- The staging task of one input part
 #
 # Nothing that it writes is visible: fragments become part of a table only when the driver commits them. A task that
 # runs twice writes twice, and notes what it wrote in two ledgers: the driver removes the copy whose answer does not
@@ -212,7 +212,7 @@ def likely_types(item: StageItem) -> Message:
     return {"types": sorted(types_of(lines, item.plan))}
 
 
-# ---- Where rows of a load came from: found by reading the part again, when a report has to name a line
+# ---- Tracing rows back to their source lines
 
 
 #: Larger inputs are reported without the line: looking for it would need too much memory.

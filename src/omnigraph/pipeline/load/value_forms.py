@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# ---- Where values come from and how they are read, as a mapping says it; `transforms` does what is described here
+# ---- Value sources of a mapping
 #
 # Plain values: they travel to tasks.
 
@@ -120,7 +120,7 @@ def column_source(name: str) -> ValueSource:
 EndSource = ValueSource | Mapping[str, ValueSource]
 
 
-# ---- Texts for null of a mapping as values of typed columns: `-1` of numbers, `1970-01-01T00:00:00Z` of moments
+# ---- Null texts of typed columns
 
 
 Column = Any  # an Arrow array; its stubs cannot say of which type
@@ -195,7 +195,7 @@ def refuse_null_texts(source: ValueSource, column: str, kind: Any, owner: str) -
         )
 
 
-# ---- Dates and times in the notation of a source, such as `%d.%m.%Y`: whole columns of texts → days and moments
+# ---- Dates and times in a custom format
 #
 # The directives are a part of those of `strptime`, with one meaning on every platform. A format takes the whole text.
 # A number has one or two digits, and exactly two where another number follows or precedes without anything in
