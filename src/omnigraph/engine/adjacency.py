@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.core.budget import Budget
 
 
-# ---- The traversal index: the edges of one type as arrays over dense node numbers
+# ---- The traversal index
 #
 # For each direction, the neighbours of node `n` are `targets[offsets[n]:offsets[n + 1]]`, sorted, beside the row ids
 # of the edges that lead to them. Parallel edges are kept there; where there are any, a second pair of arrays has each
@@ -183,7 +183,7 @@ def ranges(starts: IntArray, counts: IntArray) -> IntArray:
     return np.arange(total) + shifts
 
 
-# ---- Three ways to the neighbours of nodes, with equal answers
+# ---- Neighbours of nodes, from index, lookup or scan
 #
 # * `IndexedNeighbours` probes the edge table by node id: a few reads per hop, for small frontiers.
 # * `AdjacentNeighbours` walks the traversal index: no read at all once the index is there.
@@ -437,7 +437,7 @@ def bounded_parts(reach: Reach, places: IntArray, most: int) -> Iterator[ReachPa
         start, done = stop, int(ends[stop - 1])
 
 
-# ---- Bounded reachability: breadth first from many nodes at once, each with its own visited set
+# ---- Bounded reachability
 
 
 #: Cells of one visited bitmap; a wider question is answered in parts.

@@ -295,4 +295,4 @@ def _key_name(operand: object) -> str:
         case ir.Constant(value):
             return f"={value!r}"
         case _:
-            raise AssertionError(f"{operand!r} is no operand")
+            raise AssertionError(f"{operand!r} is not an operand")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.derived import DerivedArrays
 
 
-# ---- What the variables of a query are bound to, and how long each of them is needed. Pure
+# ---- Variable bindings and their lifetimes
 
 
 #: Stands for the outer row inside the pipeline of an anti-join.
@@ -158,7 +158,7 @@ def _used(op: ir.Op) -> Iterator[str]:
             assert_never(op)
 
 
-# ---- What every operator of one running query shares
+# ---- Shared state of a running query
 
 
 _KEPT_TEXTS = 8

@@ -214,7 +214,7 @@ def _timed(stage: str, bags: Iterator[Rows], profile: Profile | None) -> Iterato
         measured.rows += rows.total
 
 
-# ---- The physical choices of a read as text: estimates before it runs, rows and times after
+# ---- Explain output
 
 
 #: Guesses of the share of rows that a filter keeps, when nothing is known about the values.

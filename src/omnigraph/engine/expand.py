@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.lang.schema.catalog import EdgeDef
 
 
-# ---- Where traversal indexes come from: memory, a file mapped from disk, or one scan of the edges
+# ---- Sources of traversal indexes
 
 
 #: Fewer edges are scanned faster than their index is found on disk.
@@ -176,7 +176,7 @@ def _row_count(context: Context, node: str) -> int:
     return context.type_entities(node_table_key(node)).row_count
 
 
-# ---- Expand: from rows to their neighbours, over whichever path is cheapest
+# ---- The expand operator
 
 
 #: Sums of counts are exact in 64-bit floats below this.
@@ -272,7 +272,7 @@ class ExpandOperator:
         return self._restriction.is_empty and (edges is None or edges.is_empty)
 
     def _pairs(self, rows: Rows, places: IntArray, reach: Reach, neighbours: Neighbours) -> Rows:
-        """One row per pair of a row and a neighbour, or a weight per row when no one looks at the neighbour."""
+        """One row per pair of a row and a neighbour, or a weight per row when the neighbour is not used."""
         op, budget = self._op, self._context.budget
         counts = reach.offsets[places + 1] - reach.offsets[places]
         pairs = int(counts.sum())

@@ -203,7 +203,7 @@ def _pairs(rows: Rows, nodes: Rows) -> Rows:
     return pairs if other.weights is None else pairs.multiplied(other.weights)
 
 
-# ---- A pipeline as a list of operators, and the one loop that drives rows through them
+# ---- Operator pipelines
 #
 # Every operator makes batches of one batch. The loop goes depth first, with one open batch per operator: a large
 # result never has to fit into memory, and a long pipeline takes no stack. It is also the one place that looks at the

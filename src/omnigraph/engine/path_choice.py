@@ -94,7 +94,7 @@ def _traversal_mode() -> TraversalMode:
         return TraversalMode.AUTO
 
 
-# ---- Which path a traversal takes: one rule from numbers to a choice. Pure
+# ---- The choice of a traversal path
 
 
 #: Building the traversal index costs as much as following so many edges per edge.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.context import Context
 
 
-# ---- Comparisons in three-valued logic: which rows are certainly true
+# ---- Comparisons in three-valued logic
 #
 # Numbers compare by mathematical value, whatever their types; text by code point; everything else with its own kind.
 

@@ -121,7 +121,7 @@ def _repeated(value: StoredValue, type_: PropertyType, count: int) -> ArrowColum
     return pa.repeat(one, count)
 
 
-# ---- Columns whose values are equal exactly when the values of others are, of types that every kernel knows
+# ---- Equality keys of columns
 
 
 def groupable(column: ArrowColumn) -> ArrowColumn:
@@ -238,7 +238,7 @@ def _break_ties(
     ]
 
 
-# ---- Order keys of a query: their values, and the rows that come first
+# ---- Order keys
 
 
 #: Rows that are held before those that cannot be among the first are dropped.

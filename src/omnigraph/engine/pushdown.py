@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.context import Context
 
 
-# ---- Predicates → filters that storage evaluates; the rest stays with the engine. Pure
+# ---- Storage filters from predicates
 
 
 _MIRRORED = {

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.datasets.filters import Filter
 
 
-# ---- Scores of single entities: distances and relevance, from storage or computed here
+# ---- Scores of entities
 
 
 #: Candidates beyond the wanted ones: storage orders by 32-bit distances, and ties are broken here.

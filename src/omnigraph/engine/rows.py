@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.arrays import ArrowColumn, BoolArray, IntArray
 
 
-# ---- Rows between operators: row ids per variable, values only where they were read already
+# ---- Rows between operators
 
 
 #: A property of a variable.
@@ -77,7 +77,7 @@ class Rows:
         )
 
     def only(self, live: Collection[str]) -> Rows:
-        """The rows without the variables that nobody asks for any more."""
+        """The rows without the variables that are not needed any more."""
         if all(name in live for name in self.variables):
             return self
         return replace(
@@ -175,7 +175,7 @@ def _as_arrow(index: IntArray) -> ArrowColumn:
     return pa.array(index)
 
 
-# ---- Rows that arrive in batches, taken within the budget of a query
+# ---- Collecting batches within the budget
 
 
 def read_batches(

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from omnigraph.errors import BadRequestError
 
-# ---- English stems by the Porter 2 rules: the forms of a word become one term
+# ---- English stems by the Porter 2 rules
 #
 # Works on folded words, so that a word and its spelling with accents have the same stem.
 
@@ -182,7 +182,7 @@ def _without_last_letter(word: str, first: int, second: int) -> str:
     return word
 
 
-# ---- How text becomes terms: one definition for stored texts and for the texts of queries
+# ---- Tokens of texts and of queries
 #
 # 1. A text is cut into *runs* at every ASCII character that is not a letter or a digit. Runs are what bulk code
 # counts; everything below happens once per distinct run. 2. A run is folded: NFKC, case folding, no accents, letters

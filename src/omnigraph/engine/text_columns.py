@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.arrays import BoolArray, FloatArray, IntArray, Numbers
 
 
-# ---- A text column at one snapshot: which rows have which terms, and how relevant that makes them
+# ---- Terms and relevance of a text column
 #
 # Every number counts the rows that are alive in the snapshot and nothing else, so an answer is the same whatever was
 # kept before, and equal texts have equal scores to the last bit.
@@ -229,7 +229,7 @@ def _sums(places: list[Numbers], shares: list[FloatArray], count: int) -> FloatA
     return sums
 
 
-# ---- Folded words of a text column, and the rows that come close to a word
+# ---- Fuzzy matches of words
 
 
 #: Distances of words that are computed at once.
