@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# ---- Columns of a table as Spark sees them: types, and batches in exactly those types
+# ---- Spark types of table columns
 #
 # Spark has no unsigned integers, no lists of fixed length and no date with a time of day: `U32` is a bigint, `U64` a
 # decimal of 20 digits, a vector an array, `DateTime` a timestamp in UTC.
@@ -160,8 +160,7 @@ def _freeze() -> None:
     gc.freeze()
 
 
-# ---- Reads of one type from Spark: what was asked for, the snapshot that answers it, and its rows in Spark's
-#      types
+# ---- Resolving a read request
 
 
 _OPTIONS = ("path", "type", "branch", "snapshot", "version", "columns", "where")
@@ -323,7 +322,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(",")) if text else None
 
 
-# ---- The Spark data source `omnigraph`: one node or edge type of a graph as a DataFrame
+# ---- The Spark data source `omnigraph`
 #
 #     spark.dataSource.register(OmniGraphDataSource)
 #     papers = spark.read.format("omnigraph").option("type", "Paper").load("papers.omni")
@@ -379,7 +378,7 @@ class OmniGraphDataSource(DataSource):
 
     def __getstate__(self) -> dict[str, object]:
         # Spark pickles the source right after making it and reads from copies: pinned here, all of them see the same
-        # snapshot, also when the caller gave a schema and nobody asked for ours.
+        # snapshot, also when the caller gave a schema and Spark does not ask for ours.
         self._pin()
         spare_collections()
         return self.__dict__
@@ -409,7 +408,7 @@ class OmniGraphReader(DataSourceReader):
         yield from self._scan.read(partition.value, self._wanted)
 
 
-# ---- One node or edge type of a graph as a DataFrame that reads what was asked for, and whose size Spark knows
+# ---- Types as DataFrames of known size
 #
 # A frame is a range of numbers, of which one per task remains, mapped to the rows of a part. Rows that are made this
 # way pass fewer operators of Spark than those of a data source written in Python.

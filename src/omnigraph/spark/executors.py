@@ -41,7 +41,7 @@ def check_executors(spark: SparkSession) -> None:
     """Make sure that tasks can run on the executors of a session. One tiny job.
 
     Nothing runs for a local master of this process whose workers are the same Python, as in sessions that we make.
-    Other local sessions use the python3 of the PATH unless they are told.
+    Other local sessions use the python3 of the PATH unless configured.
 
     Raises:
         SparkError: an executor lacks a package, or has another version of it or of Python.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# ---- What a failed Spark job says to a person: the cause that matters out of a long chain, and what to change
+# ---- Messages of failed Spark jobs
 
 
 _SHOWN_CHARACTERS = 600
@@ -178,8 +178,7 @@ def _telling_line(text: str) -> str:
     return (telling[-1] if telling else next(iter(lines), ""))[:_SHOWN_CHARACTERS]
 
 
-# ---- The one door to Spark's actions: each runs in a thread of its own, named, watched, and stopped when it has
-#      to end
+# ---- Running Spark actions in threads
 #
 # A thread, because a signal cannot interrupt a call into the JVM: the caller waits here, where Ctrl-C, a time limit
 # and a client that went away are noticed at once. Whatever ends the waiting also ends the job: its tag is

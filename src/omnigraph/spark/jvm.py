@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 
-# ---- Which Java runs Spark: the machine's when it is new enough, else the one that came with the package
+# ---- The choice of a Java runtime
 
 
 #: Spark's classes have this level; every newer Java runs them.
@@ -161,7 +161,7 @@ def _probe(origin: str, binary: Path) -> Java | str:
 
 
 def major_version(version: str) -> int | None:
-    """The number that people call a Java by; None when the text is no version.
+    """The major version of a Java; None when the text is not a version.
 
     >>> major_version("17.0.9"), major_version("1.8.0_392"), major_version("25-ea")
     (17, 8, 25)
@@ -188,19 +188,19 @@ def _write_script(path: Path, text: str) -> None:
         Path(name).chmod(0o700)
         Path(name).replace(path)
     except BaseException:
-        # Also after an interrupt: a half-written wrapper under a random name is of no use to anybody.
+        # Also after an interrupt: a half-written wrapper under a random name is never used.
         Path(name).unlink(missing_ok=True)
         raise
 
 
-# ---- An archive of Spark's parsed classes, made once per user: with it a JVM starts in about a third less time
+# ---- The class-data archive of the JVM
 #
 # The first session records it while it runs, and the JVM writes it when it ends. Nothing here can fail a session: any
 # problem means that there is no archive.
 
 
 _log = logging.getLogger(__name__)
-#: What the JVM says about archives is of no use to anybody here; it would go to the standard output.
+#: Silences the messages of the JVM about archives, which would go to the standard output.
 _SILENCE = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 _RECORDING = ".recording"
 #: A recording this old belongs to a process that was killed.
@@ -280,13 +280,13 @@ def _remove_abandoned(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-# ---- The JVM process behind a session: started quietly, its last words kept, ended with a bound
+# ---- The JVM process of a session
 
 
 _LOG = "jvm.log"
 _END_TIMEOUT_S = 20
 #: Tokens by which servers and clients of this project know each other. No task needs them, and foreign code in a task,
-#: or anybody who may look at the processes of the cluster, would find them.
+#: or a user who may look at the processes of the cluster, would find them.
 _SECRETS = re.compile(
     r"OMNIGRAPH_(?:SERVER_BEARER_TOKENS?(?:_JSON|_FILE|_AWS_SECRET)?|BEARER_TOKEN|TOKEN_.+)"
 )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# ---- Settings of the Spark session: from the environment, and as Spark understands them
+# ---- Settings of the Spark session
 
 
 DEFAULT_MASTER = (
@@ -105,11 +105,11 @@ class SparkSettings:
         """The settings of the `OMNIGRAPH_SPARK_*` variables.
 
         Raises:
-            BadRequestError: a variable cannot be read. A wrong master or too little memory is no matter for a guess.
+            BadRequestError: a variable cannot be read. A wrong master or memory is never guessed.
         """
         memory = _MEMORY.text() or default_memory(_machine_bytes())
         if not _MEMORY_FORM.fullmatch(memory):
-            raise BadRequestError(f"{_MEMORY}={memory} is no amount of memory: write 2g or 512m")
+            raise BadRequestError(f"{_MEMORY}={memory} is not a memory size: write 2g or 512m")
         return SparkSettings(
             master=_MASTER.text(DEFAULT_MASTER),
             driver_memory=memory,
@@ -157,7 +157,7 @@ def session_conf(
         settings: what was configured.
         scratch: a directory for temporary files of Spark.
         cores: how many this machine has.
-        input_bytes: how much is going to be read; None when nobody knows, which counts as much.
+        input_bytes: how much is going to be read; None when unknown, which counts as much.
         java_options: more flags for the JVM of the driver.
     """
     is_small = input_bytes is not None and input_bytes < SMALL_INPUT_BYTES
@@ -212,8 +212,7 @@ def _quoted(flag: str) -> str:
     return f'"{flag}"' if " " in flag else flag
 
 
-# ---- Whether the master of a standalone cluster answers: Spark itself finds out after a minute, and does not say
-#      so
+# ---- Reachability of a standalone master
 
 
 _SCHEME = "spark://"
@@ -221,12 +220,12 @@ _TIMEOUT_S = 5.0
 
 
 def check_master(master: str) -> None:
-    """Make sure that somebody listens at a standalone master. Other kinds of masters are not asked.
+    """Make sure that a standalone master is reachable. Other kinds of masters are not asked.
 
     Of several masters one is enough: the others are on standby. Opens one connection per address.
 
     Raises:
-        SparkError: nobody listens at any address.
+        SparkError: no address of the master is reachable.
     """
     if not master.startswith(_SCHEME):
         return
@@ -245,7 +244,7 @@ def check_master(master: str) -> None:
 
 
 def addresses(master: str) -> Iterator[tuple[str, int]]:
-    """The hosts and ports of a standalone master. What is no address is left to Spark to refuse.
+    """The hosts and ports of a standalone master. Invalid addresses are left to Spark to refuse.
 
     >>> list(addresses("spark://one:7077,two:7078,three"))
     [('one', 7077), ('two', 7078)]
@@ -256,7 +255,7 @@ def addresses(master: str) -> Iterator[tuple[str, int]]:
             yield host.strip("[]"), int(port)
 
 
-# ---- The one Spark session of a process: made when bulk work first needs it, kept, and stopped at exit
+# ---- The Spark session of the process
 
 
 def spark_session(input_bytes: int | None = None) -> SparkSession:

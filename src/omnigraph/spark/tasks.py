@@ -15,7 +15,7 @@ from omnigraph.core.arrow import Batch
 from omnigraph.errors import OmniError, StorageError, StorageFailure
 from omnigraph.pipeline.workers import Message, failure_message, listening, raise_failure
 
-# ---- What functions do inside tasks of Spark: how typed failures leave them, and what a worker process keeps
+# ---- Errors and caches inside Spark tasks
 #
 # A task that answers with messages gives a failure as its answer, so that Spark does not try again. One that gives
 # rows raises it in a form that survives the way through the JVM: `spark_failures` recognises it, in classic sessions
@@ -150,7 +150,7 @@ class Kept(Generic[_Value]):
             self._timer = None
 
 
-# ---- How many rows running tasks of Spark have done, for sessions whose tasks run on this machine
+# ---- Row progress of local Spark tasks
 #
 # Spark tells nothing of a task before its end: accumulators of Python travel with its answer. On one machine a small
 # file per task does, which the task writes now and then and the driver reads. Tasks of a cluster say nothing on the

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.workers import Progress, Workers
 
 
-# ---- Who does the work of a call: this process, a session that the caller brought, or the session of the process
+# ---- Workers of a read or a job
 
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def choose_workers(
     check_engine(engine)
     if engine == "local":
         return LocalWorkers(progress)
-    # Late: whoever works in process needs no Spark.
+    # Lazy: work in process needs no Spark.
     from omnigraph.spark.executors import check_executors
     from omnigraph.spark.session import spark_session
     from omnigraph.spark.workers import SparkWorkers
@@ -132,7 +132,7 @@ def session_facts(workers: Workers) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-# ---- The engine of a load by name: the same stages in this process or on Spark
+# ---- Workers of a load, by name
 
 
 def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> WorkerSet:
@@ -155,7 +155,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
         return WorkerSet(
             workers=workers, joins=LocalJoins(), matcher=LocalMatcher(quiet), progress=progress
         )
-    # Late: whoever works in process needs no Spark.
+    # Lazy: work in process needs no Spark.
     from omnigraph.spark.frames import SparkFrames
     from omnigraph.spark.joins import SparkJoins
     from omnigraph.spark.workers import SparkWorkers
@@ -175,7 +175,7 @@ def make_engine(name: str, spark: Any, progress: Progress, input_bytes: int) -> 
     )
 
 
-# ---- Who does work whose size shows only on the way: this process while it is little, Spark as soon as it is much
+# ---- Workers chosen by the size of the work
 
 
 AUTO = "auto"

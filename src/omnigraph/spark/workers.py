@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# ---- Secrets on their way to tasks: in two halves, each of which tells nothing
+# ---- Secrets of tasks, in two halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _mixed(data: bytes, pad: bytes) -> bytes:
     return bytes(one ^ other for one, other in zip(data, pad, strict=True))
 
 
-# ---- Rows that tasks read, brought together by bucket, on Spark: a shuffle between two functions on Arrow
+# ---- Row exchange as a Spark shuffle
 
 
 #: Rows travel packed: for Spark a row is what one task has for one bucket, so that it handles few.
@@ -135,7 +135,7 @@ def bucket_task(
     return task
 
 
-# ---- Tasks on Spark executors: one partition per item, Arrow between Python and the JVM, JSON messages back
+# ---- Tasks on Spark executors
 
 
 _Result = TypeVar("_Result")
